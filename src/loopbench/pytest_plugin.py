@@ -73,19 +73,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_unknown = [text for _, text in _lines_of(terminalreporter, LEFT_UNKNOWN)]
-    left = _loaded("loopbench.experiments.gate.in_session").left_by_all(left_unknown) if left_unknown else None
+    left_unsaid = _loaded("loopbench.experiments.gate.in_session").left_by_all(left_unknown) if left_unknown else None
     for name, title in PROPERTIES.items():
         lines = [f"{test}: {line}" for test, line in _lines_of(terminalreporter, name)]
-        if left is not None and name == "loop_gate":
-            lines += left.sentences
+        if left_unsaid is not None and name == "loop_gate":
+            lines += left_unsaid.sentences
         if lines:
             terminalreporter.section(title)
         for line in lines:
             terminalreporter.write_line(line)
     for _, line in _lines_of(terminalreporter, ANNOTATION):
         terminalreporter.write_line(line)  # at the start of a line, where GitHub looks for its commands
-    if left is not None:
-        left.show_on_github(terminalreporter.write_line)
+    if left_unsaid is not None:
+        left_unsaid.show_on_github(terminalreporter.write_line)
 
 
 def _lines_of(reporter: pytest.TerminalReporter, name: str) -> Iterator[tuple[str, str]]:

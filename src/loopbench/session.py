@@ -37,13 +37,13 @@ def keep(key: Hashable, name: str, look_up: Callable[[], Any], owner: object = N
     `owner`: the object with which the entry goes; None: it stays. `is_definition`: whether it is a class or a function.
     """
     with _NAMING:
-        known = _NAMES.get(key)
-        free = known or _free(name)
+        known_name = _NAMES.get(key)
+        free = known_name or _free(name)
         _NAMES[key] = free
         _LOOK_UPS[free] = look_up
         if is_definition:
             _DEFINITIONS.add(free)
-    if known is None and owner is not None:
+    if known_name is None and owner is not None:
         _forget_with(owner, key)
     return f"{__name__}:{free}"
 

@@ -147,8 +147,8 @@ def _kind_of(unit: str) -> str:
     for kind, table in _UNITS.items():
         if unit in table:
             return kind
-    known = "; ".join(f"{kind}: {', '.join(table)}" for kind, table in _UNITS.items())
-    raise ValueError(f"unknown unit {unit!r}; known are {known}")
+    units = "; ".join(f"{kind}: {', '.join(table)}" for kind, table in _UNITS.items())
+    raise ValueError(f"unknown unit {unit!r}; known are {units}")
 
 
 def _decimal(value: float) -> Decimal:
@@ -188,5 +188,5 @@ TOOLS: tuple[Tool, ...] = tuple(
 
 def tools(*names: str) -> tuple[Tool, ...]:
     """Return the tools of these names, in this order. Raises KeyError for an unknown one."""
-    known = {tool.name: tool for tool in TOOLS}
-    return tuple(known[name] for name in names)
+    tools_by_name = {tool.name: tool for tool in TOOLS}
+    return tuple(tools_by_name[name] for name in names)

@@ -62,11 +62,11 @@ class Draw:
         return self.shuffled(items)[:count]
 
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
-        made = list(items)
-        for last in range(len(made) - 1, 0, -1):
+        order = list(items)
+        for last in range(len(order) - 1, 0, -1):
             other = int(self._random() * (last + 1))
-            made[last], made[other] = made[other], made[last]
-        return made
+            order[last], order[other] = order[other], order[last]
+        return order
 
 
 def draw_until(fits: Callable[[Item], bool], draw_one: Callable[[], Item]) -> Item:
@@ -83,10 +83,10 @@ def draw_new(taken: Container[object], draw_one: Callable[[], Item]) -> Item:
 
 def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
     """Return so many different draws. There must be more than that to be drawn."""
-    made: dict[Drawn, None] = {}
-    while len(made) < count:
-        made[draw_one()] = None
-    return list(made)
+    drawn: dict[Drawn, None] = {}
+    while len(drawn) < count:
+        drawn[draw_one()] = None
+    return list(drawn)
 
 
 def plain_number(value: Fraction | int) -> int | float:

@@ -163,9 +163,9 @@ def plan_of(answer: str, gold: Number) -> Plan:
         try:
             planner.annotate(text)
         except (ValueError, ArithmeticError, SyntaxError) as error:
-            shown = text if len(text) <= 60 else text[:57] + "..."
+            excerpt = text if len(text) <= 60 else text[:57] + "..."
             reason = "the expression is no plain arithmetic" if isinstance(error, SyntaxError) else error
-            raise AnnotationError(f"annotation {position}, {shown!r}: {reason}") from error
+            raise AnnotationError(f"annotation {position}, {excerpt!r}: {reason}") from error
     if not planner.calls:
         raise AnnotationError("no annotation computes anything")
     return Plan(tuple(planner.calls), gold)

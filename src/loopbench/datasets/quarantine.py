@@ -22,19 +22,19 @@ def read_quarantine(file: Path) -> dict[str, str]:
     """
     kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
     try:
-        found = load(file.read_text(encoding="utf-8"))
+        entries = load(file.read_text(encoding="utf-8"))
     except DuplicateKeyError as error:
         raise ValueError(f"{file}: {error}") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
         raise ValueError(f"{file}: not {kind}: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(found).__name__}")
-    for task, reason in found.items():
+    if not isinstance(entries, dict):
+        raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(entries).__name__}")
+    for task, reason in entries.items():
         if not isinstance(reason, str):
             raise ValueError(f"{file}: task {task!r}: the reason is {json.dumps(reason, default=str)}, and must be a text")
         if not reason.strip():
             raise ValueError(f"{file}: task {task!r}: the reason is empty")
-    return found
+    return entries
 
 
 def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
@@ -42,10 +42,10 @@ def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
     if not entries:
         return suite
     marked = _Marked(suite.tasks, entries)
-    known = {task.id for task in suite.tasks}
+    task_ids = {task.id for task in suite.tasks}
     for name in entries:
-        if name not in known:
-            hint = near(name, sorted(known))
+        if name not in task_ids:
+            hint = near(name, sorted(task_ids))
             raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{f'; {hint}' if hint else ''}")
     return replace(suite, tasks=tuple(marked) if isinstance(suite.tasks, tuple) else marked)
 
@@ -65,8 +65,8 @@ class _Marked(Sequence[Task]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Task]: ...
     def __getitem__(self, place: int | slice) -> object:
-        found = self.tasks[place]
-        return self._marked(found) if isinstance(found, Task) else _Marked(found, self.reasons)
+        item = self.tasks[place]
+        return self._marked(item) if isinstance(item, Task) else _Marked(item, self.reasons)
 
     def __iter__(self) -> Iterator[Task]:
         return map(self._marked, self.tasks)

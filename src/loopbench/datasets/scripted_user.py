@@ -130,7 +130,7 @@ class ScriptedTalk:
         place = min(max(requests_done, 1) - 1, self._raised)
         if place == len(further):
             return NOTHING_MORE
-        if not all(any(awaited.allows(made) for made in self._changes_made) for awaited in further[place].after):
+        if not all(any(awaited.allows(change) for change in self._changes_made) for awaited in further[place].after):
             return STILL_WAITING
         self._raised = max(self._raised, place + 1)
         return further[place].says

@@ -52,7 +52,7 @@ class Task:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
-        made = {
+        data = {
             "id": self.id,
             "query": {"text": self.query.text, "context": self.query.context, "schema": self.query.schema},
             "expected": self.expected,
@@ -63,10 +63,10 @@ class Task:
             "labels": dict(self.labels),
         }
         if self.world:
-            made["world"] = dict(self.world)
+            data["world"] = dict(self.world)
         if self.end_state is not None:
-            made["end_state"] = self.end_state
-        return made
+            data["end_state"] = self.end_state
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
@@ -124,8 +124,8 @@ class StatelessEnvironment:
         """`tools`: tools, or functions, which become tools. Raises TypeError for anything else, or an argument without a type."""
         if not isinstance(tools, Iterable):
             raise TypeError(f"StatelessEnvironment: tools: give a list of functions or tools, got a {type(tools).__name__}")
-        made = tuple(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
-        object.__setattr__(self, "tools", made)
+        own_tools = tuple(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
+        object.__setattr__(self, "tools", own_tools)
 
     def state(self) -> Any:
         return None

@@ -56,11 +56,11 @@ def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
     if (ask := by_name.get("ask_user")) is None:
         return  # tools that are not those of `user_tools`
     about = ask.parameters["properties"]["about"]
-    known = about.get("enum") or [about["const"]]
+    topics = about.get("enum") or [about["const"]]
     for topic in script.says:
-        if topic not in known:
+        if topic not in topics:
             raise ValueError(
-                f"the script says something about {topic}, which ask_user does not have: its topics are {', '.join(known)}"
+                f"the script says something about {topic}, which ask_user does not have: its topics are {', '.join(topics)}"
             )
 
 

@@ -112,8 +112,8 @@ def prompted_by(codec: SignatureCodec, fields: Mapping[str, object]) -> Prompted
     """Describe a request of the codec's predictor; None if the codec names none."""
     if not codec.predictor:
         return None
-    given = dict(fields)
-    return Prompted(codec.predictor, lambda: given, codec.read)
+    inputs = dict(fields)
+    return Prompted(codec.predictor, lambda: inputs, codec.read)
 
 
 async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Prediction:
@@ -150,13 +150,13 @@ _MAX_PREFIXES = 64
 def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
     """Return system message and demonstrations, rendered once per program."""
     key = (signature, tuple(map(id, demos)))
-    shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
+    shown_demos = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
     rendered = _PREFIXES.get(key)
-    if rendered is None or rendered.shown != shown:
+    if rendered is None or rendered.shown != shown_demos:
         if len(_PREFIXES) >= _MAX_PREFIXES:
             _PREFIXES.clear()
-        messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
-        rendered = _PREFIXES[key] = _RenderedPrefix(tuple(demos), copy.deepcopy(shown), messages)
+        messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown_demos))
+        rendered = _PREFIXES[key] = _RenderedPrefix(tuple(demos), copy.deepcopy(shown_demos), messages)
     return rendered.messages
 
 
@@ -177,7 +177,7 @@ def _prompt_of(predictor: Any) -> Prompt:
 
 def with_prompt(predictor: Any, prompt: Prompt) -> object:
     """Copy a predictor with other instructions and demonstrations; the fields of its signature stay."""
-    made = copy.copy(predictor)
-    made.signature = with_instructions(predictor.signature, prompt.instructions)
-    made.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
-    return made
+    prompted_predictor = copy.copy(predictor)
+    prompted_predictor.signature = with_instructions(predictor.signature, prompt.instructions)
+    prompted_predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
+    return prompted_predictor

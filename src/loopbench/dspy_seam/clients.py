@@ -215,11 +215,11 @@ def _is_calls_alone(message: Any) -> bool:
     return message.role == "assistant" and not any(part.type == "text" for part in message.parts)
 
 
-def _is_own(given: str | None, address: str) -> bool:
-    """Return whether the server is the user's own. `given`: the address from the user, if any; `address`: the one in use."""
-    if given is None:
+def _is_own(url: str | None, address: str) -> bool:
+    """Return whether the server is the user's own. `url`: the address from the user, if any; `address`: the one in use."""
+    if url is None:
         return _is_loopback(address)
-    host = urlsplit(given).hostname or ""
+    host = urlsplit(url).hostname or ""
     return not any(host == name or host.endswith(f".{name}") for name in _OPENAI)
 
 

@@ -85,8 +85,8 @@ def _choice_of(choice: Any) -> str | None:
 
 def _schema_of(response_format: Any) -> Mapping[str, Json] | None:
     """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
-    asked = response_format or {}
-    schema: Mapping[str, Any] | None = asked.get("json_schema", asked).get("schema")
+    fields = response_format or {}
+    schema: Mapping[str, Any] | None = fields.get("json_schema", fields).get("schema")
     return schema
 
 

@@ -71,10 +71,10 @@ def missing_module(error: BaseException) -> ProviderError | None:
     if cause is None:
         return None
     if isinstance(cause, ModuleNotFoundError) and cause.name:
-        said = f"it needs the module {cause.name!r}, which is not installed"
+        problem = f"it needs the module {cause.name!r}, which is not installed"
     else:
-        said = one_line(redact(str(cause)))
-    return ProviderError(f"the model's client cannot work on this machine: {said}", "setup")
+        problem = one_line(redact(str(cause)))
+    return ProviderError(f"the model's client cannot work on this machine: {problem}", "setup")
 
 
 def _by_status(status: int | None) -> ProviderTrouble:
@@ -148,10 +148,10 @@ _WISHES = frozenset({"response_format", "tools", "tool_choice"})
 
 def _invalid(message: str) -> ProviderTrouble | None:
     """Return the kind of a request that failed its server's validation, whatever the status; None for any other failure."""
-    found = _INVALID.search(message)
-    if found is None:
+    match = _INVALID.search(message)
+    if match is None:
         return None
-    return "refused" if (found["said"] or found["listed"]) in _WISHES else "bad_request"
+    return "refused" if (match["said"] or match["listed"]) in _WISHES else "bad_request"
 
 
 # --- wait ---
@@ -161,10 +161,10 @@ _RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\
 
 def _told_to_wait_s(message: str) -> float | None:
     """Read the waiting time that OpenAI, Groq and Gemini give in words: "Please try again in 1m2.5s"."""
-    found = _RETRY_IN.search(message)
-    if found is None or not any(found.groups()):
+    match = _RETRY_IN.search(message)
+    if match is None or not any(match.groups()):
         return None
-    hours, minutes, rest, unit = found.groups()
+    hours, minutes, rest, unit = match.groups()
     seconds = float(rest or 0) / (1000 if (unit or "").lower() == "ms" else 1)
     return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
 
@@ -176,5 +176,5 @@ _ADDED = re.compile(r"\n\n  (?:To fix|credential came from|Retry advice|Provider
 
 def _message_of(error: LMError) -> str:
     """Return the provider's words in one line, without secrets and without what lm15 adds for programmers."""
-    said = _ADDED.split(redact(error.message), maxsplit=1)[0]
-    return one_line(said) or (f"HTTP {error.status}" if error.status else type(error).__name__)
+    message = _ADDED.split(redact(error.message), maxsplit=1)[0]
+    return one_line(message) or (f"HTTP {error.status}" if error.status else type(error).__name__)

@@ -28,9 +28,11 @@ def with_json_schemas(request: Any) -> object:
         ]
         extensions = {**(config.extensions or {}), "tools": [{"functionDeclarations": declared}]}
         config = replace(config, extensions=extensions)
-    asked = config.response_format
-    if asked and "schema" in asked:
-        config = replace(config, response_format={**asked, "schema": {"additionalProperties": True, **asked["schema"]}})
+    response_format = config.response_format
+    if response_format and "schema" in response_format:
+        config = replace(
+            config, response_format={**response_format, "schema": {"additionalProperties": True, **response_format["schema"]}}
+        )
     return request if config is request.config else replace(request, config=config)
 
 
@@ -67,8 +69,8 @@ def malformed_calls(error: Exception) -> tuple[NativeCall, ...]:
     if not isinstance(error, lm15.ProviderError) or error.provider_code not in _CODES:
         return ()
     head, gap, rest = error.message.partition("\n\n")
-    said = head.removesuffix(f" ({error.provider})") + gap + rest
-    if "malformed" not in said.lower():
+    message = head.removesuffix(f" ({error.provider})") + gap + rest
+    if "malformed" not in message.lower():
         return ()
-    quoted = [(found["name"], found["arguments"]) for found in _PRINTED.finditer(said)] or [("malformed_call", said)]
+    quoted = [(match["name"], match["arguments"]) for match in _PRINTED.finditer(message)] or [("malformed_call", message)]
     return tuple(NativeCall(f"malformed_{place}", name, arguments) for place, (name, arguments) in enumerate(quoted))

@@ -223,9 +223,9 @@ def listed_price(name: str) -> tuple[float, ...]:
     """
     provider, _, model = name.partition("/")
     listed = model_info(provider, model) if model else {}
-    known = [listed.get(key) for key in ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")]
-    amounts = [round(each * 1_000_000, _PRICE_DIGITS) for each in known if each is not None]
-    return tuple(amounts) if None not in known[:2] else ()
+    prices = [listed.get(key) for key in ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")]
+    amounts = [round(each * 1_000_000, _PRICE_DIGITS) for each in prices if each is not None]
+    return tuple(amounts) if None not in prices[:2] else ()
 
 
 def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED, wire: str = "chat") -> Lm15Model:

@@ -29,8 +29,8 @@ def open_lm(name: str, base_url: str | None = None) -> object:
     """
     provider, _, model = name.partition("/")
     if not provider or not model:
-        known = "provider/model, such as openai/gpt-4o-mini, or local, or local:FILE; a comparison also takes scripted"
-        raise ValueError(f"model {name!r}: write {known}")
+        name_form = "provider/model, such as openai/gpt-4o-mini, or local, or local:FILE; a comparison also takes scripted"
+        raise ValueError(f"model {name!r}: write {name_form}")
     if provider == "openai" and (model.startswith(RESPONSES) or model_info(provider, model).get("mode") == "responses"):
         return _open_responses(name, model.removeprefix(RESPONSES), base_url)
     url = _with_version(provider, _checked_address(base_url or _address_in_environment(provider)))
@@ -108,9 +108,9 @@ def _native_settings(name: str, route: lm15.Resolution, url: str | None) -> dict
 def _litellm_settings(name: str, provider: str, url: str | None) -> dict[str, str]:
     """Return the settings for a provider of LiteLLM. Raises ValueError if LiteLLM lacks it or its key is missing."""
     litellm = get_litellm(feature=f"{provider}/…")
-    known = {str(getattr(item, "value", item)) for item in litellm.provider_list}
-    if provider not in known:
-        hint = " ".join(filter(None, (near(provider, sorted(known)), "a server of your own is openai/NAME with --base-url")))
+    providers = {str(getattr(item, "value", item)) for item in litellm.provider_list}
+    if provider not in providers:
+        hint = " ".join(filter(None, (near(provider, sorted(providers)), "a server of your own is openai/NAME with --base-url")))
         raise ValueError(f"model {name!r}: unknown provider; {hint}")
     # Cloud providers find their credentials in other places too; an API key is in the environment or nowhere.
     missing = [key for key in litellm.validate_environment(name)["missing_keys"] if key.endswith("_API_KEY")]

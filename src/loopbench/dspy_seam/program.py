@@ -194,17 +194,17 @@ class ReportingModel(WrappedModel):
 
 def _inputs(request: Request) -> Mapping[str, Json]:
     """Copy the inputs before the reply, so that nothing later gets in."""
-    made: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
-    return made
+    inputs: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
+    return inputs
 
 
 def _signature(name: str, prompt: Prompt) -> object:
     """Make a new signature for every predictor: in places DSPy distinguishes predictors by their signatures."""
     inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
     outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
-    made = dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
-    made.instructions = prompt.instructions  # DSPy would make some up for empty ones
-    return made
+    signature = dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
+    signature.instructions = prompt.instructions  # DSPy would make some up for empty ones
+    return signature
 
 
 def _state(predictor: Any) -> dict[str, Any]:
@@ -226,5 +226,5 @@ def _sampled(lm: Any) -> SampledPrediction:
 
 def _copied(fields: Mapping[str, object]) -> dict[str, Json]:
     """Copy the fields: some teleprompters change the entries of a trace in place."""
-    made: dict[str, Any] = to_jsonable_python(dict(fields))
-    return made
+    copied: dict[str, Any] = to_jsonable_python(dict(fields))
+    return copied

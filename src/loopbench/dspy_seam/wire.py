@@ -162,12 +162,12 @@ def _usage_of(usage: Any, provider: str | None) -> Usage | None:
     """Return counts with one meaning for all providers: the input includes cached tokens, the output includes reasoning."""
     if usage.input_tokens is None or usage.output_tokens is None:
         return None  # some streams count the output only
-    taken, given, cached = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or 0
+    input_tokens, output_tokens, cached = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or 0
     if provider in _DISJOINT_CACHE:
-        taken += cached + (usage.cache_write_tokens or 0)
+        input_tokens += cached + (usage.cache_write_tokens or 0)
     if provider in _SEPARATE_REASONING:
-        given += usage.reasoning_tokens or 0
-    return Usage(taken, given, cached)
+        output_tokens += usage.reasoning_tokens or 0
+    return Usage(input_tokens, output_tokens, cached)
 
 
 def uncached(response: Any, provider: str | None) -> Any:

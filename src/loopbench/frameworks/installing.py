@@ -164,13 +164,13 @@ def _check_wiring(folder: Path, name: str) -> None:
     """Import the wiring in a new environment. Raises InstallError if that fails."""
     command = [str(folder / "bin" / "python"), str(RUNNER), f"{framework_class(name)().wiring}:solve"]
     try:
-        ended = subprocess.run(  # noqa: S603  # our own runner
+        process = subprocess.run(  # noqa: S603  # our own runner
             command, capture_output=True, text=True, check=False, input="", env=framework_environment(), timeout=MAX_IMPORT_S
         )
     except subprocess.TimeoutExpired:
         raise InstallError(f"{name}: its wiring was not imported within {MAX_IMPORT_S} s") from None
-    if ended.returncode:
-        raise InstallError(f"{name}: its wiring cannot be imported: {' '.join(ended.stderr.strip().splitlines()[-1:])}")
+    if process.returncode:
+        raise InstallError(f"{name}: its wiring cannot be imported: {' '.join(process.stderr.strip().splitlines()[-1:])}")
 
 
 @contextmanager

@@ -21,30 +21,30 @@ NeedsApproval = Sequence[str] | Set[str] | Mapping[str, ApprovalRule]
 
 def rules_of(needs_approval: NeedsApproval) -> Mapping[str, ApprovalRule | None]:
     """Return the rule for each name, None where every call waits. Raises TypeError."""
-    given: Any = needs_approval
-    if isinstance(given, str):
-        raise TypeError(f"needs_approval: give a list of tools' names, such as [{given!r}], not a text")
-    if not isinstance(given, Iterable):
+    tools: Any = needs_approval
+    if isinstance(tools, str):
+        raise TypeError(f"needs_approval: give a list of tools' names, such as [{tools!r}], not a text")
+    if not isinstance(tools, Iterable):
         raise TypeError(
             "needs_approval: give a list of tools' names or a mapping with a rule for each, such as "
-            f"{{'refund': lambda arguments: True}}, not {type(given).__name__}"
+            f"{{'refund': lambda arguments: True}}, not {type(tools).__name__}"
         )
-    rules = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+    rules = dict(tools) if isinstance(tools, Mapping) else dict.fromkeys(tools)
     for name, rule in rules.items():
         if not isinstance(name, str):
             raise TypeError(f"needs_approval: a tool's name must be a text, not {name!r}")
-        if isinstance(given, Mapping):
+        if isinstance(tools, Mapping):
             _check_rule(name, rule)
     return rules
 
 
 def refusals_of(refusals: Collection[type[Exception]]) -> tuple[type[Exception], ...]:
     """Return the exceptions by which a tool says that it has not acted. Raises TypeError for what is no list of such classes."""
-    given: Any = refusals
-    if isinstance(given, type) or not isinstance(given, Iterable):
-        named = given.__name__ if isinstance(given, type) else repr(given)
+    types: Any = refusals
+    if isinstance(types, type) or not isinstance(types, Iterable):
+        named = types.__name__ if isinstance(types, type) else repr(types)
         raise TypeError(f"refusals: give a list of exception classes, such as [NoSuchOrder], not {named}")
-    classes = tuple(given)
+    classes = tuple(types)
     for one in classes:
         if not (isinstance(one, type) and issubclass(one, Exception)):
             raise TypeError(f"refusals: give classes of exceptions, not {one!r}")

@@ -233,8 +233,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     def _requests_of(self, tools: Toolbox, query: Query[Any], codec: BareCodec | FieldsCodec | NativeCallCodec) -> _Requests:
         """Return what all requests of a run have in common: they begin with a system message, if any, and demonstrations."""
         prompt = self.predictors[DECIDE]
-        shown = in_own_format(prompt)
-        text = shown.text
+        rendered_prompt = in_own_format(prompt)
+        text = rendered_prompt.text
         if self.instructions == INSTRUCTIONS:
             text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
         if self.instructions is not None:
@@ -243,7 +243,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
             text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         system = [Message("system", text)] if text or self.instructions is not None else []
         offered = tools.specs if self.decision_format == "native" else ()
-        return _Requests(prompt, (*system, *shown.turns), len(shown.turns), offered, codec)
+        return _Requests(prompt, (*system, *rendered_prompt.turns), len(rendered_prompt.turns), offered, codec)
 
     async def _act(self, call: ToolCall, tools: Toolbox, talk: _Conversation) -> str:
         """Check and run one call, and show the model what came of it; return the observation's status."""
@@ -255,8 +255,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         """Check and run one call; return the observation's status and data."""
         tool = tools.get(call.name)
         if tool is None:
-            known = f". Available tools: {', '.join(tools.names)}" if self.list_tools_in_error else ""
-            return "error", f"Tool '{call.name}' not found{known}"
+            available = f". Available tools: {', '.join(tools.names)}" if self.list_tools_in_error else ""
+            return "error", f"Tool '{call.name}' not found{available}"
         if self.validate_arguments:
             problem = validate_tool_arguments(tool.function, call.arguments, call.name, bound=tool.arguments is not None)
             if problem is not None:
@@ -286,8 +286,8 @@ class _Requests:
 
     def conversation(self, query: Query[Any]) -> _Conversation:
         """Return the conversation of a run that is about to start."""
-        asked = Message("user", query.full_text, images=query.images)
-        return _Conversation([*self.opening, asked], [{"role": "user", "content": query.full_text}])
+        question = Message("user", query.full_text, images=query.images)
+        return _Conversation([*self.opening, question], [{"role": "user", "content": query.full_text}])
 
     def request(self, messages: Sequence[Message]) -> Request:
         """Return the request that shows a conversation, which begins with the opening."""

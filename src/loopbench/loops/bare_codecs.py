@@ -85,7 +85,7 @@ To end with your answer: {{"final_answer": "the answer"}}
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         calls = [json_object({"thought": _TEXT, "tool_name": {"const": tool.name}, "arguments": tool.parameters}) for tool in tools]
         answer = {"final_answer": {"type": ["string", "number", *(["null"] if self.takes_null else [])]}}
-        return Grammar(tuple((made,) for made in (*calls, json_object({"thought": _TEXT} | answer), json_object(answer))))
+        return Grammar(tuple((part,) for part in (*calls, json_object({"thought": _TEXT} | answer), json_object(answer))))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:

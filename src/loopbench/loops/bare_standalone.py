@@ -169,9 +169,9 @@ async def arun_agent(
     that `llm_func` raises ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe".
     Raises ValueError for native calls, which text cannot hold, TypeError for tools that are no registry.
     """
-    given: Any = registry
-    if not isinstance(given, ToolRegistry):
-        kind = type(given).__name__
+    registry_given: Any = registry
+    if not isinstance(registry_given, ToolRegistry):
+        kind = type(registry_given).__name__
         raise TypeError(f"registry: give a ToolRegistry, not {kind}; registry.register()(function) puts a function into one")
     if llm_func is mock_llm:
         logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")

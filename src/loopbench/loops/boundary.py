@@ -81,9 +81,9 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     started = time.perf_counter()
     try:
         with ids.failure.leaving():
-            ended = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
-        outcome = ended
-        return ended
+            finished = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
+        outcome = finished
+        return finished
     except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
         error = raised
         raise
@@ -96,11 +96,11 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     ids = ids_of(observer, query)
     recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
-        given = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
-    if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
-        given = replace(given, details={"exception": conversation.failure, **given.details})
-    outcome = answered(query, given)
-    messages = messages_after(query, recorded.calls, outcome, given.answer, conversation.last_sent)
+        inner_outcome = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
+    if inner_outcome.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
+        inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
+    outcome = answered(query, inner_outcome)
+    messages = messages_after(query, recorded.calls, outcome, inner_outcome.answer, conversation.last_sent)
     return replace(outcome, messages=messages, usage=usage_of(conversation, recorded, ids))
 
 

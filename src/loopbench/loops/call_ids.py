@@ -73,8 +73,8 @@ class CallIds:
 
 def ids_of(observer: Observer, query: Query) -> CallIds:
     """Return the ids of a run: those that a loop around this one gives, else new ones."""
-    given = getattr(observer, "ids", None)
-    return given if isinstance(given, CallIds) else CallIds(new_run_id(query.full_text), query.history or ())
+    outer_ids = getattr(observer, "ids", None)
+    return outer_ids if isinstance(outer_ids, CallIds) else CallIds(new_run_id(query.full_text), query.history or ())
 
 
 def needs_approval(observer: Observer, names: Iterable[str]) -> bool:

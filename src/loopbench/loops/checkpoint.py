@@ -69,8 +69,8 @@ class ApprovalRequired(StopRun):
 
     @property
     def _has_checkpoint(self) -> bool:
-        given: Any = self._checkpoint  # a tool may have given anything
-        return isinstance(given, Checkpoint)
+        checkpoint: Any = self._checkpoint  # a tool may have given anything
+        return isinstance(checkpoint, Checkpoint)
 
     def __str__(self) -> str:
         if not self._has_checkpoint:
@@ -180,10 +180,10 @@ class Checkpoint:
         if arguments is None:
             self._decide(pending, {"approved": True}, by, version)
             return
-        given = dict(arguments) if isinstance(arguments, Mapping) else None
-        if given is None or json_value(given) != given:
+        arguments_approved = dict(arguments) if isinstance(arguments, Mapping) else None
+        if arguments_approved is None or json_value(arguments_approved) != arguments_approved:
             raise ValueError(f"approve: arguments must be a JSON object, such as {{'amount': 50}}, not {arguments!r}")
-        self._decide(pending, {"approved": True, "arguments": given}, by, version)
+        self._decide(pending, {"approved": True, "arguments": arguments_approved}, by, version)
 
     def reject(self, pending: PendingCall | str, reason: str = "", *, by: str = "", version: str | None = None) -> None:
         """Refuse a call: the model reads the reason as the call's error. `by`, `version`: as of `approve`.
@@ -227,19 +227,19 @@ class Checkpoint:
 
     def unsure_before(self, call: ToolCall, keys: Collection[str]) -> str | None:
         """Return the id of an equal call that may have acted, for nobody has given its result; None if there is none."""
-        found = equal_calls(self.entries, str(call.call_id), keys)
-        return next((one.call_id for one in reversed(found) if one.is_unsure), None)
+        earlier_calls = equal_calls(self.entries, str(call.call_id), keys)
+        return next((one.call_id for one in reversed(earlier_calls) if one.is_unsure), None)
 
     def _decide(self, pending: PendingCall | str, decided: Entry, by: str, version: str | None) -> None:
-        for name, given in (("reason", decided.get("reason", "")), ("by", by), ("version", version or "")):
-            if not isinstance(given, str):
-                raise TypeError(f"{name}: give a text, not {type(given).__name__}")
+        for name, value in (("reason", decided.get("reason", "")), ("by", by), ("version", version or "")):
+            if not isinstance(value, str):
+                raise TypeError(f"{name}: give a text, not {type(value).__name__}")
         call_id = pending.id if isinstance(pending, PendingCall) else pending
         with self._deciding():
             now = self._waiting(call_id)
             self._check_shown(pending, version, now)
-            said = {"by": by} if by else {}
-            self.add({"kind": "decision", "call": call_id, "reason": "", "version": now.version, **said, **decided})
+            signature = {"by": by} if by else {}
+            self.add({"kind": "decision", "call": call_id, "reason": "", "version": now.version, **signature, **decided})
 
     def _deciding(self) -> contextlib.AbstractContextManager[None]:
         """Return what a decision is made within: a checkpoint that others write, too, takes what they have written first."""
@@ -248,13 +248,13 @@ class Checkpoint:
     def _waiting(self, call_id: Any) -> PendingCall:
         """Return what waits. Raises ValueError for a call that does not wait for a decision, which says what has become of it."""
         waiting = self.pending
-        found = next((one for one in waiting if one.id == call_id), None)
-        if found is not None:
-            return found
+        match = next((one for one in waiting if one.id == call_id), None)
+        if match is not None:
+            return match
         last = next((entry for entry in reversed(self.entries) if entry.get("call") == call_id), None)
-        told = f"; it {_fate(last)}" if last is not None else ""
+        fate = f"; it {_fate(last)}" if last is not None else ""
         ids = ", ".join(one.id for one in waiting) or "none"
-        raise ValueError(f"no call {call_id!r} waits for a decision{told}; waiting: {ids}")
+        raise ValueError(f"no call {call_id!r} waits for a decision{fate}; waiting: {ids}")
 
     def _check_shown(self, pending: PendingCall | str, version: str | None, now: PendingCall) -> None:
         """Raise ValueError where a person was shown anything else than what waits now, or where nobody knows what."""
@@ -268,12 +268,12 @@ class Checkpoint:
             is_shown = version is not None or self.times_asked(now.id) == 1
         if is_shown and version in (None, now.version):
             return
-        told = cap(render_value(dict(now.arguments)), 300) + (f", {now.problem}" if now.problem else "")
+        waiting = cap(render_value(dict(now.arguments)), 300) + (f", {now.problem}" if now.problem else "")
         if isinstance(pending, PendingCall) or version is not None:
-            raise ValueError(f"call {now.id!r} is not what was shown: it waits with {told}; look at it anew")
+            raise ValueError(f"call {now.id!r} is not what was shown: it waits with {waiting}; look at it anew")
         raise ValueError(
-            f"call {now.id!r} waits again, with {told}; look at it anew, and give the PendingCall or its version, for an id alone "
-            "does not say what was shown"
+            f"call {now.id!r} waits again, with {waiting}; look at it anew, and give the PendingCall or its version, for an id "
+            "alone does not say what was shown"
         )
 
     def add(self, entry: Entry) -> None:
@@ -317,11 +317,11 @@ def received_of(entry: Entry) -> Any:
     return entry["received"] if "received" in entry else entry["arguments"]
 
 
-def pending_of(entry: Entry, run_id: str, asked: int) -> PendingCall:
-    """Return what waits by an entry of a run. `asked`: how often a person has been asked about the call."""
+def pending_of(entry: Entry, run_id: str, times_asked: int) -> PendingCall:
+    """Return what waits by an entry of a run. `times_asked`: how often a person has been asked about the call."""
     call = ToolCall(entry["tool"], entry["arguments"], entry["call"])
     key = idempotency_key(run_id, entry["call"]) if run_id else ""
-    version = entry.get("version") or version_of(entry, run_id, asked)
+    version = entry.get("version") or version_of(entry, run_id, times_asked)
     return PendingCall(entry["call"], call, received_of(entry), entry.get("problem", ""), key, version)
 
 

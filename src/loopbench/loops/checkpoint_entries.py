@@ -56,21 +56,21 @@ def holding(entries: Iterable[Entry]) -> Iterator[Entry]:
     Two checkpoints that a database keeps may not know of each other's entries, so that a decision can follow a newer asking. One
     of an earlier version, which does not say what was shown, holds.
     """
-    asked: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
     for entry in entries:
         if entry["kind"] == "pending":
-            asked[entry["call"]] = entry.get("version")
+            versions[entry["call"]] = entry.get("version")
         elif entry["kind"] == "decision":
-            waits, decided = asked.get(entry["call"]), entry.get("version")
+            waits, decided = versions.get(entry["call"]), entry.get("version")
             if waits is not None and decided is not None and waits != decided:
                 continue
         yield entry
 
 
-def version_of(entry: Entry, run_id: str, asked: int) -> str:
-    """Return a short text for what a person is shown of a waiting call. `asked`: how often that was, this time included."""
-    shown = [entry.get("received", entry["arguments"]), entry.get("edited")]
-    return short_digest(json_numbers([run_id, entry["call"], shown, entry.get("problem", ""), asked]))
+def version_of(entry: Entry, run_id: str, times_asked: int) -> str:
+    """Return a short text for what a person is shown of a waiting call. `times_asked`: how often that was, this time included."""
+    shown_parts = [entry.get("received", entry["arguments"]), entry.get("edited")]
+    return short_digest(json_numbers([run_id, entry["call"], shown_parts, entry.get("problem", ""), times_asked]))
 
 
 def json_numbers(value: Any) -> Any:
@@ -79,8 +79,8 @@ def json_numbers(value: Any) -> Any:
 
 
 def _number(text: str) -> int | float:
-    made = float(text)
-    return int(made) if made.is_integer() else made
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def check_entry(entry: Any, place: int) -> None:
@@ -122,7 +122,7 @@ def reply_of(entry: Entry) -> Reply:
 
 
 def failure_entry(error: ModelError) -> Entry:
-    kind = next(name for name, made in _FAILURES.items() if isinstance(error, made))
+    kind = next(name for name, failure_class in _FAILURES.items() if isinstance(error, failure_class))
     entry: Entry = {"type": kind, "message": error_text(error)}
     if isinstance(error, ProviderError):
         entry["kind"], entry["attempts"] = error.kind, list(error.failed_attempts)
@@ -130,10 +130,10 @@ def failure_entry(error: ModelError) -> Entry:
 
 
 def failure_of(entry: Entry) -> ModelError:
-    made = _FAILURES[entry["type"]]
-    if made is ProviderError:
+    failure_class = _FAILURES[entry["type"]]
+    if failure_class is ProviderError:
         return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
-    return made(entry["message"])
+    return failure_class(entry["message"])
 
 
 def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:

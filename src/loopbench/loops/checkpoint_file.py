@@ -183,8 +183,8 @@ def _end_of_lines(file: int, size: int, step: int = 1 << 16) -> int:
     end = size
     while end > 0:
         start = max(0, end - step)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline_at = os.pread(file, end - start, start).rfind(b"\n")
+        if newline_at >= 0:
+            return start + newline_at + 1
         end = start
     return 0

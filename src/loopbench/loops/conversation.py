@@ -148,19 +148,19 @@ def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
     if getattr(request.codec, "asks_about_task", False):
         return [Message("user", message.content) for turn, _ in turns for message in turn if message.role == "user"]
     format_name = getattr(request.codec, "grows_as", "")
-    shown: list[Message] = []
+    messages: list[Message] = []
     for turn, as_sent in turns:
         if as_sent is not None and turn[0].sent is not None and turn[0].sent.format == format_name:
-            shown += as_sent
+            messages += as_sent
             turn = [message for message in turn if message.role == "assistant" and not message.calls]
         elif not request.tools:
             turn = _with_results_as_text(turn)
         for message in turn:
             if message.role == "assistant" and not message.calls:
-                shown += _answer(message, request.codec, f"earlier_{len(shown)}")
+                messages += _answer(message, request.codec, f"earlier_{len(messages)}")
             else:
-                shown.append(_without_sent(message))
-    return shown
+                messages.append(_without_sent(message))
+    return messages
 
 
 def _without_sent(message: Message) -> Message:
@@ -215,26 +215,26 @@ def _structured(answer: str) -> list[Any]:
 
 def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
     """Return the messages without native calls: each call and its result is a line under the user's message."""
-    shown: list[Message] = []
-    asked = -1
+    messages: list[Message] = []
+    results_at = -1
     called: dict[str, NativeCall] = {}
     for message in history:
         if message.role == "tool":
             call = called[message.call_id]
             line = f"- {call.name} {call.arguments}: {message.content}"
-            if asked < 0:
-                asked = len(shown)
-                shown.append(Message("user", RESULTS))
-            text = shown[asked].content
+            if results_at < 0:
+                results_at = len(messages)
+                messages.append(Message("user", RESULTS))
+            text = messages[results_at].content
             with_line = f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}"
-            shown[asked] = Message("user", with_line, images=shown[asked].images)
+            messages[results_at] = Message("user", with_line, images=messages[results_at].images)
             continue
         called |= {call.id: call for call in message.calls}
         if message.role == "user":
-            asked = len(shown)
+            results_at = len(messages)
         if message.content or not message.calls:
-            shown.append(Message(message.role, message.content, images=message.images))
-    return shown
+            messages.append(Message(message.role, message.content, images=message.images))
+    return messages
 
 
 # --- the run's own turn ---
@@ -267,8 +267,10 @@ class RecordedToolbox(ToolboxAround):
 
 def usage_of(model: ConversationModel, tools: RecordedToolbox, ids: CallIds) -> RunUsage:
     """Return what a run has taken."""
-    ended = [recorded.call for recorded in tools.calls if recorded.seen is not None and recorded.call.call_id not in ids.not_made]
-    return RunUsage(model.requests, sum(call.name in tools for call in ended), model.tokens, model.uncounted)
+    finished_calls = [
+        recorded.call for recorded in tools.calls if recorded.seen is not None and recorded.call.call_id not in ids.not_made
+    ]
+    return RunUsage(model.requests, sum(call.name in tools for call in finished_calls), model.tokens, model.uncounted)
 
 
 def messages_after(
@@ -292,8 +294,8 @@ def messages_after(
         seen = recorded.seen
         messages.append(Message("tool", seen.data if seen.ok else f"{seen.error_type}: {seen.data}", call_id=name))
     if outcome.ok:
-        said = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
-        messages.append(Message("assistant", said))
+        answer_text = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
+        messages.append(Message("assistant", answer_text))
         if last_sent is not None and all(_can_be_stored(message, query) for message in last_sent[1]):
             messages[0] = replace(messages[0], sent=SentTurn.of(messages, *last_sent))
     return (*(query.history or ()), *messages)

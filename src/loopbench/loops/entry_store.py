@@ -36,11 +36,11 @@ def store_of(on_entry: Any) -> Callable[[Entry], Any] | None:
 
 def store(on_entry: Callable[[Entry], Any], entry: Entry) -> None:
     """Have an entry stored. Raises what `on_entry` raises, and TypeError where it has only made what would store the entry."""
-    given = on_entry(entry)
-    if not (inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given) or isinstance(given, Future)):
+    result = on_entry(entry)
+    if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result) or isinstance(result, Future)):
         return
     for name in ("close", "cancel"):  # of a coroutine, of a task: an entry that does not count had better not be stored later
-        if callable(end := getattr(given, name, None)):
+        if callable(end := getattr(result, name, None)):
             end()
             break
-    raise TypeError(f"on_entry returned {type(given).__name__}, by which nothing is stored yet; {INSTEAD}")
+    raise TypeError(f"on_entry returned {type(result).__name__}, by which nothing is stored yet; {INSTEAD}")

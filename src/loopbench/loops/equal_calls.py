@@ -64,10 +64,10 @@ class EqualCall:
                 return replace(self, result=entry)
         return self
 
-    def _shown(self, asked: Entry) -> EqualCall:
+    def _shown(self, entry: Entry) -> EqualCall:
         """Return it as it waits for a person, who has been shown it."""
-        arguments = asked["received"] if "received" in asked else asked["arguments"]  # all that an earlier version has noted
-        shown_key = asked["like"] if "like" in asked else _key_of_values(asked["tool"], arguments, arguments)
+        arguments = entry["received"] if "received" in entry else entry["arguments"]  # all that an earlier version has noted
+        shown_key = entry["like"] if "like" in entry else _key_of_values(entry["tool"], arguments, arguments)
         began_as_shown = self.begun is not None and "like" not in self.begun  # an earlier version did not note with what it began
         return replace(
             self,
@@ -91,8 +91,8 @@ def equal_calls(entries: Iterable[Entry], call_id: str, keys: Collection[str]) -
         other = entry.get("call")
         if other is None or other == call_id:
             continue
-        known = others.get(other) or EqualCall(other, frozenset({spelling(other)}))
-        others[other] = known.after(entry)
+        equal_call = others.get(other) or EqualCall(other, frozenset({spelling(other)}))
+        others[other] = equal_call.after(entry)
     return [one for one in others.values() if not one.keys_now.isdisjoint(keys)]
 
 

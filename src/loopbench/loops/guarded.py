@@ -89,9 +89,9 @@ class Guarded(WrappedLoop):
         if self.results == "marked":
             label = sha256(query.full_text)[:LABEL_LENGTH]
             tools, guarded_model = MarkedToolbox(tools, label), AnnouncingModel(model, label)
-        ended = await ended_before(asking.failed, self.loop.run(query, tools, guarded_model, observer))
-        if ended is not None:
-            return ended.result()
+        finished = await ended_before(asking.failed, self.loop.run(query, tools, guarded_model, observer))
+        if finished is not None:
+            return finished.result()
         assert asking.failure is not None
         return Outcome[Any](None, _STOPS[type(asking.failure)], 0, None, {"error": str(asking.failure)})
 
@@ -197,10 +197,10 @@ class Confirmations:
     async def confirms(self, call: ToolCall) -> bool:
         """Return whether the model confirms a call; a reply that cannot be read confirms nothing."""
         codec = ConfirmCodec()
-        shown = f"{call.name} {render_value(dict(call.arguments))}"
-        messages = (Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown}"))
+        shown_call = f"{call.name} {render_value(dict(call.arguments))}"
+        messages = (Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown_call}"))
         # A scope of its own, since a design may run calls at the same time; and a task, so that its own scope stays what it was.
-        request = Request(messages, role=Role.CONFIRM, codec=codec, scope=f"confirm {sha256(shown)[:12]}")
+        request = Request(messages, role=Role.CONFIRM, codec=codec, scope=f"confirm {sha256(shown_call)[:12]}")
         async with self._one_at_a_time[request.scope]:
             try:
                 reply = await asyncio.create_task(self._complete(request))

@@ -87,8 +87,8 @@ def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompt
         return None
 
     def inputs() -> Mapping[str, Any]:
-        given = prompted.inputs()
-        return {**given, CONVERSATION: conversation_text(messages)} if CONVERSATION in given else given
+        fields = prompted.inputs()
+        return {**fields, CONVERSATION: conversation_text(messages)} if CONVERSATION in fields else fields
 
     return replace(prompted, inputs=inputs)
 

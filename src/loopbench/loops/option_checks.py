@@ -37,9 +37,9 @@ def checked_options(design: Design) -> Design:
     return design
 
 
-def _check_all(design: type, given: Mapping[str, Any]) -> None:
+def _check_all(design: type, options: Mapping[str, Any]) -> None:
     hints = _options(design)
-    doubtful = {name: value for name, value in given.items() if name in hints and not _has_plain_type(value, hints[name])}
+    doubtful = {name: value for name, value in options.items() if name in hints and not _has_plain_type(value, hints[name])}
     for name, value in doubtful.items():
         if (choices := _choices(hints[name])) and value not in choices:
             raise ValueError(f"{design.__name__}: {name} must be one of {', '.join(map(str, choices))}, not {value!r}")

@@ -9,16 +9,16 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 
-def check_types(design: type, hints: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Raise ValueError, in one line that names the option, for a value of another type than its hint."""
-    for name, value in given.items():
+    for name, value in options.items():
         try:
             adapter = _adapter(hints[name])
             if adapter is not None:
                 adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            said = error.errors(include_url=False)[0]["msg"]
-            raise ValueError(f"{design.__name__}: {name}: {said}, got {value!r}") from None
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise ValueError(f"{design.__name__}: {name}: {problem}, got {value!r}") from None
 
 
 @cache

@@ -302,8 +302,8 @@ def render_iteration(trajectory: Trajectory, k: int, observation: str | None = N
     for kind in ("thought", "tool_name", "tool_args", "observation", "error"):
         key = f"{kind}_{k}"
         if key in trajectory:
-            known = observation is not None and kind == "observation"
-            parts.append(f"[[ ## {key} ## ]]\n{observation if known else render_value(trajectory[key])}")
+            is_replaced = observation is not None and kind == "observation"
+            parts.append(f"[[ ## {key} ## ]]\n{observation if is_replaced else render_value(trajectory[key])}")
     return "\n\n".join(parts)
 
 

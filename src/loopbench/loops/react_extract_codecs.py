@@ -139,9 +139,9 @@ def extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCode
     names = _field_names(properties)
     signature = with_instructions(signature, instructions)
     for name, item in (properties or {"answer": {"type": "string"} if answer is None else answer}).items():
-        known = item if isinstance(item, dict) else {}  # true and false are schemas too
-        output = dspy.OutputField(desc=_description(name, known, answer))
-        kind = known.get("type")
+        item_schema = item if isinstance(item, dict) else {}  # true and false are schemas too
+        output = dspy.OutputField(desc=_description(name, item_schema, answer))
+        kind = item_schema.get("type")
         signature = signature.append(names.get(name, name), output, _TYPES.get(kind, Any) if isinstance(kind, str) else Any)
     return ExtractCodec(signature, names)
 
@@ -149,8 +149,8 @@ def extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCode
 def _description(name: str, item: Mapping[str, Any], answer: Any) -> str:
     """Return what the prompt says of a field; the schema of what has fields itself, which no type of the signature shows."""
     text = str(item.get("description") or item.get("title") or name)
-    shown = canonical_json(item)
-    if '"$ref"' not in shown and '"properties"' not in shown:
+    schema_text = canonical_json(item)
+    if '"$ref"' not in schema_text and '"properties"' not in schema_text:
         return text
     whole = {**item, "$defs": answer["$defs"]} if isinstance(answer, dict) and "$defs" in answer else item
     return f"{text}; follows this JSON schema: {canonical_json(whole)}"

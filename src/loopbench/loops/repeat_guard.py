@@ -58,9 +58,9 @@ class RepeatGuard(WrappedLoop):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         counting = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
-        ended = await ended_before(counting.caught, self.loop.run(query, counting, model, observer))
-        if ended is not None:
-            return ended.result()
+        finished = await ended_before(counting.caught, self.loop.run(query, counting, model, observer))
+        if finished is not None:
+            return finished.result()
         observer.note("repeated", tool_name=counting.repeated, times=self.stop_at)
         reason = f"{counting.repeated} was called {self.stop_at} times with the same arguments"
         return Outcome[Any](None, StopReason.TERMINATED, counting.calls_made, None, {"reason": reason})

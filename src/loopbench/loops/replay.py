@@ -122,9 +122,9 @@ class Replay:
         return Observation(**entry["result"], call_id=call.call_id)
 
     async def keep_result(self, call: ToolCall, seen: Observation) -> None:
-        made = asdict(replace(seen, value=None, raised=None))
-        del made["call_id"], made["raised"]
-        await self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
+        result = asdict(replace(seen, value=None, raised=None))
+        del result["call_id"], result["raised"]
+        await self._add({"kind": "result", "call": str(call.call_id), "result": result | {"value": json_value(seen.value)}})
 
     async def keep_run(self) -> None:
         """Note the run's id, before any call is made: a call that is made again has to have the same idempotency key."""
@@ -231,9 +231,9 @@ class Replay:
         entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
-        run_id, asked = self._checkpoint.run_id, self._checkpoint.times_asked(entry["call"]) + 1
-        await self._add(entry | {"version": version_of(entry, run_id, asked)})
-        return pending_of(entry, run_id, asked)
+        run_id, times_asked = self._checkpoint.run_id, self._checkpoint.times_asked(entry["call"]) + 1
+        await self._add(entry | {"version": version_of(entry, run_id, times_asked)})
+        return pending_of(entry, run_id, times_asked)
 
     async def _add(self, entry: Entry) -> None:
         """Raises RunFailed for what storing the entry raises."""
@@ -248,8 +248,8 @@ class Replay:
 
 async def take_up(checkpoint: Checkpoint) -> None:
     """Take back the failures that a run ended of, so that the model is asked again. Raises what storing an entry raises."""
-    made = received_entries(checkpoint.entries)
-    if made and made[-1]["kind"] == "failure":
+    entries = received_entries(checkpoint.entries)
+    if entries and entries[-1]["kind"] == "failure":
         await checkpoint.keep({"kind": "resumed"})
 
 

@@ -149,16 +149,16 @@ class ReplayedToolbox(ToolboxAround):
 
     async def _wait_for_equal_calls(self, keys: frozenset[str]) -> None:
         """Return once the equal calls that are under way have ended: of that depends whether this one waits for a person."""
-        while (ended := next((self._ends_by_key[key] for key in keys if key in self._ends_by_key), None)) is not None:
-            await ended.wait()
+        while (end := next((self._ends_by_key[key] for key in keys if key in self._ends_by_key), None)) is not None:
+            await end.wait()
 
     @contextlib.contextmanager
     def _counted(self, keys: frozenset[str]) -> Iterator[None]:
         """Count a call as under way within the block. `keys`: by which equal calls wait for its end; empty if none has to."""
         self._under_way += 1
         self._none_under_way.clear()
-        ended = asyncio.Event()
-        self._ends_by_key |= dict.fromkeys(keys, ended)
+        end = asyncio.Event()
+        self._ends_by_key |= dict.fromkeys(keys, end)
         try:
             yield
         finally:
@@ -167,7 +167,7 @@ class ReplayedToolbox(ToolboxAround):
                 self._none_under_way.set()
             for key in keys:
                 del self._ends_by_key[key]
-            ended.set()
+            end.set()
 
     # --- what a person has decided ---
 

@@ -32,8 +32,8 @@ def refuse_checkpoint(owner: type, instead: str) -> None:
     """Raise TypeError for a class whose calls cannot wait for a person and that says so all the same. `instead`: what can."""
     for name in ("needs_approval", "checkpoint"):
         if name in vars(owner) and not inspect.isroutine(vars(owner)[name]):  # a method of that name is a subclass's own
-            told = f"{owner.__name__}.{name}: its calls are not recorded and wait for no person, so that this has no effect"
-            raise TypeError(f"{told}; run Resumable({instead}, Checkpoint(needs_approval=[…])), which does both")
+            problem = f"{owner.__name__}.{name}: its calls are not recorded and wait for no person, so that this has no effect"
+            raise TypeError(f"{problem}; run Resumable({instead}, Checkpoint(needs_approval=[…])), which does both")
 
 
 def problem_of_model(model: Any, error: TypeError | AttributeError) -> str:
@@ -54,6 +54,6 @@ def problem_of_model(model: Any, error: TypeError | AttributeError) -> str:
 _REPLY_FIELDS = frozenset(item.name for item in fields(Reply))
 
 
-def named(given: Any) -> str:
+def named(value: Any) -> str:
     """Return what was given as an error line names it: a class by its name, anything else by that of its class."""
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

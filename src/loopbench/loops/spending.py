@@ -29,19 +29,20 @@ def spent_by(entries: Iterable[Entry]) -> Expenses:
     that failed is a call without tokens.
     """
     calls, tokens, dollars, unpriced = 0, 0, 0.0, 0
-    asked: dict[str, int] = {}
+    tokens_by_scope: dict[str, int] = {}
     for entry in entries:
         if entry["kind"] == "asked":
             calls += 1
-            tokens += asked.get(entry["scope"], 0)  # of the request before, if it was cut off: of one scope is one in flight
-            asked[entry["scope"]] = entry["input_tokens"]
+            # A request before this one that was cut off is counted here: each scope has at most one in flight.
+            tokens += tokens_by_scope.get(entry["scope"], 0)
+            tokens_by_scope[entry["scope"]] = entry["input_tokens"]
         elif entry["kind"] in ("reply", "failure"):
-            calls += entry["scope"] not in asked  # of a part of the run that had no budget
-            input_tokens = asked.pop(entry["scope"], 0)
+            calls += entry["scope"] not in tokens_by_scope  # of a part of the run that had no budget
+            input_tokens = tokens_by_scope.pop(entry["scope"], 0)
             if entry["kind"] == "reply":
                 reply = reply_of(entry["reply"])
                 usage = reply.usage or estimate_usage(input_tokens, reply)
                 tokens += usage.total_tokens
                 dollars += usage.cost_usd or 0.0
                 unpriced += usage.cost_usd is None
-    return Expenses(calls, tokens + sum(asked.values()), dollars, unpriced)
+    return Expenses(calls, tokens + sum(tokens_by_scope.values()), dollars, unpriced)

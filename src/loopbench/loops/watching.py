@@ -135,8 +135,8 @@ class WatchedModel(WrappedModel):
 
     def _tell_piece(self, number: int, request: Request, chunk: Chunk, is_first: bool) -> None:
         """Tell of a piece that says something; a reply that comes whole is one piece of text and one of each call."""
-        said = chunk.text or chunk.call is not None
-        pieces = [chunk] if said else whole_pieces(chunk.reply) if is_first and chunk.reply is not None else []
+        has_content = chunk.text or chunk.call is not None
+        pieces = [chunk] if has_content else whole_pieces(chunk.reply) if is_first and chunk.reply is not None else []
         for piece in pieces:
             self._watching.on_event(ReplyChunk(number, request, piece))
 

@@ -83,8 +83,8 @@ class AmountLaw:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
         t = (self._mean - bound) / self._error
         skewed = min(t, _transformed(t, self._skew))
-        found = float(special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
-        return max(found, 0.5**self._n)
+        p_value = float(special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
+        return max(p_value, 0.5**self._n)
 
     def low(self, alpha: float) -> float:
         """Return the bound at which p is alpha, minus infinity where no bound has such a p."""

@@ -72,8 +72,8 @@ def _equal_leaves(left: Any, right: Any, tolerance: float | None) -> bool:
     if isinstance(left, int | float) and isinstance(right, int | float):
         if tolerance is None or (isinstance(left, int) and isinstance(right, int)):
             return left == right
-        wanted, given = number_in(left), number_in(right)
-        return wanted is not None and given is not None and close(wanted, given, tolerance)
+        left_number, right_number = number_in(left), number_in(right)
+        return left_number is not None and right_number is not None and close(left_number, right_number, tolerance)
     return type(left) is type(right) and bool(left == right)
 
 

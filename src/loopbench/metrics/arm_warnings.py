@@ -95,10 +95,10 @@ def _lacking(
     gap, pair = max(((abs(shares[a] - shares[b]), (a, b)) for a, b in compared), default=(0.0, ("", "")))
     biased = f" {_biased(gap, pair)}" if gap > MAX_ERRORED else ""
     if len(many) == 1:
-        said = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
+        sentence = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
     else:
-        said = f"{what[0].upper()}{what[1:]}: {of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
-    yield f"{said}{most_frequent(reasons)}.{biased}"
+        sentence = f"{what[0].upper()}{what[1:]}: {of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
+    yield f"{sentence}{most_frequent(reasons)}.{biased}"
 
 
 def _biased(gap: float, pair: tuple[str, str]) -> str:
@@ -110,15 +110,15 @@ def cost_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, 
 
     It adds where the shares of such trials of two arms that are compared differ.
     """
-    said = _partly_known_costs(arms)
-    return [" ".join([said, *_unlike_shares(arms, compared)])] if said else []
+    sentence = _partly_known_costs(arms)
+    return [" ".join([sentence, *_unlike_shares(arms, compared)])] if sentence else []
 
 
 def _unlike_shares(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield of each cost which two arms differ most in the share of the trials where it is known."""
     for measure in COSTS:
-        known = {name: arm.known[measure] / arm.scored for name, arm in arms.items() if arm.scored and arm.known[measure]}
-        gaps = [(abs(known[a] - known[b]), (a, b)) for a, b in compared if a in known and b in known]
+        known_shares = {name: arm.known[measure] / arm.scored for name, arm in arms.items() if arm.scored and arm.known[measure]}
+        gaps = [(abs(known_shares[a] - known_shares[b]), (a, b)) for a, b in compared if a in known_shares and b in known_shares]
         gap, pair = max(gaps, default=(0.0, ("", "")))
         if gap > MAX_ERRORED:
             shares = f"Between {pair[0]} and {pair[1]} the shares of trials where {COUNTED[measure]} is known"
@@ -152,6 +152,6 @@ def _is_partly_known(summary: ArmSummary, measure: str) -> bool:
 
 def of_each(numbers: Mapping[str, str], unit: str) -> str:
     """Return `9.2% of the trials of a, 5.0% of b and 2.5% of c`, of many arms the first ones and how many more there are."""
-    told = [f"{number}{'' if place else f' {unit}'} of {name}" for place, (name, number) in enumerate(numbers.items())]
-    shown = told if len(told) <= MAX_ARMS else [*told[: MAX_ARMS - 1], counted(len(told) - MAX_ARMS + 1, "more arm")]
-    return joined(shown)
+    parts = [f"{number}{'' if place else f' {unit}'} of {name}" for place, (name, number) in enumerate(numbers.items())]
+    listed = parts if len(parts) <= MAX_ARMS else [*parts[: MAX_ARMS - 1], counted(len(parts) - MAX_ARMS + 1, "more arm")]
+    return joined(listed)

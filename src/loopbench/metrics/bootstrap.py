@@ -45,9 +45,10 @@ def bca(
 def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[float, float]:
     """Return the ends of the interval from known estimates: those of the draws, those without each unit, and the whole's."""
 
-    def settled(found: Floats) -> Floats:
-        same = np.isnan(found) | (np.abs(found - whole) <= _ROUNDING * abs(whole))  # the correction counts draws below the whole
-        return np.where(same, whole, found)
+    def settled(estimates: Floats) -> Floats:
+        # The correction counts draws below the whole.
+        same = np.isnan(estimates) | (np.abs(estimates - whole) <= _ROUNDING * abs(whole))
+        return np.where(same, whole, estimates)
 
     drawn, alone = settled(drawn), settled(alone)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -124,8 +125,8 @@ def bca_ratio(
 
     def ratio(totals: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found = totals[:, 0] / totals[:, 1]
-        return np.where(np.isfinite(found), found, np.nan)
+            ratios = totals[:, 0] / totals[:, 1]
+        return np.where(np.isfinite(ratios), ratios, np.nan)
 
     def statistic(counts: Floats) -> Floats:
         return ratio(counts @ sums)
@@ -138,8 +139,8 @@ def bca_ratio(
 def without_each(parts: Floats) -> Floats:
     """Return the sum of `parts[unit, …]` without each of them; what rounding alone leaves counts as 0."""
     whole = parts.sum(0)
-    left = whole - parts
-    return np.where(np.abs(left) <= _ROUNDING * np.abs(whole), 0.0, left)
+    sums = whole - parts
+    return np.where(np.abs(sums) <= _ROUNDING * np.abs(whole), 0.0, sums)
 
 
 def unit_sums(values: Floats, clusters: Clusters) -> Floats:

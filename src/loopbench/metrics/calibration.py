@@ -75,7 +75,7 @@ class Calibration:
             "ece": self.ece,
             "auroc": interval_json(self.auroc),
             "aurc": self.aurc,
-            "bins": [asdict(found) for found in self.bins],
+            "bins": [asdict(bin_) for bin_ in self.bins],
             "risk_coverage": [list(point) for point in self.risk_coverage],
         }
 
@@ -158,10 +158,10 @@ Measure = Callable[[Histogram], Floats]
 def histogram(confidence: Sequence[float], right: Sequence[bool], units: Sequence[int] | NDArray[np.int64]) -> Histogram:
     """Return what trials tell: the confidence of each, whether it was right, and its unit's number from 0."""
     rounded = np.round(np.array(confidence, dtype=np.float64), _DIGITS)
-    found, places = np.unique(rounded, return_inverse=True)
-    counts: Floats = np.zeros((2, int(np.max(units)) + 1, len(found)))
+    values, places = np.unique(rounded, return_inverse=True)
+    counts: Floats = np.zeros((2, int(np.max(units)) + 1, len(values)))
     np.add.at(counts, (np.asarray(right, dtype=np.int64), np.asarray(units), places), 1.0)
-    return Histogram(np.asarray(found, dtype=np.float64), counts[1], counts[0])
+    return Histogram(np.asarray(values, dtype=np.float64), counts[1], counts[0])
 
 
 def brier(histogram: Histogram) -> Floats:

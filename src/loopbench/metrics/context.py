@@ -74,17 +74,17 @@ def served_by_cache(scored: Sequence[Record]) -> Mapping[str, float]:
     of dollars where a trial cost less than uncached though no cache served it: then its replies came from a recording.
     """
     records = list(alike(scored))
-    asked = sum(record.input_tokens for record in records)
-    if not asked:
+    input_tokens = sum(record.input_tokens for record in records)
+    if not input_tokens:
         return {}
     cacheable = [record.cacheable_tokens for record in records]
-    known = [tokens for tokens in cacheable if tokens is not None]
+    known_tokens = [tokens for tokens in cacheable if tokens is not None]
     shares = {}
-    if len(known) == len(records):
-        served = sum(min(tokens, record.input_tokens) for tokens, record in zip(known, records, strict=True))
-        shares["tokens_with_cache"] = served / asked
+    if len(known_tokens) == len(records):
+        served = sum(min(tokens, record.input_tokens) for tokens, record in zip(known_tokens, records, strict=True))
+        shares["tokens_with_cache"] = served / input_tokens
     if all(is_priced_by_cache(record) for record in records):
-        shares["cost_usd"] = sum(record.cached_tokens for record in records) / asked
+        shares["cost_usd"] = sum(record.cached_tokens for record in records) / input_tokens
     return shares
 
 

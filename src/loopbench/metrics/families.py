@@ -69,13 +69,13 @@ def _steps(p_values: Sequence[tuple[float, ...]], alpha: float) -> list[list[Hol
     """
     order = sorted((p, group, place) for group, own in enumerate(p_values) for place, p in enumerate(own))
     steps = [[HolmStep(1.0, alpha)] * len(own) for own in p_values]
-    left = [len(own) for own in p_values]
+    nulls_left = [len(own) for own in p_values]
     highest, nulls, level = 0.0, len(p_values), alpha
     for p, group, place in order:
         if highest < alpha:
             level = alpha / nulls
         highest = max(highest, min(1.0, p * nulls))
         steps[group][place] = HolmStep(highest, level)
-        left[group] -= 1
-        nulls -= left[group] == 0
+        nulls_left[group] -= 1
+        nulls -= nulls_left[group] == 0
     return steps

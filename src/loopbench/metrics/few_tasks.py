@@ -51,5 +51,5 @@ def _on_task(arm: str, task: str, records: Sequence[Record]) -> OnTask:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
+    known_values = [value for value in values if value is not None]
+    return fmean(known_values) if known_values and len(known_values) == len(values) else None

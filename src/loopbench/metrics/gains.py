@@ -60,11 +60,11 @@ class Gain:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is not known."""
         tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
-        found: dict[str, object] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
+        test_json: dict[str, object] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
             "before": interval_json(self.before),
             "after": interval_json(self.after),
-            **{name: found[name] for name in tested},
+            **{name: test_json[name] for name in tested},
             **{name: None if (ratio := getattr(self, name)) is None else ratio.as_dict() for name in _RATIOS},
         }
 
@@ -189,7 +189,7 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
         if name not in accuracy:
             raise ValueError(f"no arm is called {name!r}")
     by_arm = by_arm_of(records)
-    values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
+    values = {arm: task_values(arm_records, METRICS[PRIMARY]) for arm, arm_records in by_arm.items()}
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
     tested = {pair.a: pair for pair in planned_pairs(records, [(d.before, d.after) for d in designs], alpha, margin)}
@@ -223,7 +223,7 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
     """
     new, old = (task_values(records, measure) for records in (after, before))
     tasks = [task for task in new.means if task in old.means]
-    above, below = ([found.means[task] for task in tasks] for found in (new, old))
+    above, below = ([values.means[task] for task in tasks] for values in (new, old))
     if not tasks:
         return None
     sums = PairedSums(above, below, [new.clusters[task] for task in tasks])
@@ -234,11 +234,12 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
 
 
 def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
-    accuracies = {name: found for name, found in accuracy.items() if found is not None}
+    accuracies = {name: interval for name, interval in accuracy.items() if interval is not None}
     tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(accuracies, 2)}
     pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
     apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
-    means = {name: round(found.value, 9) for name, found in accuracies.items()}  # sums of equal scores differ with their order
+    # Sums of equal scores differ with their order.
+    means = {name: round(interval.value, 9) for name, interval in accuracies.items()}
     ordered = sorted(accuracies, key=lambda name: -means[name])
     ranked = []
     for name in ordered:
@@ -337,8 +338,8 @@ def use_of(summary: ArmSummary) -> Use | None:
     """Return what an arm's scored trials used; None if there are none."""
     if summary.accuracy is None:
         return None
-    found = (summary.means[name] for name in ("lm_calls", "tokens", "cost_usd"))
-    return Use(Cost(*(None if interval is None else interval.value for interval in found)), summary.accuracy.value)
+    means = (summary.means[name] for name in ("lm_calls", "tokens", "cost_usd"))
+    return Use(Cost(*(None if interval is None else interval.value for interval in means)), summary.accuracy.value)
 
 
 @dataclass(frozen=True, slots=True)

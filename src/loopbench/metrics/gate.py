@@ -62,8 +62,8 @@ class Bounds:
 
     def to_json(self) -> dict[str, float | None]:
         """Return plain JSON, with None for what is infinite, and 0.0 where it is -0.0."""
-        found = {"value": self.value, "low": self.low, "high": self.high}
-        return {name: number + 0.0 if math.isfinite(number) else None for name, number in found.items()}
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: number + 0.0 if math.isfinite(number) else None for name, number in numbers.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +201,12 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     """Decide all lines together, as `judge_lines` does, and say nothing of what more tasks are likely to decide."""
     check_level(alpha)
-    found = [_change(item) for item in held]
-    adjusted = holm_steps([change.p_worse for change in found], alpha)
-    lines = [_line(item, change, step, alpha) for item, change, step in zip(held, found, adjusted, strict=True)]
-    return tuple(replace(line, better=_better(line, change, alpha / len(held))) for line, change in zip(lines, found, strict=True))
+    changes = [_change(item) for item in held]
+    adjusted = holm_steps([change.p_worse for change in changes], alpha)
+    lines = [_line(item, change, step, alpha) for item, change, step in zip(held, changes, adjusted, strict=True)]
+    return tuple(
+        replace(line, better=_better(line, change, alpha / len(held))) for line, change in zip(lines, changes, strict=True)
+    )
 
 
 def overall(lines: Sequence[GateLine]) -> RunOutcome:
@@ -387,5 +389,5 @@ def _spread_of_sums(held: Held) -> Spread | None:
         TaskValues({task: [-value / mean for value in side.values[task]] for task in tasks}, side.clusters)
         for side, mean in zip((held.run, held.baseline), means, strict=True)
     )
-    found = spread(run, baseline, scores=False)
-    return None if found is None else replace(found, difference=math.log(means[1] / means[0]))
+    log_spread = spread(run, baseline, scores=False)
+    return None if log_spread is None else replace(log_spread, difference=math.log(means[1] / means[0]))

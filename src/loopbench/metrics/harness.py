@@ -130,8 +130,8 @@ def harness(records: Sequence[Record], arms: Sequence[ArmInfo], alpha: float = A
     """
     by_arm = records_by_arm(records, arms)
     suites = dict.fromkeys(info.suite for info in arms)
-    made = [_of_suite([info for info in arms if info.suite == suite], by_arm, alpha) for suite in suites]
-    return tuple(found for found in made if found is not None)
+    of_suites = [_of_suite([info for info in arms if info.suite == suite], by_arm, alpha) for suite in suites]
+    return tuple(of_suite for of_suite in of_suites if of_suite is not None)
 
 
 def _of_suite(arms: Sequence[ArmInfo], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> Harness | None:
@@ -319,10 +319,10 @@ class Crossed:
         made of the ends of the two intervals then, since MOVER's would hold the truth too seldom.
         """
         loop, model = (self._fixed_interval(source, alpha) for source in ("loop", "model"))
-        found = independent_difference(loop, model)
-        low = loop.low - model.high if loop.low == 0 else found.low
-        high = loop.high - model.low if model.low == 0 else found.high
-        return Interval(found.value, low, high, self.tasks)
+        interval = independent_difference(loop, model)
+        low = loop.low - model.high if loop.low == 0 else interval.low
+        high = loop.high - model.low if model.low == 0 else interval.high
+        return Interval(interval.value, low, high, self.tasks)
 
     def reversals(self) -> float:
         """Return the share of pairs of loops and pairs of models in which the order reverses."""

@@ -45,10 +45,10 @@ def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], list[str]]:
 def _left_out_by_arm(records: Sequence[Record], excluded: Sequence[Record]) -> list[str]:
     """Tell how many tasks arms leave out: those that leave out the same ones in one sentence, which names no arm if all do."""
     # a task whose other repeats are scored is not left out: arms may have unequal repeats
-    kept = {(record.arm, record.task) for record in alike(records) if record.status == "scored"}
+    scored = {(record.arm, record.task) for record in alike(records) if record.status == "scored"}
     lost: dict[str, list[Record]] = {}
     for record in excluded:
-        if (record.arm, record.task) not in kept:
+        if (record.arm, record.task) not in scored:
             lost.setdefault(record.arm, []).append(record)
     arms_of: dict[frozenset[str], list[str]] = {}
     for arm, own in sorted(lost.items()):
@@ -98,11 +98,11 @@ def made_failures(errored: Sequence[Record], *, imported_so: bool) -> str:
 
 def most_frequent(reasons: Mapping[str, int]) -> str:
     """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
-    known = {reason: count for reason, count in reasons.items() if reason}
-    if not known:
+    counts = {reason: count for reason, count in reasons.items() if reason}
+    if not counts:
         return ""
-    reason = shorten(max(known, key=lambda name: known[name]), MAX_REASON_CHARS, placeholder=" …").rstrip(".")
-    return f", {'most often' if len(known) > 1 else 'all of them'} because of: {reason}"
+    reason = shorten(max(counts, key=lambda name: counts[name]), MAX_REASON_CHARS, placeholder=" …").rstrip(".")
+    return f", {'most often' if len(counts) > 1 else 'all of them'} because of: {reason}"
 
 
 def _tasks(records: Sequence[Record]) -> int:

@@ -106,8 +106,8 @@ def pair_outlook(spread: Spread, *, margin: float, alpha: float = ALPHA, cost_us
         return equivalence_power(units, difference, variance, margin, alpha, scores=spread.scores)
 
     def decides(units: int, difference: float, variance: float, drawn: float) -> float:
-        shown = difference_power(units, difference, variance, alpha, step=step)
-        return max(shown, is_alike(units, difference, variance, drawn))
+        power_of_difference = difference_power(units, difference, variance, alpha, step=step)
+        return max(power_of_difference, is_alike(units, difference, variance, drawn))
 
     outlook = _outlook(spread, decides, arms=2, cost_usd=cost_usd)
     if outlook is None:

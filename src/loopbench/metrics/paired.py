@@ -56,8 +56,8 @@ class PairedFlip:
         toward, null = (bound, self._flip.greater) if side == "greater" else (-bound, self._flip.less)
         if toward == 0:
             return null
-        found = self._sides[side].p(toward)
-        return min(found, null) if toward < 0 else max(found, null)
+        p_value = self._sides[side].p(toward)
+        return min(p_value, null) if toward < 0 else max(p_value, null)
 
     def p_equivalence(self, margin: float) -> float:
         """Return the larger p of two one-sided tests that the mean lies within ±margin (Schuirmann 1987)."""
@@ -110,8 +110,8 @@ class _Scores:
 
     def p(self, bound: float) -> float:
         """Return p of the null that the mean is at most `bound`."""
-        found = float(special.ndtr((bound - self._center) / self._error))
-        return max(found, self._not_lost(-bound / self._size)) if bound < 0 else found
+        p_value = float(special.ndtr((bound - self._center) / self._error))
+        return max(p_value, self._not_lost(-bound / self._size)) if bound < 0 else p_value
 
     def low(self, alpha: float) -> float:
         """Return the bound at which p is alpha."""

@@ -201,14 +201,14 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
     completed = []
     for pair in pairs:
         test: WithinTest = unpaired_within_tasks if pair.a in imported else paired_within_tasks
-        shown = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
-        if shown is not None:
-            pair = replace(pair, within=replace(shown, p=min(1.0, shown.p * tested), tested=tested))
+        within = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
+        if within is not None:
+            pair = replace(pair, within=replace(within, p=min(1.0, within.p * tested), tested=tested))
         completed.append(pair)
     return completed
 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
     """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
-    return math.fsum(known) / len(known) if known else None
+    dollars = [cost for record in alike(records) if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
+    return math.fsum(dollars) / len(dollars) if dollars else None

@@ -19,9 +19,9 @@ def planned_pairs(records: Sequence[Record], arms: Sequence[tuple[str, str]], al
     They are a family of their own, one test per design. A pair without a task in common is left out.
     """
     by_arm = by_arm_of(records)
-    values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
-    known = [(after, before, values.get(after, NOTHING), values.get(before, NOTHING)) for before, after in arms]
-    tests = {(after, before): paired_test(PRIMARY, new, old, margin) for after, before, new, old in known}
+    values = {arm: task_values(arm_records, METRICS[PRIMARY]) for arm, arm_records in by_arm.items()}
+    arm_values = [(after, before, values.get(after, NOTHING), values.get(before, NOTHING)) for before, after in arms]
+    tests = {(after, before): paired_test(PRIMARY, new, old, margin) for after, before, new, old in arm_values}
     return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
 
 
@@ -30,8 +30,8 @@ def with_planned_pairs(comparison: Comparison, records: Sequence[Record], arms: 
 
     All other pairs stay in the family of all pairs.
     """
-    found = planned_pairs(records, arms, comparison.alpha, comparison.margin)
-    planned = {(pair.a, pair.b): pair for gain in found for pair in (gain, gain.turned)}
+    gain_pairs = planned_pairs(records, arms, comparison.alpha, comparison.margin)
+    planned = {(pair.a, pair.b): pair for gain in gain_pairs for pair in (gain, gain.turned)}
 
     def judged(pair: Pair) -> Pair:
         gain = planned.get((pair.a, pair.b)) if pair.metric == PRIMARY else None

@@ -238,8 +238,8 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     per_unit = units / len(tasks)  # a unit's value is a mean over its tasks
     within = [_within(values) for values in arms]
     are_repeats_known = None not in within
-    within_a, within_b = (per_unit * (found or 0.0) if are_repeats_known else 0.0 for found in within)
-    chance = sum(found * _mean_inverse(values) for found, values in zip((within_a, within_b), arms, strict=True))
+    within_a, within_b = (per_unit * (variance or 0.0) if are_repeats_known else 0.0 for variance in within)
+    chance = sum(variance * _mean_inverse(values) for variance, values in zip((within_a, within_b), arms, strict=True))
     return Spread(
         tasks=len(tasks),
         units=units,
@@ -294,9 +294,9 @@ def units_to_decide(varies: Spread, repeats: int, margin: float, alpha: float = 
     """
     step, scores = varies.step(repeats), varies.scores
     supposed, equal = varies.plausible(varies.variance(repeats, margin)), varies.plausible(varies.variance(repeats))
-    shown = fewest_units(lambda n: fmean(difference_power(n, margin, float(v), alpha, step=step) for v in supposed), power)
+    units_to_show = fewest_units(lambda n: fmean(difference_power(n, margin, float(v), alpha, step=step) for v in supposed), power)
     within = fewest_units(lambda n: fmean(equivalence_power(n, 0.0, float(v), margin, alpha, scores=scores) for v in equal), power)
-    return None if shown is None or within is None else max(shown, within)
+    return None if units_to_show is None or within is None else max(units_to_show, within)
 
 
 def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:

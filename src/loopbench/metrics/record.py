@@ -201,11 +201,11 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; `from_json` reads it back."""
-        made = dict(zip(_NAMES, _values(self), strict=True))
-        made["faults"] = [fault.to_json() for fault in self.faults]
-        made["trace_at"] = None if self.trace_at is None else list(self.trace_at)
-        made["unknown"] = list(self.unknown)
-        return made
+        plain = dict(zip(_NAMES, _values(self), strict=True))
+        plain["faults"] = [fault.to_json() for fault in self.faults]
+        plain["trace_at"] = None if self.trace_at is None else list(self.trace_at)
+        plain["unknown"] = list(self.unknown)
+        return plain
 
     def line(self, trace_at: tuple[int, ...] | None) -> bytes:
         """Return a line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
@@ -221,11 +221,11 @@ class Record:
         """Return the JSON of a value; None for what only `json` writes as it should: long numbers, lone surrogates, and text that
         is not ASCII."""
         try:
-            made = orjson.dumps(self)
+            encoded = orjson.dumps(self)
         except TypeError:
             return None
         # orjson writes null for NaN: then there are more of them than None.
-        return made if made.isascii() and made.count(b"null") == sum(value is None for value in _optional(self)) else None
+        return encoded if encoded.isascii() and encoded.count(b"null") == sum(value is None for value in _optional(self)) else None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
@@ -241,10 +241,10 @@ class Record:
         check_fields(values)
         if len(values) < len(_SLOTS):
             return cls(**values)
-        made = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
+        record = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
         for name, put in _SLOTS:
-            put(made, values[name])
-        return made
+            put(record, values[name])
+        return record
 
 
 def _fault(data: Mapping[str, Any]) -> FaultRecord:

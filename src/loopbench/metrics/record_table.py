@@ -185,11 +185,11 @@ def records_by_arm(records: Sequence[Record], arms: Iterable[ArmInfo]) -> Mappin
     """Return the records of each of these arms, in their order."""
     if isinstance(records, RecordTable):
         return {info.arm: records.of_arm(info.arm) for info in arms}
-    found: dict[str, list[Record]] = {info.arm: [] for info in arms}
+    by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
     for record in records:
-        if record.arm in found:
-            found[record.arm].append(record)
-    return found
+        if record.arm in by_arm:
+            by_arm[record.arm].append(record)
+    return by_arm
 
 
 def columns(records: Sequence[Record], names: Sequence[str]) -> list[NDArray[Any]]:
@@ -247,7 +247,7 @@ def records_digest(records: Iterable[Record]) -> str:
 
 
 def _digested(kind: Record, names: Sequence[str]) -> bytes:
-    kept = {name: getattr(kind, name) for name in names}
-    if "faults" in kept:
-        kept["faults"] = [fault.to_json() for fault in kind.faults]
-    return canonical_json(kept).encode("ascii")
+    named_values = {name: getattr(kind, name) for name in names}
+    if "faults" in named_values:
+        named_values["faults"] = [fault.to_json() for fault in kind.faults]
+    return canonical_json(named_values).encode("ascii")

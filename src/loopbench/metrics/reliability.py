@@ -51,8 +51,8 @@ class Reliability:
             "arm": self.arm,
             "tasks": self.tasks,
             "repeats": self.repeats,
-            "pass_at": [found.as_dict() for found in self.pass_at],
-            "pass_hat": [found.as_dict() for found in self.pass_hat],
+            "pass_at": [interval.as_dict() for interval in self.pass_at],
+            "pass_hat": [interval.as_dict() for interval in self.pass_hat],
             "consistency": self.consistency.as_dict(),
             "variance": None if self.variance is None else asdict(self.variance),
         }
@@ -60,11 +60,11 @@ class Reliability:
 
 def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Reliability | None:
     """Return the reliability of one arm's records; None if no task was scored twice."""
-    found = task_values(records, lambda record: float(record.is_solved))
-    repeated = {task: values for task, values in found.values.items() if len(values) > 1}
+    task_outcomes = task_values(records, lambda record: float(record.is_solved))
+    repeated = {task: values for task, values in task_outcomes.values.items() if len(values) > 1}
     if not repeated:
         return None
-    clusters = [found.clusters[task] for task in repeated]
+    clusters = [task_outcomes.clusters[task] for task in repeated]
     outcomes = list(repeated.values())
     counts = [(len(values), round(sum(values))) for values in outcomes]
     fewest = min(n for n, _ in counts)
@@ -97,8 +97,8 @@ def consistency_interval(counts: Sequence[tuple[int, int]], clusters: Clusters =
     It lies in [-1, 1], so that half of it and one half is a score, with a score's interval.
     """
     scores = [(1 + consistency(n, c)) / 2 for n, c in counts]
-    found = _mean(scores, clusters, alpha)
-    return Interval(2 * found.value - 1, 2 * found.low - 1, 2 * found.high - 1, found.n, found.units)
+    interval = _mean(scores, clusters, alpha)
+    return Interval(2 * interval.value - 1, 2 * interval.low - 1, 2 * interval.high - 1, interval.n, interval.units)
 
 
 def _mean(scores: Sequence[float], clusters: Clusters, alpha: float) -> Interval:

@@ -26,7 +26,7 @@ def root(function: Callable[[float], float], low: float, high: float, within: fl
         else:
             oldest, at_oldest, other, at_other = other, at_other, newest, at_newest
         newest, at_newest = place, at_place
-        best, at_best = min(((newest, at_newest), (other, at_other)), key=lambda found: abs(found[1]))
+        best, at_best = min(((newest, at_newest), (other, at_other)), key=lambda point: abs(point[1]))
         least = (within / 2 + 2 * sys.float_info.epsilon * abs(best)) / max(abs(other - newest), sys.float_info.min)
         if least > 0.5 or at_best == 0:
             return best

@@ -85,11 +85,11 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
 
 
 def _built_scorer(name: str, factory: Callable[..., object], options: Mapping[str, object]) -> Scorer:
-    known = inspect.signature(factory).parameters
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    parameters = inspect.signature(factory).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for option in options:
-        if option not in known and not open_ended:
-            raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(known))}")
+        if option not in parameters and not open_ended:
+            raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(parameters))}")
     try:
         scorer = factory(**options)
     except TypeError as error:  # an option is missing, or has a type that the scorer does not take

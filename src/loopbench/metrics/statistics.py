@@ -292,7 +292,7 @@ def shared_units(units: int, tasks: int) -> int | None:
 def same_units(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether clusters of the same tasks, named in two ways, make the same units of inference."""
     groups = (unit_groups(clusters, len(clusters)) for clusters in (one, other))
-    own, others = (np.arange(len(one)) if found is None else found for found in groups)
+    own, others = (np.arange(len(one)) if group is None else group for group in groups)
     return np.array_equal(own, others)
 
 

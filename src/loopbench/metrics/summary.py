@@ -41,13 +41,13 @@ GAINS = frozenset(name for name, measure in METRICS.items() if measure.is_share 
 """Those of which more is better."""
 
 
-def labels(shown: Collection[str]) -> dict[str, str]:
+def labels(measures: Collection[str]) -> dict[str, str]:
     """Return what tables call measures that they show together.
 
     Dollars as billed are plain `USD` where no uncached ones stand beside them, as of results of other tools.
     """
-    found = {name: METRICS[name].label for name in shown}
-    return found | ({"cost_usd": "USD"} if "cost_usd" in found and "nominal_usd" not in found else {})
+    label_of = {name: METRICS[name].label for name in measures}
+    return label_of | ({"cost_usd": "USD"} if "cost_usd" in label_of and "nominal_usd" not in label_of else {})
 
 
 def measures_of(table: TableName) -> dict[str, Measure]:
@@ -173,10 +173,10 @@ class TaskValues:
 
     def shared_templates(self, tasks: Iterable[str]) -> list[str] | None:
         """Return each task's template; None where they make the same units as the clusters do, or a single one."""
-        known = list(tasks)
-        templates = [self.templates.get(task, "") for task in known]
+        task_list = list(tasks)
+        templates = [self.templates.get(task, "") for task in task_list]
         is_one = len(set(templates)) == 1
-        return None if is_one or same_units(templates, [self.clusters[task] for task in known]) else templates
+        return None if is_one or same_units(templates, [self.clusters[task] for task in task_list]) else templates
 
     @cached_property
     def means(self) -> dict[str, float]:
@@ -186,11 +186,11 @@ class TaskValues:
 
 def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
     """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
-    found = None
+    values = None
     if isinstance(records, RecordTable):
         is_varied = len(records) <= len(records.store.kinds)  # arrays over all kinds would take longer than the records
-        found = _values_of_varied(records, metric) if is_varied else _values_of_kinds(records, metric)
-    return _values_of_each(records, metric) if found is None else found
+        values = _values_of_varied(records, metric) if is_varied else _values_of_kinds(records, metric)
+    return _values_of_each(records, metric) if values is None else values
 
 
 def measured_value(record: Record, metric: Callable[[Record], float | None]) -> float | None:
@@ -292,8 +292,8 @@ def death_cause(scored: Sequence[Record]) -> DeathCause:
 
 def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | None:
     """Return how many trials have a flag; None where no source tells it. `told_by`: the field that it rests on."""
-    told = [record for record in alike(scored) if told_by not in record.unknown]
-    return sum(getattr(record, name) for record in told) if told or not scored else None
+    known_records = [record for record in alike(scored) if told_by not in record.unknown]
+    return sum(getattr(record, name) for record in known_records) if known_records or not scored else None
 
 
 def _is_scored(record: Record) -> bool:
@@ -340,31 +340,31 @@ def false_success(
 
 
 def _share(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
-    found = task_values(records, metric)
-    if not found.values:
+    values = task_values(records, metric)
+    if not values.values:
         return None
-    return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
+    return accuracy_interval(list(values.values.values()), list(values.clusters.values()), alpha)
 
 
 def _retention_at(records: Sequence[Record], alpha: float) -> dict[str, Interval]:
-    known = {distance for record in alike(records) for distance in record.results_needed}
-    shares = {name: _share(records, partial(retention_at, distance=name), alpha) for name in DISTANCES if name in known}
+    distances = {distance for record in alike(records) for distance in record.results_needed}
+    shares = {name: _share(records, partial(retention_at, distance=name), alpha) for name in DISTANCES if name in distances}
     return {name: share for name, share in shares.items() if share is not None}
 
 
 def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:
-    found = task_values(records, METRICS[PRIMARY])
-    templates = found.shared_templates(found.values)
+    values = task_values(records, METRICS[PRIMARY])
+    templates = values.shared_templates(values.values)
     if templates is None:
         return None
-    return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates), units=None)
+    return replace(accuracy_interval(list(values.values.values()), templates, alpha), n=unit_count(templates), units=None)
 
 
 def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
-    found = task_values(records, metric)
-    if not found.values:
+    values = task_values(records, metric)
+    if not values.values:
         return None
-    return mean_interval(list(found.means.values()), list(found.clusters.values()), alpha)
+    return mean_interval(list(values.means.values()), list(values.clusters.values()), alpha)
 
 
 def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:

@@ -46,8 +46,8 @@ class PairedSums:
         if ratio == 1:
             return null
         nearer = (ratio < 1) == (side == "greater")  # then the claim is weaker than that the two sums differ
-        found = self._law(ratio, side)
-        return min(found, null) if nearer else max(found, null)
+        p_value = self._law(ratio, side)
+        return min(p_value, null) if nearer else max(p_value, null)
 
     def bounds(self, alpha: float = ALPHA) -> tuple[float, float]:
         """Return one-sided bounds, each at level alpha: the ratio is shown to lie above those below `low`, and below those above

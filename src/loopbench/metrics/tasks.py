@@ -223,8 +223,12 @@ def _known_values(trials: Sequence[Record], name: str, value: Callable[[Record],
 
 
 def _share(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], alpha: float) -> Interval | None:
-    known = {task: each for task, each in values.items() if each}
-    return accuracy_interval(list(known.values()), [clusters[task] for task in known], alpha) if known else None
+    scored_values = {task: each for task, each in values.items() if each}
+    return (
+        accuracy_interval(list(scored_values.values()), [clusters[task] for task in scored_values], alpha)
+        if scored_values
+        else None
+    )
 
 
 def _mean(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], alpha: float) -> Interval | None:

@@ -405,11 +405,11 @@ def _message(data: Mapping[str, Any]) -> Message:
     role: Any = _get(data, "role", str)
     if role not in _ROLES:
         raise ValueError(f"a message's role is not one of {', '.join(_ROLES)}")
-    asked = tuple(
+    calls = tuple(
         NativeCall(_get(call, "id", str, ""), *_function(_get(call, "function", Mapping)))
         for call in _objects(data, "tool_calls", "a native call", needed=False)
     )
-    return Message(role, _get(data, "content", str, ""), asked, _get(data, "tool_call_id", str, ""))
+    return Message(role, _get(data, "content", str, ""), calls, _get(data, "tool_call_id", str, ""))
 
 
 def _native(call: Mapping[str, object]) -> NativeCall:

@@ -117,7 +117,7 @@ class AtBudget:
             "unit": self.unit,
             "budget": self.budget,
             "quartile": self.quartile,
-            "arms": {arm: found.as_dict() for arm, found in self.arms.items()},
+            "arms": {arm: interval.as_dict() for arm, interval in self.arms.items()},
             "pairs": [pair.to_json() for pair in self.pairs],
         }
 
@@ -151,11 +151,11 @@ class Views:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {
-            "fronts": [found.to_json() for found in self.fronts],
-            "budgets": [found.to_json() for found in self.budgets],
-            "per_solved": [found.to_json() for found in self.per_solved],
-            "confidence": [found.to_json() for found in self.confidence],
-            "reliability": [found.to_json() for found in self.reliability],
+            "fronts": [view.to_json() for view in self.fronts],
+            "budgets": [view.to_json() for view in self.budgets],
+            "per_solved": [view.to_json() for view in self.per_solved],
+            "confidence": [view.to_json() for view in self.confidence],
+            "reliability": [view.to_json() for view in self.reliability],
         }
 
 
@@ -180,7 +180,7 @@ def views(
             for unit in COSTS
             for cost_of_solved in _per_solved(arm, trials, unit, alpha)
         ),
-        tuple(known for arm, trials in scored.items() if (known := calibration(arm, trials, alpha))),
+        tuple(arm_calibration for arm, trials in scored.items() if (arm_calibration := calibration(arm, trials, alpha))),
         tuple(tried for arm, trials in scored.items() if (tried := reliability(arm, trials, alpha))),
     )
 
@@ -190,7 +190,7 @@ def at_budgets(
 ) -> tuple[AtBudget, ...]:
     """Return the view at equal budgets alone, which takes no bootstrap."""
     groups = _groups(arms, _scored(records, arms))
-    return tuple(found for group in groups for unit in _budgeted(group) for found in _budgets(group, unit, alpha, margin))
+    return tuple(at_budget for group in groups for unit in _budgeted(group) for at_budget in _budgets(group, unit, alpha, margin))
 
 
 def _scored(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, Sequence[Record]]:
@@ -217,13 +217,13 @@ class _Group:
 
     def only(self, tasks: Container[str]) -> _Group:
         """Return the group with these of its tasks."""
-        kept = [(task, cluster) for task, cluster in zip(self.tasks, self.clusters, strict=True) if task in tasks]
-        return replace(self, tasks=tuple(task for task, _ in kept), clusters=tuple(cluster for _, cluster in kept))
+        pairs_kept = [(task, cluster) for task, cluster in zip(self.tasks, self.clusters, strict=True) if task in tasks]
+        return replace(self, tasks=tuple(task for task, _ in pairs_kept), clusters=tuple(cluster for _, cluster in pairs_kept))
 
     def values(self, arm: str, metric: Callable[[Record], float | None]) -> list[Sequence[float]]:
         """Return an arm's values of a metric, as [task][repeat]."""
-        found = task_values(self.arms[arm], metric).values
-        return [found[task] for task in self.tasks]
+        task_scores = task_values(self.arms[arm], metric).values
+        return [task_scores[task] for task in self.tasks]
 
     def means(self, metric: Callable[[Record], float | None]) -> Floats:
         """Return the task means of a metric, as [task, arm]."""

@@ -92,8 +92,8 @@ def unpaired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTas
     of_a, of_b = ([score for task in common for score in arm[task]] for arm in (first, second))
     if not common or min(len(of_a), len(of_b)) < 2 * len(common) or not {*of_a, *of_b} <= {0.0, 1.0}:
         return None
-    found = drawn_sum([_stratum(first[task], second[task]) for task in common])
-    return WithinTasks(len(common), math.fsum(of_a), math.fsum(of_b), found.excess, found.tails.two_sided)
+    total = drawn_sum([_stratum(first[task], second[task]) for task in common])
+    return WithinTasks(len(common), math.fsum(of_a), math.fsum(of_b), total.excess, total.tails.two_sided)
 
 
 def _by_task(arm: Sequence[Record]) -> Mapping[str, list[float]]:

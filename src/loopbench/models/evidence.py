@@ -34,7 +34,7 @@ def with_both_forms(names: Iterable[str]) -> str:
     """Return the built-in profile under which loops of both forms meet one of these, each its own; empty where there is none."""
     sought = set(names)
     of_both = (profile for profile in _built_in(built_in_profiles()) if profile.by_form)
-    return next((profile.name for profile in of_both if sought & {met.name for met in profile.by_form.values()}), "")
+    return next((profile.name for profile in of_both if sought & {form.name for form in profile.by_form.values()}), "")
 
 
 def other_estimate(name: str) -> str:
@@ -63,11 +63,11 @@ def faults_of_few_models(name: str) -> list[FewModelsFault]:
     if not other or name.endswith(MEDIAN):
         return []
     medians = load_profile(other).rates
-    found = [FewModelsFault(kind, mean, medians.get(kind, 0.0)) for kind, mean in load_profile(name).rates.items()]
-    few = [each for each in found if each.mean - each.median >= FAR and each.mean >= 2 * each.median]
+    faults = [FewModelsFault(kind, mean, medians.get(kind, 0.0)) for kind, mean in load_profile(name).rates.items()]
+    few = [each for each in faults if each.mean - each.median >= FAR and each.mean >= 2 * each.median]
     return sorted(few, key=lambda each: each.median - each.mean)
 
 
 def _built_in(names: Iterable[str]) -> list[Profile]:
-    known = built_in_profiles()
-    return [load_profile(name) for name in names if name in known]
+    built_in = built_in_profiles()
+    return [load_profile(name) for name in names if name in built_in]

@@ -89,8 +89,8 @@ class FakeModel(StreamsInPieces):
             place = f"item {count}" if count <= len(self.items) else "then"
             why = error_text(error) or type(error).__name__
             takes = why.removeprefix(TAKES)  # the format's own words name what the move lacks
-            wanted, told = (WANTED[codec.role], f" ({why})") if takes == why else (takes, "")
+            wanted, reason = (WANTED[codec.role], f" ({why})") if takes == why else (takes, "")
             raise ValueError(
                 f"{place} cannot answer request {count}, of role {codec.role.value} in the format {codec.name}: give "
-                f"{wanted}, a text or a whole Reply, not {move}{told}"
+                f"{wanted}, a text or a whole Reply, not {move}{reason}"
             ) from None

@@ -59,19 +59,19 @@ def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSi
     texts_before, texts_now = texts_apart(before, now)
     new = Counter(words_of(*texts_now)) - Counter(words_of(*texts_before))
     reply = Counter(words_of(last_reply.text, *(f"{call.name} {call.arguments}" for call in last_reply.calls)))
-    shown = set[str]()
+    parts = set[str]()
     if reply and (new & reply).total() >= MIN_SHARE_OF_REPLY * reply.total():
-        shown.add("reply")
+        parts.add("reply")
         new -= reply
     if signs.names & new.keys():
-        shown.add("names")
+        parts.add("names")
     if _share(_long(signs.error | set(words_of(tool_text))), new) >= MIN_SHARE_SHOWN:
-        shown.add("error")
-    if "names" in shown and signs.complaints & new.keys():
-        shown.add("error")
+        parts.add("error")
+    if "names" in parts and signs.complaints & new.keys():
+        parts.add("error")
     if _share(signs.expected, new) >= MIN_SHARE_SHOWN:
-        shown.add("expected")
-    return frozenset(shown)
+        parts.add("expected")
+    return frozenset(parts)
 
 
 def _share(wanted: Collection[str], words: Counter[str]) -> float:
@@ -120,8 +120,8 @@ def signs_of_wire(codec: Codec, move: Move | None, clean: Reply, spoiled: Reply)
     calls = _calls(move)
     called = frozenset(words_of(*(call.name for call in calls)))
     arguments = frozenset(words_of(*(name for call in calls for name in call.arguments)))
-    said = set(words_of(repr(move)))
-    frame = frozenset(word for word in words_of(clean.text) if word not in said)
+    move_words = set(words_of(repr(move)))
+    frame = frozenset(word for word in words_of(clean.text) if word not in move_words)
     return FaultSigns(called | frame, frozenset(words_of(error)), frame | arguments)
 
 

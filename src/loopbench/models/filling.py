@@ -50,18 +50,18 @@ def fill(schema: Mapping[str, object], value: object) -> Any:
     Properties named for an answer come first. Raises Unfillable.
     """
     filler = _Filler(schema)
-    for made in filler.with_value(schema, value, 0):
-        if fits(schema, made):
-            return made
+    for filled in filler.with_value(schema, value, 0):
+        if fits(schema, filled):
+            return filled
     raise Unfillable("the schema has no place for this value")
 
 
 def least(schema: Mapping[str, object]) -> Any:
     """Return the least value that is valid under a schema. Raises Unfillable if none is found."""
-    made = _Filler(schema).least(schema, 0)
-    if not fits(schema, made):
+    candidate = _Filler(schema).least(schema, 0)
+    if not fits(schema, candidate):
         raise Unfillable("no value is found that the schema takes")
-    return made
+    return candidate
 
 
 def otherwise(schema: Mapping[str, object], value: object) -> object:
@@ -197,11 +197,11 @@ class _Filler:
             return schema["enum"][0]
         for option in _options(schema):
             try:
-                made = self.least(option, depth + 1)
+                candidate = self.least(option, depth + 1)
             except Unfillable:
                 continue
-            if self._fits(schema, made):
-                return made
+            if self._fits(schema, candidate):
+                return candidate
         return self._plain(schema, depth)
 
     def _plain(self, schema: Mapping[str, object], depth: int) -> Any:

@@ -106,11 +106,11 @@ def unwritable(codec: Codec, move: Move) -> str:
 def _flaw(codec: Codec, move: Move) -> str:
     reply = _reply_text(codec.render(move))
     words, payload = Counter(_words(_texts(move))), set(_words(_texts(move, _LABELS | _ASIDES)))
-    shown = Counter(_WORD.findall(reply)) | Counter(_WORD.findall(_unescaped(reply)))
-    hidden = [word for word in _words(_texts(move, _LABELS)) if not shown[word]]
+    reply_words = Counter(_WORD.findall(reply)) | Counter(_WORD.findall(_unescaped(reply)))
+    hidden = [word for word in _words(_texts(move, _LABELS)) if not reply_words[word]]
     if hidden:
         return f"it does not show the move's own words, such as {hidden[0]!r}"
-    if len(payload) > 2 and all(shown[word] >= 2 * words[word] for word in payload):
+    if len(payload) > 2 and all(reply_words[word] >= 2 * words[word] for word in payload):
         return "it says the move twice"
     try:
         other = _reply_text(codec.render(_in_other_words(move)))
@@ -140,7 +140,7 @@ def _reply_text(reply: Reply) -> str:
 
 def _unescaped(text: str) -> str:
     """Return a text without JSON's escapes, whose letters would join the words behind them."""
-    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     return re.sub(r"\\[nrtbf]", " ", text)
 
 

@@ -44,9 +44,9 @@ class Gullible:
         """Return what the model does in the place of what it would do if its prompt carried no instructions."""
         if not self._instructions.by_label:
             return decision
-        shown = shown_in(prompt, self._instructions.by_label)
-        self._instructions.shown_labels |= shown.keys()
-        obeyed = [self._instructions.by_label[label] for label in sorted(shown) if self._falls_for(label, is_marked=shown[label])]
+        labels = shown_in(prompt, self._instructions.by_label)
+        self._instructions.shown_labels |= labels.keys()
+        obeyed = [self._instructions.by_label[label] for label in sorted(labels) if self._falls_for(label, is_marked=labels[label])]
         if role is Role.CONFIRM and self._refuses(prompt):
             return decision._replace(options=(Completion(False, "The task does not ask for it."), Completion(False)))
         if role in _RETELLING:
@@ -68,8 +68,8 @@ class Gullible:
 
     def _refuses(self, prompt: str) -> bool:
         """Whether a prompt asks about a call that only an instruction asked for, and the model notices."""
-        asked = (one for one in self._instructions.by_label.values() if one.marker and one.marker in prompt)
-        return any(unit(*self._key, "confirms", one.label) >= self._chances.confirms for one in asked)
+        instructions = (one for one in self._instructions.by_label.values() if one.marker and one.marker in prompt)
+        return any(unit(*self._key, "confirms", one.label) >= self._chances.confirms for one in instructions)
 
     def _falls_for(self, label: str, *, is_marked: bool) -> bool:
         chance = self._chances.marked if is_marked else self._chances.obeys

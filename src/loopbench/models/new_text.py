@@ -45,8 +45,8 @@ def _from_where_they_differ(one: str, other: str) -> tuple[str, str]:
 def _up_to_where_they_differ(one: str, other: str) -> tuple[str, str]:
     shared = _most(min(len(one), len(other)), lambda size: one[len(one) - size :] == other[len(other) - size :])
     cut = one.find(" ", len(one) - shared)
-    kept = 0 if cut < 0 else len(one) - cut
-    return one[: len(one) - kept], other[: len(other) - kept]
+    shared_chars = 0 if cut < 0 else len(one) - cut
+    return one[: len(one) - shared_chars], other[: len(other) - shared_chars]
 
 
 def _most(most: int, holds: Callable[[int], bool]) -> int:

@@ -78,11 +78,11 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     paired = tuple(paired_results(messages))
     if not paired:
         return messages
-    asked, given = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    calls_made, results_given = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for one in paired:
-        asked.update((one.reply, call) for call in one.calls)
-        given[one.reply, one.owner] += 1
-    odd = {reply for reply, _ in (asked - given) + (given - asked)}
+        calls_made.update((one.reply, call) for call in one.calls)
+        results_given[one.reply, one.owner] += 1
+    odd = {reply for reply, _ in (calls_made - results_given) + (results_given - calls_made)}
     swapped = [one for one in paired if not one.is_right and len(one.calls) == 1 and one.reply not in odd]
     if not swapped:
         return messages

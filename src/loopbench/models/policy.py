@@ -198,8 +198,8 @@ def recover(view: PromptView, ask: PolicyRequest) -> Decision:
 
 def _form(planned: PlannedCall, option: int, view: PromptView) -> ToolCall | None:
     """Return the call as made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
-    made = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
-    return made[0] if made else concrete((planned, *planned.alternatives)[option], view.values)
+    calls = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
+    return calls[0] if calls else concrete((planned, *planned.alternatives)[option], view.values)
 
 
 def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
@@ -217,8 +217,8 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
         return (max(shares, default=0.0), named, ask.failures.get(planned.id, 0))
 
     ready = {call.id for call in view.ready()}
-    met = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
-    open_ = [call for call in met if call.id not in view.results or call.fails]
+    candidates = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
+    open_ = [call for call in candidates if call.id not in view.results or call.fails]
     return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
 
 
@@ -241,8 +241,8 @@ def _joins(character: str) -> bool:
 
 def _share_shown(call: ToolCall, compact: str) -> float:
     """Return how much of a call's arguments stands in a text without white space."""
-    shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
-    return sum(shown) / len(shown) if shown else 0.0
+    are_shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
+    return sum(are_shown) / len(are_shown) if are_shown else 0.0
 
 
 def confirm(view: PromptView, ask: PolicyRequest) -> Decision:

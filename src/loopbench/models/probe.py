@@ -193,5 +193,5 @@ def _capabilities(report: ProbeReport, declared: Capabilities) -> Capabilities:
         "streaming": "streaming",
         "parallel_calls": "parallel calls",
     }
-    shown = {field: report.works(name) for field, name in names.items()}
-    return replace(declared, **{field: works for field, works in shown.items() if works is not None})
+    works_by_field = {field: report.works(name) for field, name in names.items()}
+    return replace(declared, **{field: works for field, works in works_by_field.items() if works is not None})

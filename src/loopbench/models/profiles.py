@@ -281,7 +281,7 @@ class Profile(_Section):
         """Put built-in profiles in the place of their names."""
         if not isinstance(profiles, dict):
             return profiles
-        return {form: _built_in_named(found) if isinstance(found, str) else found for form, found in profiles.items()}
+        return {form: _built_in_named(profile) if isinstance(profile, str) else profile for form, profile in profiles.items()}
 
     @field_validator("by_form")
     @classmethod
@@ -350,7 +350,7 @@ class Profile(_Section):
         """
         if not self.by_form:
             return self
-        profile_met = next((met for form, met in self.by_form.items() if form == calls_in), None)
+        profile_met = next((profile for form, profile in self.by_form.items() if form == calls_in), None)
         if profile_met is None:
             raise ValueError(f"profile {self.name} is met by the form of a loop's calls, and this one's is not known")
         return profile_met

@@ -105,8 +105,8 @@ class PromptView(NamedTuple):
 
     @property
     def unknown(self) -> list[PlannedCall]:
-        known = self.results
-        return [call for call in self.plan.calls if call.id not in known]
+        results = self.results
+        return [call for call in self.plan.calls if call.id not in results]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -123,8 +123,8 @@ class PromptView(NamedTuple):
 
     def ready(self) -> list[PlannedCall]:
         """Return unknown calls whose dependencies are known, in the plan's order."""
-        needs, known = self.plan.dependencies, self.results.keys()
-        return [call for call in self.plan.calls if call.id not in known and needs[call.id] <= known]
+        needs, known_ids = self.plan.dependencies, self.results.keys()
+        return [call for call in self.plan.calls if call.id not in known_ids and needs[call.id] <= known_ids]
 
 
 def read_prompt(
@@ -142,7 +142,7 @@ def read_prompt(
     sightings_by_digest = sightings(text) if reader is None else reader.read(text)
     if not sightings_by_digest:
         return PromptView(plan, text, tools, forms=ledger.forms)
-    shown: dict[str, ShownResult] = {}
+    shown_results: dict[str, ShownResult] = {}
     current: dict[int, Sequence[Form]] = {}
     stuck = False
     values: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def read_prompt(
     results_before: tuple[object, ...] = ()
     for planned in plan.calls:
         name, failed = planned.id, 0
-        if _may_be_made(planned, shown, plan):
+        if _may_be_made(planned, shown_results, plan):
             forms: Sequence[Form] = _forms(planned, values, results_before, ledger)
             current[id(planned)] = forms
         else:
@@ -164,22 +164,26 @@ def read_prompt(
                 failed += not planned.fails
                 continue
             uses = plan.uses.get(name, _NO_USES) if refers else _uses_by_value(plan, name, entry, ledger)
-            shown[name] = _shown_result(form, entry, sighted, uses, ledger)
+            shown_results[name] = _shown_result(form, entry, sighted, uses, ledger)
             values[name] = entry.value
             results_before += (name, id(entry.value))
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
-    results = _usable_results(plan, shown)
+    results = _usable_results(plan, shown_results)
     misled = any(item.is_misled(oracle.get(name)) for name, item in results.items())
-    illegible = tuple([item.entry.key for name, item in shown.items() if name not in results]) if len(results) < len(shown) else ()
+    illegible = (
+        tuple([item.entry.key for name, item in shown_results.items() if name not in results])
+        if len(results) < len(shown_results)
+        else ()
+    )
     return PromptView(plan, text, tools, results, misled, stuck, ledger.forms, illegible=illegible, current=current)
 
 
-def _may_be_made(planned: PlannedCall, shown: Mapping[str, ShownResult], plan: Plan) -> bool:
+def _may_be_made(planned: PlannedCall, shown_results: Mapping[str, ShownResult], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
     for name in plan.dependencies[planned.id]:
-        item = shown.get(name)
+        item = shown_results.get(name)
         if item is None or not (item.is_whole or item.is_shown_to(planned.id)):
             return False
     return True
@@ -200,18 +204,22 @@ def _read_result(form: Form, entry: ReceiptEntry, sightings: Sequence[Sighting],
     paths = tuple(uses) if () in uses else (*uses, ())
     of_entry = [one for one in sightings if one.content == entry.content]
     shares = [ledger.parts_shown(entry, one, paths) for one in of_entry]
-    parts = tuple(shares[0] if len(shares) == 1 else {path: None for shown in shares for path in shown})
+    parts = tuple(shares[0] if len(shares) == 1 else {path: None for share in shares for path in share})
     return ShownResult(form, entry, uses, of_entry, shares, parts, is_whole=uses.keys() <= set(parts))
 
 
-def _usable_results(plan: Plan, shown: Mapping[str, ShownResult]) -> dict[str, ShownResult]:
+def _usable_results(plan: Plan, shown_results: Mapping[str, ShownResult]) -> dict[str, ShownResult]:
     """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
     used_up: set[str | None] = set()
     for planned in reversed(plan.calls):
-        item = shown.get(planned.id)
+        item = shown_results.get(planned.id)
         if item is not None and (item.is_whole or item.is_enough(used_up)):
             used_up.add(planned.id)
-    return dict(shown) if len(used_up) == len(shown) else {name: item for name, item in shown.items() if name in used_up}
+    return (
+        dict(shown_results)
+        if len(used_up) == len(shown_results)
+        else {name: item for name, item in shown_results.items() if name in used_up}
+    )
 
 
 def _uses_by_value(plan: Plan, call: str, entry: ReceiptEntry, ledger: Ledger) -> Uses:
@@ -285,8 +293,8 @@ def shows_text(prompt: str, text: str) -> bool:
     if text in prompt:
         return True
     words = set(_WORD.findall(text))
-    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # JSON writes the end of a line so
-    return 10 * len(words & shown) >= 9 * len(words)
+    prompt_words = set(_WORD.findall(prompt.replace("\\n", " ")))  # JSON writes the end of a line so
+    return 10 * len(words & prompt_words) >= 9 * len(words)
 
 
 _WORD = re.compile(r"\w+")

@@ -62,16 +62,18 @@ class ScriptedProposer(StreamsInPieces):
         self._occurrence(request)
 
     def _answer(self, request: Request) -> str:
-        asked = read_proposal_request(request)
-        return _rendered(asked, _Proposal(asked, hints_for(asked, (self.seed, *self._occurrence(request)))))
+        proposal_request = read_proposal_request(request)
+        return _rendered(
+            proposal_request, _Proposal(proposal_request, hints_for(proposal_request, (self.seed, *self._occurrence(request))))
+        )
 
     def _occurrence(self, request: Request) -> tuple[str, int]:
         """Return a key of the request, and how often it has been sent before."""
-        asked = sha256(repr(request.as_dict()))  # JSON cannot express everything that a request may hold
+        request_digest = sha256(repr(request.as_dict()))  # JSON cannot express everything that a request may hold
         with self._lock:
-            count = self._times_sent[asked]
-            self._times_sent[asked] += 1
-        return asked, count
+            count = self._times_sent[request_digest]
+            self._times_sent[request_digest] += 1
+        return request_digest, count
 
 
 GARBLED = "Certainly! I have thought about this at length, and the instruction could be better in several ways."
@@ -124,9 +126,9 @@ def read_proposal_request(request: Request) -> ProposalRequest:
     rest = [message.content for message in request.messages if message.role != "system"]
     body = rest[-1] if rest else ""
     case_text = _unescaped("\n".join(rest))
-    head, found, listed = system.partition("Your output fields are:")
+    head, separator, listed = system.partition("Your output fields are:")
     structure = listed.partition("All interactions will be structured")[2]
-    if found:
+    if separator:
         outputs = dict(_FIELDS.findall(listed.partition("All interactions will be structured")[0]))
         form = _form(structure)
         inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)], form)
@@ -205,12 +207,12 @@ def hints_for(request: ProposalRequest, key: tuple[object, ...]) -> tuple[str, .
 
 def symptoms(text: str) -> tuple[str, ...]:
     """Return the kinds of weakness that the feedback in a text tells of, in the order of `CURES`."""
-    found = {kind for was, meant in _arguments(text) for kind in _difference(was, meant)}
+    kinds = {kind for was, meant in _arguments(text) for kind in _difference(was, meant)}
     if _NEVER_MADE.search(text):
-        found.add("step")
+        kinds.add("step")
     if any(_is_of_thousands(match.group(1)) for match in _ANSWERED.finditer(text)):
-        found.add("answer")
-    return tuple(kind for kind in CURES if kind in found)
+        kinds.add("answer")
+    return tuple(kind for kind in CURES if kind in kinds)
 
 
 _ARGUMENT = re.compile(r"\bArgument [^\n]{1,200}? of [^\n]{1,200}? was ")
@@ -224,8 +226,8 @@ _DECODER = json.JSONDecoder()
 def _is_of_thousands(line: str) -> bool:
     """Whether a line says `thousand` before what was expected. It is read in two steps, each of one
     pass: an answer may be as long, and as repetitive, as a model makes it."""
-    said, found, _ = line.rpartition(", expected ")
-    return bool(found) and _THOUSAND.search(said) is not None
+    answered, separator, _ = line.rpartition(", expected ")
+    return bool(separator) and _THOUSAND.search(answered) is not None
 
 
 def _arguments(text: str) -> Iterator[tuple[Any, Any]]:

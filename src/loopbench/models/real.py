@@ -121,9 +121,9 @@ class RealModel:
 
     def with_capabilities(self, capabilities: Capabilities) -> RealModel:
         """Return the same model with these capabilities, less `without`; limits start anew."""
-        made = RealModel(self.model, self.options)
-        made.capabilities = _reduced(capabilities, self.options)
-        return made
+        model = RealModel(self.model, self.options)
+        model.capabilities = _reduced(capabilities, self.options)
+        return model
 
     async def complete(self, request: Request) -> Reply:
         """Return a reply. Raises ContextOverflow, or ProviderError: the last attempt's, or a `timeout` out of patience."""
@@ -295,8 +295,8 @@ def _settle(permit: Permit, error: BaseException) -> None:
 
 
 def _pause_s(error: ProviderError, failed: int) -> float:
-    asked = error.retry_after_s
-    pause = asked if asked is not None else min(FIRST_PAUSE_S * 2**failed, MAX_PAUSE_S)
+    retry_after_s = error.retry_after_s
+    pause = retry_after_s if retry_after_s is not None else min(FIRST_PAUSE_S * 2**failed, MAX_PAUSE_S)
     return pause + random.uniform(0, min(pause, 2.0) / 2)  # trials that were refused together come back apart
 
 

@@ -12,8 +12,8 @@ def with_defaults(request: Request, defaults: Sampling) -> Request:
     """Return the request with the defaults for what it leaves open."""
     if defaults == DEFAULT_SAMPLING:
         return request
-    asked = request.sampling.as_dict()
-    left_open = {field.name: getattr(defaults, field.name) for field in fields(Sampling) if field.name not in asked}
+    fields_set = request.sampling.as_dict()
+    left_open = {field.name: getattr(defaults, field.name) for field in fields(Sampling) if field.name not in fields_set}
     return replace(request, sampling=replace(request.sampling, **left_open))
 
 

@@ -165,9 +165,13 @@ class Scripted(StreamsInPieces):
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
         if request.tool_choice not in (None, "auto", "none") and not self.capabilities.tool_choice:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
-        shown = split_examples(request) if request.examples or self._plan.slips else None
-        followed = self._plan.right if shown is None else self._plan.at(shown, self.script.oracle, self.tunnel.ledger, request.role)
-        live = believed(request.messages if shown is None else shown.live, self.tunnel.ledger)
+        prompt_parts = split_examples(request) if request.examples or self._plan.slips else None
+        followed = (
+            self._plan.right
+            if prompt_parts is None
+            else self._plan.at(prompt_parts, self.script.oracle, self.tunnel.ledger, request.role)
+        )
+        live = believed(request.messages if prompt_parts is None else prompt_parts.live, self.tunnel.ledger)
         view = self._view(request, "\n".join([message.content for message in live]), followed)
         return ReplyTurn(request, request.codec or NATIVE, tokens, followed, view)
 
@@ -210,8 +214,8 @@ class Scripted(StreamsInPieces):
         if isinstance(move, Answer) and move.value is not None:
             self._stated = render_value(move.value)
         self._gullible.note(turn.decision, move, turn.request.scope)
-        said = turn.reply
-        turn.reply = Reply(said.text, said.calls, estimate_usage(turn.tokens, said), said.finish_reason, said.failed_attempts)
+        reply = turn.reply
+        turn.reply = Reply(reply.text, reply.calls, estimate_usage(turn.tokens, reply), reply.finish_reason, reply.failed_attempts)
         visits.last = (turn.request, turn.reply)
         visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
         if isinstance(move, Act) and (fault is None or fault.family != "wire" or fault.absorbed):
@@ -247,8 +251,8 @@ class Scripted(StreamsInPieces):
                 if visits.invented:
                     invented.add(point.call)
         patience = self.script.profile.patience
-        known = PolicyRequest(turn.codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
-        decision = POLICY[turn.request.role](view, known)
+        policy_request = PolicyRequest(turn.codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
+        decision = POLICY[turn.request.role](view, policy_request)
         return self._gullible.instead_of(decision, turn.request.role, turn.request.scope, view.text)
 
     def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
@@ -282,10 +286,10 @@ class Scripted(StreamsInPieces):
         if fault.strikes_tools and not fault.strikes:  # what has not struck yet cannot be mended
             return
         before, own = visits.last
-        told = self.tunnel.result_text(visits.signs.call, request.scope)
-        shown = parts_shown(before, request, own, visits.signs, told)
+        tool_text = self.tunnel.result_text(visits.signs.call, request.scope)
+        parts = parts_shown(before, request, own, visits.signs, tool_text)
         resampled = request.sampling.temperature != 0
-        mended = chance(self.script.profile.clears, shown, visits.signs, told, resampled=resampled)
+        mended = chance(self.script.profile.clears, parts, visits.signs, tool_text, resampled=resampled)
         fault.cured = unit(*self._key, "cured", fault.point, visits.attempts) < mended
 
     def _note_failure(self, call: str, request: Request) -> None:
@@ -347,8 +351,10 @@ class Scripted(StreamsInPieces):
             turn.visits.signs = signs_of_wire(turn.codec, move, turn.reply, spoiled.reply)
             turn.reply, fault.absorbed = spoiled
             return
-        known = {name: item.call for name, item in turn.view.results.items()}
-        options = disturb(fault.kind, move, known, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
+        known_calls = {name: item.call for name, item in turn.view.results.items()}
+        options = (
+            disturb(fault.kind, move, known_calls, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
+        )
         changed, reply = first_expressible(turn.codec, options)
         if changed == move:
             return
@@ -356,8 +362,8 @@ class Scripted(StreamsInPieces):
         if changed is None:  # a format in which the mistake cannot be made
             fault.absorbed = True
         else:
-            made = changed.calls[0] if isinstance(changed, Act) and changed.calls else None
-            digest = "" if made is None else call_digest(made.name, made.arguments)
+            struck_call = changed.calls[0] if isinstance(changed, Act) and changed.calls else None
+            digest = "" if struck_call is None else call_digest(struck_call.name, struck_call.arguments)
             turn.visits.signs = signs_of_decision(fault.kind, changed, move, self.script.tools.values(), digest)
             turn.move, turn.reply = changed, reply
 
@@ -376,8 +382,8 @@ class Scripted(StreamsInPieces):
             fault.absorbed = True
             return
         turn.move = early.beside(move)
-        made = zip(turn.decision.calls, move.calls, strict=True)
-        awaited = [digest_of_call(call) for name, call in made if name in early.awaited]
+        planned_and_made = zip(turn.decision.calls, move.calls, strict=True)
+        awaited = [digest_of_call(call) for name, call in planned_and_made if name in early.awaited]
         self.tunnel.at_once.expect_apart(digest_of_call(early.call), awaited)
         for digest in awaited:
             self.tunnel.arm(digest, fault)

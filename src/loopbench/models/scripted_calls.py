@@ -71,10 +71,11 @@ class ScriptedCalls:
             if isinstance(move, Act):
                 del self._calls_left[: len(move.calls)]
             return move
-        given = f"{self._calls_left[0]} or the answer" if self._calls_left else "the answer"
+        next_move = f"{self._calls_left[0]} or the answer" if self._calls_left else "the answer"
         why = f" ({NULL_NEEDS_A_TYPE})" if self._answer is None else f" ({reasons[0]})" if reasons else ""
         raise ValueError(
-            f"the script cannot say {given} {self._answer!r} in the format {codec.name}{why}: give a FakeModel {WANTED[codec.role]}"
+            f"the script cannot say {next_move} {self._answer!r} in the format {codec.name}{why}: "
+            f"give a FakeModel {WANTED[codec.role]}"
         )
 
     def _moves(self, codec: Codec) -> Iterator[Move]:

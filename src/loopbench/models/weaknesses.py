@@ -80,7 +80,7 @@ class PromptParts:
     def labelled(self) -> tuple[str, ...]:
         """Questions and answers that stand as examples under the instructions."""
         parts = (message.content.partition(EXAMPLES) for message in self.live if message.role == "system")
-        return tuple(listed for _, found, listed in parts if found)
+        return tuple(listed for _, separator, listed in parts if separator)
 
 
 def split_examples(request: Request) -> PromptParts:
@@ -209,8 +209,8 @@ def _scaled(value: Any, whole: bool) -> Any:
         return value
     if whole:
         return math.trunc(value / 100)
-    made = rounded(value / 100)
-    return int(made) if made == int(made) else made
+    hundredth = rounded(value / 100)
+    return int(hundredth) if hundredth == int(hundredth) else hundredth
 
 
 _HUGE = 1e15
@@ -337,8 +337,8 @@ class PlanWithSlips:
         right = {name: oracle[name].call for name in concerned if name in oracle and oracle[name].call in text}
         if not right:
             return frozenset()
-        known = read_prompt(self.plan, oracle, ledger, text).results
-        return frozenset(name for name, digest in right.items() if name in known and known[name].entry.call == digest)
+        results = read_prompt(self.plan, oracle, ledger, text).results
+        return frozenset(name for name, digest in right.items() if name in results and results[name].entry.call == digest)
 
 
 def _spoil(plan: Plan, slips: Sequence[Slip], made_right: Collection[str]) -> WorkingPlan:
@@ -362,7 +362,7 @@ def _spoil(plan: Plan, slips: Sequence[Slip], made_right: Collection[str]) -> Wo
     answer = _made_up_answer(plan.answer, forgotten)
     says = in_thousands if any(slip.kind == "answer" for slip in slips) else None
     goals = {call.id: call.goal for call in plan.calls if call.id in forgotten}
-    return WorkingPlan(Plan(tuple(calls), answer), {name: frozenset(found) for name, found in blamed.items()}, goals, says)
+    return WorkingPlan(Plan(tuple(calls), answer), {name: frozenset(causes) for name, causes in blamed.items()}, goals, says)
 
 
 def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:

@@ -27,10 +27,10 @@ class NativeCall:
             _refuse_arguments(self.arguments)
 
 
-def _refuse_arguments(given: Any) -> None:
+def _refuse_arguments(arguments: Any) -> None:
     """Raise TypeError for arguments of a native call that are no text."""
-    if not isinstance(given, str):
-        kind = type(given).__name__
+    if not isinstance(arguments, str):
+        kind = type(arguments).__name__
         raise TypeError(f"NativeCall: arguments must be a text of JSON, not {kind}; json.dumps(arguments) makes one of a dict")
 
 
@@ -61,8 +61,8 @@ class Message:
         if self.role == "tool":
             data["tool_call_id"] = self.call_id
         if self.images:
-            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in self.images]
-            data["content"] = [{"type": "text", "text": self.content}, *shown]
+            image_parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in self.images]
+            data["content"] = [{"type": "text", "text": self.content}, *image_parts]
         if self.sent is not None:
             data["sent"] = self.sent.as_dict()
         return data
@@ -107,9 +107,9 @@ class SentTurn:
     @classmethod
     def of(cls, turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
         """Return a turn as `messages` of a request showed it. `turn`: the same turn as the conversation has it."""
-        made = cls(format_name, "", ())
-        made._stored_form, made._turn_and_messages = None, (tuple(turn), tuple(messages))
-        return made
+        sent = cls(format_name, "", ())
+        sent._stored_form, sent._turn_and_messages = None, (tuple(turn), tuple(messages))
+        return sent
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SentTurn) and self.as_dict() == other.as_dict()
@@ -129,9 +129,12 @@ class SentTurn:
     def _form(self) -> tuple[str, tuple[Mapping[str, Any], ...]]:
         if self._stored_form is None:
             turn, messages = self._turn_and_messages
-            shown = [_without_images(message) for message in messages]
-            texts = iter(stored_once(_texts(shown), _sources(turn)))
-            self._stored_form = _checksum(turn, self.format, shown), tuple(_with_texts(item, texts) for item in shown)
+            stored_messages = [_without_images(message) for message in messages]
+            texts = iter(stored_once(_texts(stored_messages), _sources(turn)))
+            self._stored_form = (
+                _checksum(turn, self.format, stored_messages),
+                tuple(_with_texts(item, texts) for item in stored_messages),
+            )
         return self._stored_form
 
     def shown(self, turn: Sequence[Message]) -> tuple[Message, ...] | None:
@@ -145,11 +148,11 @@ class SentTurn:
             texts = iter(resolved(_texts(self.stored), _sources(turn)))
         except ValueError:
             return None
-        shown = [_with_texts(item, texts) for item in self.stored]
-        if self.checksum != _checksum(turn, self.format, shown):
+        messages = [_with_texts(item, texts) for item in self.stored]
+        if self.checksum != _checksum(turn, self.format, messages):
             return None
         images = turn[0].images if turn else ()
-        return tuple(replace(Message.from_dict(item), images=images if "images" in item else ()) for item in shown)
+        return tuple(replace(Message.from_dict(item), images=images if "images" in item else ()) for item in messages)
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON."""
@@ -168,8 +171,10 @@ class SentTurn:
         except (TypeError, KeyError, AttributeError):
             name = checksum = None
         except ValueError as error:
-            said = str(error)
-            raise ValueError(f"sent{said.removeprefix('history')}" if said.startswith("history") else f"sent: {said}") from None
+            problem = str(error)
+            raise ValueError(
+                f"sent{problem.removeprefix('history')}" if problem.startswith("history") else f"sent: {problem}"
+            ) from None
         if not isinstance(name, str) or not isinstance(checksum, str) or any(message.sent is not None for message in messages):
             raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …]}, or be left out')
         return cls(name, checksum, tuple(stored))
@@ -197,23 +202,23 @@ def _without_images(message: Message) -> dict[str, Any]:
 
 def _texts(messages: Iterable[Mapping[str, Any]]) -> list[Any]:
     """Return the contents and arguments of messages in OpenAI's chat format, in their order."""
-    made: list[Any] = []
+    texts: list[Any] = []
     for item in messages:
-        made += [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
-    return made
+        texts += [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
+    return texts
 
 
 def _with_texts(item: Mapping[str, Any], texts: Iterator[Any]) -> dict[str, Any]:
     """Return a message with the next texts for its content and arguments."""
-    made = {**item, "content": next(texts)}
+    filled = {**item, "content": next(texts)}
     if "tool_calls" in item:
-        made["tool_calls"] = [{**call, "function": {**call["function"], "arguments": next(texts)}} for call in item["tool_calls"]]
-    return made
+        filled["tool_calls"] = [{**call, "function": {**call["function"], "arguments": next(texts)}} for call in item["tool_calls"]]
+    return filled
 
 
-def _checksum(turn: Iterable[Message], format_name: str, shown: Sequence[Mapping[str, Any]]) -> str:
+def _checksum(turn: Iterable[Message], format_name: str, messages: Sequence[Mapping[str, Any]]) -> str:
     plain = [message.as_dict() if message.sent is None else replace(message, sent=None).as_dict() for message in turn]
-    return digest([format_name, plain, shown])
+    return digest([format_name, plain, messages])
 
 
 def _read_parts(parts: list[Any]) -> tuple[str, tuple[Image, ...]]:
@@ -243,9 +248,9 @@ def _check_role(role: Any) -> None:
         raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
 
 
-def _read_call(given: Any) -> NativeCall:
+def _read_call(data: Any) -> NativeCall:
     try:
-        call = NativeCall(given["id"], given["function"]["name"], given["function"]["arguments"])
+        call = NativeCall(data["id"], data["function"]["name"], data["function"]["arguments"])
     except (TypeError, KeyError):
         call = None
     if call is None or not all(isinstance(part, str) for part in (call.id, call.name, call.arguments)):
@@ -253,17 +258,17 @@ def _read_call(given: Any) -> NativeCall:
     return call
 
 
-def earlier_messages(given: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
+def earlier_messages(history: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
     """Return what was said before a query, checked: messages of a user and an assistant, each call followed by its result.
 
     A message may be a dict in OpenAI's chat format. Raises TypeError for anything else, and ValueError for a conversation that a
     provider would refuse; both name the place of the message.
     """
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise TypeError(f"history: give a list of messages, not {type(given).__name__}")
+    if isinstance(history, str | Mapping) or not isinstance(history, Iterable):
+        raise TypeError(f"history: give a list of messages, not {type(history).__name__}")
     messages: list[Message] = []
     waiting: list[str] = []
-    for place, item in enumerate(given):
+    for place, item in enumerate(history):
         if not isinstance(item, Message | Mapping):
             raise TypeError(f"history[{place}]: give a Message or a dict in OpenAI's chat format, not {type(item).__name__}")
         try:
@@ -391,8 +396,10 @@ def reply_of_pieces(text: str, deltas: Iterable[CallDelta]) -> Reply:
     """Return the reply that pieces of a stream make: the pieces of one call have one `index`."""
     calls: dict[int, NativeCall] = {}
     for delta in deltas:
-        known = calls.get(delta.index, NativeCall("", "", ""))
-        calls[delta.index] = NativeCall(delta.id or known.id, delta.name or known.name, known.arguments + delta.arguments)
+        call_so_far = calls.get(delta.index, NativeCall("", "", ""))
+        calls[delta.index] = NativeCall(
+            delta.id or call_so_far.id, delta.name or call_so_far.name, call_so_far.arguments + delta.arguments
+        )
     return Reply(text, tuple(calls[place] for place in sorted(calls)), finish_reason="tool_calls" if calls else "stop")
 
 

@@ -17,8 +17,8 @@ class CuredError(ValueError):
         self.cures = cures
         self.commands = tuple(map(shlex.join, commands))
         """Commands that do what the last of the cures says, for a shell."""
-        said = "; ".join((mistake, *cures))
-        super().__init__(f"{said}: {' && '.join(self.commands)}" if self.commands else said)
+        sentence = "; ".join((mistake, *cures))
+        super().__init__(f"{sentence}: {' && '.join(self.commands)}" if self.commands else sentence)
 
     @property
     def lines(self) -> list[str]:

@@ -54,9 +54,9 @@ class CallId(str):
     attempt: int
 
     def __new__(cls, text: str, run_id: str = "", attempt: int = 1) -> CallId:
-        made = super().__new__(cls, text)
-        made.run_id, made.attempt = run_id, attempt
-        return made
+        call_id = super().__new__(cls, text)
+        call_id.run_id, call_id.attempt = run_id, attempt
+        return call_id
 
 
 _CURRENT: ContextVar[CurrentCall | None] = ContextVar("loopbench_current_call", default=None)
@@ -78,17 +78,17 @@ def idempotency_key(run_id: str, call_id: str) -> str:
     return sha256(f"{run_id} {call_id}")[:ID_DIGITS]
 
 
-def new_run_id(asked: str) -> str:
-    """Return the id of a run that begins here. `asked`: its query, as text.
+def new_run_id(question: str) -> str:
+    """Return the id of a run that begins here. `question`: its query, as text.
 
     Within a tool's call it is made of the call: a run of an agent that is a tool has the same id when the call is made again.
     """
     outer = _CURRENT.get()
     if outer is None:
         return uuid4().hex
-    number = outer._runs.get(asked, 0)
-    outer._runs[asked] = number + 1
-    return sha256(f"{outer.idempotency_key} {number} {asked}")[:ID_DIGITS]
+    number = outer._runs.get(question, 0)
+    outer._runs[question] = number + 1
+    return sha256(f"{outer.idempotency_key} {number} {question}")[:ID_DIGITS]
 
 
 def id_name(tool: str) -> str:
@@ -106,9 +106,9 @@ class ToolboxIds:
 
     def begin(self, call: ToolCall) -> Token[CurrentCall | None]:
         """Let the tool's function know its call. Give what is returned to `end`."""
-        given = call.call_id
-        if isinstance(given, CallId):
-            return _CURRENT.set(CurrentCall(call.name, str(given), given.run_id, given.attempt))
+        call_id = call.call_id
+        if isinstance(call_id, CallId):
+            return _CURRENT.set(CurrentCall(call.name, str(call_id), call_id.run_id, call_id.attempt))
         if not self.run_id:
             self.run_id = uuid4().hex
         return _CURRENT.set(CurrentCall(call.name, f"{id_name(call.name)}-{next(self._numbers)}", self.run_id))

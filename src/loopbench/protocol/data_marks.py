@@ -21,7 +21,7 @@ INSTRUCTION = re.compile(r"\[i:([a-p]{6})\](.*?)\[\1:i\]", re.DOTALL)
 
 def instructions_in(text: str) -> list[str]:
     """Return the sentences of the instructions in a text, whole, each in one line."""
-    return [" ".join(found[2].split()) for found in INSTRUCTION.finditer(text)]
+    return [" ".join(match[2].split()) for match in INSTRUCTION.finditer(text)]
 
 
 def opening(label: str) -> str:

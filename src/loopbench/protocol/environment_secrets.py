@@ -79,8 +79,8 @@ def _secret_parts(name: str, value: str) -> Iterator[str]:
         yield value
         if "\n" in value or r"\n" in value:
             yield from (line for line in re.split(r"\s+|\\[nr]", value) if len(line) >= MIN_LINE_CHARS)
-    if "@" in value and "://" in value and (found := _USERINFO.match(value)):
-        password = (found[1] or found[2] or "").partition(":")[2]
+    if "@" in value and "://" in value and (match := _USERINFO.match(value)):
+        password = (match[1] or match[2] or "").partition(":")[2]
         yield from (password, unquote(password))
 
 
@@ -117,7 +117,7 @@ def _spellings(value: str) -> Iterator[str]:
             yield from (escaped, escaped.replace("/", r"\/"))
     yield html.escape(value)
     escaped = quote(value, safe="", errors="surrogateescape")
-    yield from (escaped, re.sub("%..", lambda found: found[0].lower(), escaped), quote(value, errors="surrogateescape"))
+    yield from (escaped, re.sub("%..", lambda match: match[0].lower(), escaped), quote(value, errors="surrogateescape"))
     yield quote_plus(value, errors="surrogateescape")
     for alphabet in (base64.b64encode, base64.urlsafe_b64encode):
         yield from _base64(value.encode("utf-8", "surrogateescape"), alphabet)

@@ -147,8 +147,8 @@ class ApprovalAsked(RunEvent):
     """For what is shown here: what `Checkpoint.approve(call_id, version=…)` takes."""
 
     def _shown(self) -> dict[str, Any]:
-        told = {**_called(self.call), "arguments": plain_value(self.arguments), "version": self.version}
-        return told | ({"problem": self.problem} if self.problem else {})
+        fields = {**_called(self.call), "arguments": plain_value(self.arguments), "version": self.version}
+        return fields | ({"problem": self.problem} if self.problem else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ class ApprovalDecided(RunEvent):
     """What the model reads as the call's result, where a person gave it and the tool is not called."""
 
     def _shown(self) -> dict[str, Any]:
-        made = {"tool": self.call.name, "call_id": str(self.call.call_id), "approved": self.approved, "by": self.by}
+        fields = {"tool": self.call.name, "call_id": str(self.call.call_id), "approved": self.approved, "by": self.by}
         edited = {} if self.arguments is None else {"arguments": plain_value(self.arguments)}
-        given = {} if self.result is None else {"result": self.result}
-        return made | edited | given | ({"reason": self.reason} if self.reason else {})
+        result = {} if self.result is None else {"result": self.result}
+        return fields | edited | result | ({"reason": self.reason} if self.reason else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +237,10 @@ class RunEnded(RunEvent, Parametrized[AnswerT]):
         if self.outcome is None:
             raised = "" if self.error is None else f"{type(self.error).__name__}: {error_text(self.error)}"
             return {"error": raised, "seconds": self.seconds}
-        ended = self.outcome
-        told = {"answer": plain_value(ended.answer), "stop": ended.stop.value, "ok": ended.ok, "steps": ended.steps}
-        told |= {} if ended.usage is None else {"usage": ended.usage.as_dict()}
-        return told | ({} if ended.error is None else {"error": ended.error}) | {"seconds": self.seconds}
+        outcome = self.outcome
+        fields = {"answer": plain_value(outcome.answer), "stop": outcome.stop.value, "ok": outcome.ok, "steps": outcome.steps}
+        fields |= {} if outcome.usage is None else {"usage": outcome.usage.as_dict()}
+        return fields | ({} if outcome.error is None else {"error": outcome.error}) | {"seconds": self.seconds}
 
 
 def _called(call: ToolCall) -> dict[str, Json]:

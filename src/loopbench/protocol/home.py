@@ -11,5 +11,5 @@ HOME_VARIABLE = "LOOPBENCH_HOME"
 
 def home() -> Path:
     """Return the folder of environments of frameworks, of an empty MLflow store, and of digests of pages that were made."""
-    given = os.environ.get(HOME_VARIABLE)
-    return Path(given) if given else Path.home() / ".local" / "share" / "loopbench"
+    folder = os.environ.get(HOME_VARIABLE)
+    return Path(folder) if folder else Path.home() / ".local" / "share" / "loopbench"

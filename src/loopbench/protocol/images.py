@@ -29,17 +29,17 @@ class Image:
     """Where the provider fetches it; or `data:image/png;base64,…`, which holds it."""
 
     def __post_init__(self) -> None:
-        given: Any = self.url
-        if not isinstance(given, str):
-            raise TypeError(f"Image: url must be a text, not {type(given).__name__}; Image.of(bytes) makes one of bytes")
-        if given.startswith(("https://", "http://")):
+        url: Any = self.url
+        if not isinstance(url, str):
+            raise TypeError(f"Image: url must be a text, not {type(url).__name__}; Image.of(bytes) makes one of bytes")
+        if url.startswith(("https://", "http://")):
             return
-        data = _DATA.match(given)
+        data = _DATA.match(url)
         if data is None or data[1] not in MEDIA_TYPES:
             kinds = ", ".join(MEDIA_TYPES)
-            raise ValueError(f"Image: url must be https://…, or data:TYPE;base64,… of one of {kinds}, not {given[:40]!r}")
+            raise ValueError(f"Image: url must be https://…, or data:TYPE;base64,… of one of {kinds}, not {url[:40]!r}")
         try:
-            binascii.a2b_base64(given[data.end() :], strict_mode=True)
+            binascii.a2b_base64(url[data.end() :], strict_mode=True)
         except ValueError as error:  # also for what is not ASCII
             raise ValueError(f"Image: the data of the url is no base64: {error}") from None
 
@@ -55,8 +55,8 @@ class Image:
     @property
     def data(self) -> tuple[str, str] | None:
         """Media type and base64 of an image that holds its bytes; None for one that has an address."""
-        found = _DATA.match(self.url)
-        return None if found is None else (found[1], self.url[found.end() :])
+        match = _DATA.match(self.url)
+        return None if match is None else (match[1], self.url[match.end() :])
 
     @property
     def media_type(self) -> str:

@@ -44,13 +44,13 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
     if text == result.text:
         spans = {path: _span(result, path) for path in paths}
         return {path: _share(span[1], len(text)) for path, span in spans.items() if span is not None}
-    shown, given = bare(text), bare(result.text)
-    front = 0 if side == "back" else common_start(given, shown)
-    back = 0 if side == "front" else common_start(given[::-1], shown[::-1])
+    bare_text, bare_result = bare(text), bare(result.text)
+    front = 0 if side == "back" else common_start(bare_result, bare_text)
+    back = 0 if side == "front" else common_start(bare_result[::-1], bare_text[::-1])
     if side != "both" and max(front, back) < MIN_ALIGNED:
         return {}
     places: dict[Path, float] = {}
-    is_anew = side == "both" and shown != given and "[r:" not in text  # what holds other results says nothing of this one
+    is_anew = side == "both" and bare_text != bare_result and "[r:" not in text  # what holds other results says nothing of this one
     laid_out = one_line(unquoted(text)) if is_anew else ""
     for path in paths:
         span = _span(result, path)
@@ -58,9 +58,9 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
             continue
         start, end = (len(bare(result.text[:place])) for place in span)
         if end <= front:
-            places[path] = _share(end, len(shown))
-        elif start >= len(given) - back:
-            places[path] = _share(len(shown) - (len(given) - end), len(shown))
+            places[path] = _share(end, len(bare_text))
+        elif start >= len(bare_result) - back:
+            places[path] = _share(len(bare_text) - (len(bare_result) - end), len(bare_text))
         elif laid_out and (place := _stated(result.value, path, laid_out)) is not None:
             places[path] = _share(place, len(laid_out))
     return places
@@ -85,7 +85,7 @@ def _span(result: GivenResult, path: Path) -> tuple[int, int] | None:
 def unquoted(text: str) -> str:
     """Return a text without quotes, escapes and entities, however often it was quoted: JSON in JSON and XML become alike."""
     if "&" in text:
-        text = _ENTITY.sub(lambda found: _PLAIN_ENTITIES.get(found[1].lower(), ""), text)
+        text = _ENTITY.sub(lambda match: _PLAIN_ENTITIES.get(match[1].lower(), ""), text)
     if "\\" in text:
         text = _ESCAPE.sub(_unescaped, text)
         if _SURROGATE.search(text):
@@ -132,10 +132,10 @@ def _stated(value: Any, path: Path, text: str) -> int | None:
         return None
     last = 0
     for key, leaf in _leaves(value, next((step for step in reversed(path) if isinstance(step, str)), "")):
-        found = _pattern(key, _spellings(leaf)).search(text)
-        if found is None:
+        match = _pattern(key, _spellings(leaf)).search(text)
+        if match is None:
             return None
-        last = max(last, found.end())
+        last = max(last, match.end())
     return last
 
 

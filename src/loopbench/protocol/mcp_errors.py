@@ -29,5 +29,5 @@ def is_mcp_error(error_type: str | None) -> bool:
 
 def read_mcp_error(text: str) -> McpError:
     """Return the error that an observation's `data` shows; one without a code is an internal error."""
-    found = _WITH_CODE.fullmatch(text)
-    return McpError(INTERNAL_ERROR, text) if found is None else McpError(int(found["code"]), found["message"])
+    match = _WITH_CODE.fullmatch(text)
+    return McpError(INTERNAL_ERROR, text) if match is None else McpError(int(match["code"]), match["message"])

@@ -173,19 +173,19 @@ class FunctionModel:
 
     async def _stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         is_async = inspect.iscoroutinefunction(self.function) or inspect.isasyncgenfunction(self.function)
-        given = self.function(request) if is_async else await beside_event_loop(self.function, request)
-        if inspect.isawaitable(given):
-            given = await given
-        if isinstance(given, AsyncGenerator):
-            async with contextlib.aclosing(given), contextlib.aclosing(self._chunks(given)) as chunks:
+        answer = self.function(request) if is_async else await beside_event_loop(self.function, request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, AsyncGenerator):
+            async with contextlib.aclosing(answer), contextlib.aclosing(self._chunks(answer)) as chunks:
                 async for chunk in chunks:
                     yield chunk
             return
-        reply = Reply(given) if isinstance(given, str) else given
+        reply = Reply(answer) if isinstance(answer, str) else answer
         if not isinstance(reply, Reply):
             raise TypeError(
                 f"model: the function of {self.name} must return a Reply or a text, or be an async generator of pieces, not "
-                f"{type(given).__name__}"
+                f"{type(answer).__name__}"
             )
         for chunk in whole_pieces(reply):
             yield chunk
@@ -219,8 +219,8 @@ class FunctionModel:
     def _whole(self, last: Reply, streamed: Reply) -> Reply:
         """Return the last piece with the text and the calls of the pieces before it where it has none."""
         for what in ("text", "calls"):
-            said, before = getattr(last, what), getattr(streamed, what)
-            if said and before and said != before:
+            final, before = getattr(last, what), getattr(streamed, what)
+            if final and before and final != before:
                 raise ValueError(
                     f"model: the function of {self.name} yielded a last Reply with other {what} than the pieces before it: "
                     "yield the same, or a Reply with tokens alone, Reply(usage=Usage(10, 5))"

@@ -112,9 +112,9 @@ def _split(text: str) -> list[str]:
 
 def _value(text: str, whole: str) -> Any:
     try:
-        made = tomllib.loads(f"value = [{text}]")
-        if made.keys() == {"value"} and len(made["value"]) == 1:
-            return made["value"][0]
+        document = tomllib.loads(f"value = [{text}]")
+        if document.keys() == {"value"} and len(document["value"]) == 1:
+            return document["value"][0]
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
         if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text) or _is_spec(text):
             return text
@@ -139,8 +139,8 @@ def parse_values(text: str) -> list[Any]:
 
 
 def _short_repr(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+    quoted = repr(text)
+    return quoted if len(quoted) <= MAX_SHOWN else f"{quoted[:MAX_SHOWN]}…"
 
 
 MAX_SHOWN = 200
@@ -176,8 +176,8 @@ MIN_PART = 3
 
 def near(name: str, known_names: Iterable[str]) -> str:
     """Return a question after the known name that is most like a mistyped one; empty if none is like it."""
-    found = most_like(name, known_names)
-    return "" if found is None else f"did you mean {found!r}?"
+    nearest_name = most_like(name, known_names)
+    return "" if nearest_name is None else f"did you mean {nearest_name!r}?"
 
 
 def most_like(name: str, known_names: Iterable[str]) -> str | None:
@@ -217,8 +217,8 @@ def _is_the_same_word(one: str, two: str) -> bool:
 def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return a hint: the nearest known name, and the names that there are, or of many the first."""
     listed = list(known_names)
-    asked = near(name, listed)
-    return f"{f'{asked} ' if asked else ''}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
+    question = near(name, listed)
+    return f"{f'{question} ' if question else ''}known: {_first_of(listed, MAX_BESIDE if question else MAX_KNOWN) or 'none'}"
 
 
 MAX_KNOWN, MAX_BESIDE = 90, 45
@@ -230,8 +230,8 @@ def _first_of(names: Sequence[str], most: int) -> str:
     text = ", ".join(names)
     if len(text) <= most:
         return text
-    shown = text[:most].split(", ")[:-1] or list(names[:1])
-    return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+    listed = text[:most].split(", ")[:-1] or list(names[:1])
+    return f"{', '.join(listed)} and {len(names) - len(listed)} more"
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:
@@ -277,8 +277,8 @@ def why_gone(name: str) -> str:
     """Return what to say of a name that `is_gone`, behind the name."""
     if name.partition(":")[0] == "__main__":
         return "was defined in a script or in a session and cannot be loaded again here; to go on, put it in a module"
-    made = "was made in another session, or is held by this one no longer, and cannot be loaded again here"
-    return f"{made}; make it again and hand it to a new run, as by loopbench.optimize(…) or loopbench.compare(…)"
+    problem = "was made in another session, or is held by this one no longer, and cannot be loaded again here"
+    return f"{problem}; make it again and hand it to a new run, as by loopbench.optimize(…) or loopbench.compare(…)"
 
 
 def is_gone(name: str) -> bool:
@@ -297,9 +297,9 @@ def own_object(kind: str, name: str) -> Any:
         raise ValueError(f"{kind} {without_process(name)!r} {why_gone(name)}")
     module = own_module(kind, name, module_name)
     if not hasattr(module, attribute):
-        asked = near(attribute, [known for known in vars(module) if not known.startswith("_")])
-        asked = asked or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
-        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' if asked else ''}")
+        hint = near(attribute, [candidate for candidate in vars(module) if not candidate.startswith("_")])
+        hint = hint or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {hint}' if hint else ''}")
     return getattr(module, attribute)
 
 

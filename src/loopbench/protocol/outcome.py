@@ -141,16 +141,16 @@ class Outcome(Parametrized[AnswerT]):
 
     def __repr__(self) -> str:
         """Print why the run failed, too, which stands in the details."""
-        shown = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr]
+        parts = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr]
         if self.error is not None:
-            shown.append(f"error={self.error!r}")
-        return f"{type(self).__qualname__}({', '.join(shown)})"
+            parts.append(f"error={self.error!r}")
+        return f"{type(self).__qualname__}({', '.join(parts)})"
 
     @property
     def error(self) -> str | None:
         """What ended the run without an answer, or spoiled it: `details["error"]`, or what `stop` means; None if nothing did."""
-        said = self.details.get("error", _MEANT.get(self.stop))
-        return None if said is None else str(said)
+        error = self.details.get("error", _MEANT.get(self.stop))
+        return None if error is None else str(error)
 
     @property
     def ok(self) -> bool:

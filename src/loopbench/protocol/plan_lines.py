@@ -100,8 +100,8 @@ def _plan(statements: Sequence[ast.stmt], goals: Mapping[int, str], answer: Any)
             answer = _value(value, calls)
             break
         call = _call(value, name or f"call{number}", calls)
-        said = [goals[line] for line in range(statement.lineno, _end(statement) + 1) if goals.get(line)]
-        call = replace(call, goal=" ".join(said) or ast.unparse(value))
+        goal_lines = [goals[line] for line in range(statement.lineno, _end(statement) + 1) if goals.get(line)]
+        call = replace(call, goal=" ".join(goal_lines) or ast.unparse(value))
         if call.id in calls:
             raise _wrong(statement, f"two lines are named {call.id!r}")
         if any(call.goal == other.goal for other in calls.values()):
@@ -135,10 +135,10 @@ def _call(value: ast.expr, name: str, names: Collection[str]) -> PlannedCall:
         )
     arguments: dict[str, Any] = {}
     for word in value.keywords:
-        given = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
-        if twice := arguments.keys() & given.keys():
+        further = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
+        if twice := arguments.keys() & further.keys():
             raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
-        arguments |= given
+        arguments |= further
     return PlannedCall(name, tool, arguments, "")
 
 
@@ -151,10 +151,10 @@ def _tool(function: ast.expr) -> str:
 
 
 def _mapping(value: ast.expr, names: Collection[str]) -> dict[str, Any]:
-    found = _value(value, names)
-    if not isinstance(found, dict):
+    mapping = _value(value, names)
+    if not isinstance(mapping, dict):
         raise _wrong(value, "after ** stands an object of arguments, such as **{'max-price': 40}")
-    return found
+    return mapping
 
 
 def _value(value: ast.expr, names: Collection[str]) -> Any:
@@ -166,10 +166,10 @@ def _value(value: ast.expr, names: Collection[str]) -> Any:
     if isinstance(value, ast.List | ast.Tuple):
         return [_value(item, names) for item in value.elts]
     if isinstance(value, ast.Dict):
-        made = {_key(key, value): _value(item, names) for key, item in zip(value.keys, value.values, strict=True)}
-        if len(made) < len(value.keys):
+        mapping = {_key(key, value): _value(item, names) for key, item in zip(value.keys, value.values, strict=True)}
+        if len(mapping) < len(value.keys):
             raise _wrong(value, f"{_short_source(value)} has a key twice")
-        return made
+        return mapping
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub | ast.UAdd):
         number = _value(value.operand, names)
         if isinstance(number, int | float) and not isinstance(number, bool):

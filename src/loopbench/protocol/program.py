@@ -123,8 +123,8 @@ def in_own_format(prompt: Prompt) -> OwnPrompt:
 def prompted(name: str, prompt: Prompt, messages: Sequence[Message]) -> Prompted:
     """Describe a request of a predictor in the loop's own wire format. `messages`: those after the system text and the examples."""
     (output,) = prompt.outputs
-    given = tuple(messages)
-    return Prompted(name, lambda: {CONVERSATION: conversation_text(given)}, lambda reply: {output: reply_text(reply)})
+    own_messages = tuple(messages)
+    return Prompted(name, lambda: {CONVERSATION: conversation_text(own_messages)}, lambda reply: {output: reply_text(reply)})
 
 
 def conversation_text(messages: Sequence[Message]) -> str:
@@ -192,9 +192,11 @@ def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
             continue
         if waiting:
             raise ValueError("a call without its result")
-        given = item.get("calls", ())
-        calls = tuple(NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(given, count))
-        waiting = [(call["id"], made_call.id) for call, made_call in zip(given, calls, strict=True)]
+        call_items = item.get("calls", ())
+        calls = tuple(
+            NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(call_items, count)
+        )
+        waiting = [(call["id"], made_call.id) for call, made_call in zip(call_items, calls, strict=True)]
         count += len(calls)
         messages.append(Message(role, content, calls))
     if waiting:
@@ -270,7 +272,7 @@ class SavedProgram:
         design, name = self.about.get("design"), getattr(loop, "name", None)
         if design is not None and name is not None and design != name:
             raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
-        given = {
+        own_prompts = {
             name: replace(predictors[name], instructions=instructions, demos=demos)
             for name, (instructions, demos) in self.state.items()
             if name in predictors
@@ -279,7 +281,7 @@ class SavedProgram:
             if name not in predictors:
                 was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
                 raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(predictors)}){was}")
-        return merged(predictors, given)
+        return merged(predictors, own_prompts)
 
 
 ABOUT = "loopbench"

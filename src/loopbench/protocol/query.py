@@ -106,10 +106,10 @@ class Query(Parametrized[AnswerT]):
         that are none and a history that holds anything else, ValueError for a history that no provider would take and unknown types
         in a JSON schema.
         """
-        said: Any = text
+        query_text: Any = text
         material: Any = context
-        if not isinstance(said, str) or not isinstance(material, str):
-            name, wrong = ("context", material) if isinstance(said, str) else ("text", said)
+        if not isinstance(query_text, str) or not isinstance(material, str):
+            name, wrong = ("context", material) if isinstance(query_text, str) else ("text", query_text)
             raise TypeError(f"query: {name} must be a text, not {type(wrong).__name__}")
         answer_type = None
         if schema is not None and not isinstance(schema, Mapping):
@@ -119,8 +119,8 @@ class Query(Parametrized[AnswerT]):
             schema = answer_type.json_schema
         elif schema is not None:
             _check_types(schema, "schema")
-        shown = tuple(images)
-        for place, image in enumerate(shown):
+        all_images = tuple(images)
+        for place, image in enumerate(all_images):
             if not isinstance(image, Image):
                 raise TypeError(f"query: images[{place}] must be an Image, not {type(image).__name__}; Image.of(bytes or path)")
         put = object.__setattr__
@@ -128,7 +128,7 @@ class Query(Parametrized[AnswerT]):
         put(self, "context", context)
         put(self, "schema", schema)
         put(self, "history", None if history is None else earlier_messages(history))
-        put(self, "images", shown)
+        put(self, "images", all_images)
         put(self, "answer_type", answer_type)
         put(self, "held_to", answer_type)
 
@@ -147,9 +147,9 @@ class Query(Parametrized[AnswerT]):
         """The same query as a design gets it: its answer is a JSON value, and its history stands in the model's requests."""
         if self.answer_type is None and self.history is None:
             return self
-        made: Query[object] = Query(self.text, self.context, self.schema, images=self.images)
-        object.__setattr__(made, "held_to", self.held_to)
-        return made
+        query: Query[object] = Query(self.text, self.context, self.schema, images=self.images)
+        object.__setattr__(query, "held_to", self.held_to)
+        return query
 
     @property
     def takes_null(self) -> bool:

@@ -106,8 +106,8 @@ def _with_sightings(
             start = marks[place - 1].end() if place else end_before
             side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
         call, content = (mark[1], mark[2]) if mark[1] else (mark[3], mark[4])
-        shown = text[start:end].lstrip()
-        by_call[call] = [*by_call.get(call, ()), Sighting(content, side, shown.rstrip(), end - len(shown))]
+        segment = text[start:end].lstrip()
+        by_call[call] = [*by_call.get(call, ()), Sighting(content, side, segment.rstrip(), end - len(segment))]
     return by_call
 
 

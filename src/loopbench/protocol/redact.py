@@ -49,15 +49,15 @@ def _without_keys(text: str, secrets: EnvironmentSecrets) -> str:
     if any(secrets.in_runs.search(text, start, end) for start, end in runs):
         text = secrets.pattern.sub(MARK, text)
         runs = list(_runs(text))
-    kept, at = [], 0
+    parts, at = [], 0
     for run in runs:
         if run[1] <= at:
             continue
         for start, end in sorted(secrets_around(text, *run)):
             if start >= at:
-                kept += [text[at:start], MARK]
+                parts += [text[at:start], MARK]
             at = max(at, end)
-    return "".join([*kept, text[at:]]) if at else text
+    return "".join([*parts, text[at:]]) if at else text
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
@@ -100,8 +100,8 @@ def logger_of(name: str) -> logging.Logger:
 
 def _without_secrets(record: logging.LogRecord) -> bool:
     """Take secrets out of a record before any handler gets it. A traceback that has one stays as text, without its exception."""
-    told = record.getMessage()
-    if (clean := redact(told)) != told:
+    message = record.getMessage()
+    if (clean := redact(message)) != message:
         record.msg, record.args = clean, ()
     if record.exc_info:
         trace = _TRACEBACKS.formatException(record.exc_info)

@@ -60,8 +60,8 @@ class Arguments:
             hash(read)
         except Exception:  # a default that may change, or whose own methods raise
             return _read(tool, read)
-        known = _read_once(tool, read, in_words)
-        return replace(known, parameters=parameters, json_schema=deepcopy(known.json_schema))
+        arguments = _read_once(tool, read, in_words)
+        return replace(arguments, parameters=parameters, json_schema=deepcopy(arguments.json_schema))
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Check and convert; return the positional and the keyword arguments of the call.
@@ -295,8 +295,8 @@ class AnswerType:
         """
         adapter: TypeAdapter[Any] = TypeAdapter(self.kind)
         problem = "it cannot be read"
-        said = "null" if answer is None else render_value(answer)
-        for text in [json.dumps(answer), answer] if isinstance(answer, str) else [said]:
+        answer_text = "null" if answer is None else render_value(answer)
+        for text in [json.dumps(answer), answer] if isinstance(answer, str) else [answer_text]:
             try:
                 return adapter.validate_json(text)
             except ValidationError as error:

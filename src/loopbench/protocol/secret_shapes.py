@@ -133,18 +133,18 @@ def secrets_around(text: str, start: int, end: int) -> list[tuple[int, int]]:
     before = max(0, start - MAX_BEFORE)
     if end - start < MIN_RUN_CHARS and not _SHORT.search(text, before, end):
         return []
-    places = [(found.start(), _end_of(_REST_OF_TOKEN, text, found.end())) for found in _tokens().finditer(text, start, end)]
+    places = [(match.start(), _end_of(_REST_OF_TOKEN, text, match.end())) for match in _tokens().finditer(text, start, end)]
     if _MAYBE_ANNOUNCED.search(text, before, end):
         for pattern in _ANNOUNCED:
-            for found in pattern.finditer(text, before, end):
-                places.append((found.end(1), _end_of(_REST, text, found.end())))
+            for match in pattern.finditer(text, before, end):
+                places.append((match.end(1), _end_of(_REST, text, match.end())))
     return places
 
 
 def _end_of(pattern: re.Pattern[str], text: str, start: int) -> int:
     """Return where the text ends that fits a pattern from `start` on; `start` where none does."""
-    found = pattern.match(text, start)
-    return start if found is None else found.end()
+    match = pattern.match(text, start)
+    return start if match is None else match.end()
 
 
 # --- passwords, private keys, addresses: those have no long unbroken run ---
@@ -174,9 +174,9 @@ def without_passwords(text: str, mark: str) -> str:
 def without_private_keys(text: str, mark: str) -> str:
     """Return a text without private keys, also when their lines are items of a list or a dump is cut off."""
 
-    def masked(found: re.Match[str]) -> str:
-        lines = found["lines"] or found["putty"] or ""
-        return found[0].removesuffix(lines) + _PEM_LINE.sub(mark, lines) if '"' in lines else mark
+    def masked(match: re.Match[str]) -> str:
+        lines = match["lines"] or match["putty"] or ""
+        return match[0].removesuffix(lines) + _PEM_LINE.sub(mark, lines) if '"' in lines else mark
 
     return _PRIVATE_KEY.sub(masked, text) if "PRIVATE KEY" in text or "Private-Lines" in text else text
 

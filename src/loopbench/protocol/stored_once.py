@@ -26,8 +26,8 @@ def stored_once(texts: Iterable[str], sources: Sequence[str]) -> list[Stored]:
     place, stored = 0, list[Stored]()
     for text in texts:
         pieces, at = list[Any](), 0
-        while found := _next(text, at, forms, place):
-            start, end, place, reference = found
+        while occurrence := _next(text, at, forms, place):
+            start, end, place, reference = occurrence
             pieces += [text[at:start]] if start > at else []
             pieces.append(reference)
             at, place = end, place + 1

@@ -187,9 +187,9 @@ class Toolbox:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model reads of the tools; the very same tuple as long as the tools stay, so that it is counted only once."""
-        made = tuple([tool.spec for tool in self._tools.values()])
-        if made != self._specs:
-            self._specs = made
+        specs = tuple([tool.spec for tool in self._tools.values()])
+        if specs != self._specs:
+            self._specs = specs
         return self._specs
 
     def listed(self) -> ToolListing:
@@ -206,8 +206,8 @@ class Toolbox:
         limits = self.in_force
         tool = self._tools.get(call.name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
-            return limits._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {known}", started)
+            available = ", ".join(self._tools) or "none"
+            return limits._failed(call, "UnknownTool", f"Tool '{call.name}' not found. Available tools: {available}", started)
         try:
             args, kwargs = self._bind(tool, call.arguments, validate or self.check_arguments)
         except ToolArgumentError as error:
@@ -231,9 +231,9 @@ class Toolbox:
         whole = render_value(value)
         most = tool.max_chars if tool.max_chars is not None else limits.max_chars
         text = cap(whole, most)
-        kept = most if text is not whole else None
+        max_chars = most if text is not whole else None
         seconds = time.perf_counter() - started
-        return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=kept)
+        return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=max_chars)
 
     async def call_all(
         self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True
@@ -380,9 +380,9 @@ def _tighter(first: Limit | None, second: Limit | None) -> Limit | None:
 
 def bounded_toolbox(tools: Iterable[Tool], time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> Toolbox:
     """Return a toolbox under the limits of a comparison, for whoever runs a suite's tools outside of a trial."""
-    made = Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
-    made.ids.run_id = NO_RUN  # a tool that gives its call's id for a result gives the same one each time
-    return made
+    toolbox = Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
+    toolbox.ids.run_id = NO_RUN  # a tool that gives its call's id for a result gives the same one each time
+    return toolbox
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:

@@ -103,17 +103,17 @@ def plain_value(value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     """Return whether a value is made of JSON's own types throughout; so is one of more parts than are looked at."""
-    left, seen = [value], 0
+    unchecked, seen = [value], 0
     looked_into: set[int] = set()  # a circular value would be followed for ever
-    while left and seen < _MAX_PARTS:
-        part = left.pop()
+    while unchecked and seen < _MAX_PARTS:
+        part = unchecked.pop()
         seen += 1
         if type(part) in ATOMS:
             continue
         if isinstance(part, dict | list | tuple):
             if id(part) not in looked_into:
                 looked_into.add(id(part))
-                left.extend(part.values() if isinstance(part, dict) else part)
+                unchecked.extend(part.values() if isinstance(part, dict) else part)
         elif not isinstance(part, _JSON_TYPES):
             return False
     return True

@@ -27,9 +27,9 @@ def read_once(read: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(read)
     def reading(*args: P.args, **named: P.kwargs) -> T:
         nonlocal last
-        known, last = last, None
-        if known is not None and not named and len(args) == len(known[0]) and all(map(operator.is_, args, known[0])):
-            result: T = known[1]
+        last_read, last = last, None
+        if last_read is not None and not named and len(args) == len(last_read[0]) and all(map(operator.is_, args, last_read[0])):
+            result: T = last_read[1]
             return result
         result = read(*args, **named)
         last = None if named else (args, result)
@@ -55,9 +55,9 @@ def to_json(value: object) -> str:
 
 def from_json(text: str) -> Any:
     """Read JSON. Raises ValueError with the reason for anything else: NaN, numbers too large, values nested too deep."""
-    known = _READ_ALREADY.pop(text, _READ_ALREADY)
-    if known is not _READ_ALREADY:
-        return known
+    value = _READ_ALREADY.pop(text, _READ_ALREADY)
+    if value is not _READ_ALREADY:
+        return value
     try:
         return _DECODER.decode(text)
     except RecursionError:

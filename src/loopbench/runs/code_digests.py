@@ -108,9 +108,9 @@ def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str
 def imported_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
     """Return file → short digest of the other files of the same project that these modules import, transitively."""
     modules = _own_modules(suite, tools, scorers)
-    found = project_files(source_in(module, file) for module in modules for file in _files_of_module(module))
+    files = project_files(source_in(module, file) for module in modules for file in _files_of_module(module))
     own = own_file_digests(suite, tools, scorers)
-    return {name: file.digest for name, file in found.items() if name not in own}
+    return {name: file.digest for name, file in files.items() if name not in own}
 
 
 def _own_modules(suite: str | None, tools: str | None, scorers: Iterable[str]) -> list[ModuleType]:

@@ -418,7 +418,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget":
 def shown_short(value: Any) -> str:
     """Return a bad value as an error shows it, on one line; code of the user's own may fail to describe it."""
     try:
-        shown = one_line(repr(value))
+        text = one_line(repr(value))
     except Exception:  # the boundary to the user's own code
-        shown = f"a {type(value).__name__}"
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -39,12 +39,14 @@ _STARTED = ("command", "venv", "python")
 
 def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Return options converted to their types. Raises ValueError that names the option and what would be right."""
-    known = options_of(target)
+    options_by_name = options_of(target)
     options = {}
     for name, value in typed.items():
-        if name not in known:
-            raise ValueError(f"{whose}: unknown option {name!r}; {_loop_around(name, typed, whose) or nearest(name, known)}")
-        option = known[name]
+        if name not in options_by_name:
+            raise ValueError(
+                f"{whose}: unknown option {name!r}; {_loop_around(name, typed, whose) or nearest(name, options_by_name)}"
+            )
+        option = options_by_name[name]
         if takes_loop(option):
             options[name] = _inner_loop(option, value, f"{whose}: {name}")
             continue
@@ -150,10 +152,10 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if name in plugins:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
-    known = [name for place in places for name in builtin_names(place)] + sorted(plugins)
+    candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
-    known_names = nearest(name, known)
+    known_names = nearest(name, candidates)
     may_be_own = kind == "suite" and "did you mean" not in known_names
     own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
     raise ValueError(f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")

@@ -87,19 +87,19 @@ class RunState:
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
         """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
-        ended = self.ended.get(key)
-        if ended is None:
+        previous = self.ended.get(key)
+        if previous is None:
             return 0
-        if ended.status == "errored":
-            again = retry is not None or ended.attempt + 1 < MAX_ATTEMPTS
+        if previous.status == "errored":
+            again = retry is not None or previous.attempt + 1 < MAX_ATTEMPTS
         else:
             again = retry == "errors" and self.is_favoured(key)
-        return ended.attempt + 1 if again else None
+        return previous.attempt + 1 if again else None
 
     def is_favoured(self, key: Key) -> bool:
         """Say whether a trial is scored, and could only gain by being run again."""
-        ended = self.ended.get(key)
-        return ended is not None and ended.status == "scored" and ended.stop in FAVOURED
+        attempt = self.ended.get(key)
+        return attempt is not None and attempt.status == "scored" and attempt.stop in FAVOURED
 
 
 def read_state(folder: Path, earlier: RunState | None = None) -> RunState:

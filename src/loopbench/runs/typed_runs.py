@@ -42,19 +42,19 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         run_typed = next((folder for folder in typed if os.path.isfile(folder / MANIFEST)), None)
         if run_typed is not None:
             return run_typed
-        known = _known_runs(root)
+        known_runs = _known_runs(root)
         check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
-    same_name = [directory for directory, entry in known.items() if entry.given_name == str(run)]
+    same_name = [directory for directory, entry in known_runs.items() if entry.given_name == str(run)]
     if root / run in typed or (typed and len(same_name) != 1):
         return typed[-1]  # which says, once it is opened, that it is no run
     first, *below = Path(run).parts or ("",)
-    directories = _directories_meant(first, list(known))
+    directories = _directories_meant(first, list(known_runs))
     if same_name and (typed or len(directories) != 1):
-        return root / _only_one(same_name, str(run), known, root)
+        return root / _only_one(same_name, str(run), known_runs, root)
     if not directories:
-        raise RunError(_no_such_run(str(run), known, root))
+        raise RunError(_no_such_run(str(run), known_runs, root))
     if len(directories) > 1:
         raise RunError(f"{str(run)!r} matches {len(directories)} runs in {root}: {several(directories)}")
     return _folder_below(root / directories[0], below, run)
@@ -88,10 +88,10 @@ def _directories_meant(text: str, directories: Sequence[str]) -> Sequence[str]:
     return meant(text, directories) if text else []
 
 
-def _only_one(directories: Sequence[str], name: str, known: Mapping[str, KnownRun], root: Path) -> str:
+def _only_one(directories: Sequence[str], name: str, known_runs: Mapping[str, KnownRun], root: Path) -> str:
     """Return the one directory whose run was given this name. Raises RunError if there are several."""
     if len(directories) > 1:
-        raise RunError(f"{name!r} is the name of {_dated(directories, known, root)}; take one of these")
+        raise RunError(f"{name!r} is the name of {_dated(directories, known_runs, root)}; take one of these")
     return directories[0]
 
 
@@ -103,11 +103,11 @@ def _folder_below(folder: Path, below: Sequence[str], run: str | Path) -> Path:
     raise RunError(f"no run {str(run)!r}: {folder} has no folder {'/'.join(below)!r}")
 
 
-def _no_such_run(run: str, known: Mapping[str, KnownRun], root: Path) -> str:
+def _no_such_run(run: str, known_runs: Mapping[str, KnownRun], root: Path) -> str:
     """Return the message for what means no run: names that are near, and the runs that were begun last."""
-    given_names = filter(None, (entry.given_name for entry in known.values()))
-    near_names = near(run, [*known, *(["latest"] if known else []), *given_names])
-    last = ("…, " if len(known) > MAX_NAMED else "") + ", ".join([*known][-MAX_NAMED:])
+    given_names = filter(None, (entry.given_name for entry in known_runs.values()))
+    near_names = near(run, [*known_runs, *(["latest"] if known_runs else []), *given_names])
+    last = ("…, " if len(known_runs) > MAX_NAMED else "") + ", ".join([*known_runs][-MAX_NAMED:])
     return f"no run {run!r}; {f'{near_names} ' if near_names else ''}in {root}: {last or 'none yet'}"
 
 
@@ -125,7 +125,7 @@ def named_alike(folder: Path, name: str | None) -> str:
     return f"{name!r} is also the name of {_dated(alike, others, folder.parent)}: name runs by their directories"
 
 
-def _dated(names: Sequence[str], known: Mapping[str, KnownRun], root: Path) -> str:
+def _dated(names: Sequence[str], known_runs: Mapping[str, KnownRun], root: Path) -> str:
     """Return `2 runs: runs/A (2026-03-01 09:30), runs/B (2026-03-02 10:00)`, the last ones where there are many."""
-    begun = (f"{root / name} ({datetime.fromtimestamp(known[name].began):%Y-%m-%d %H:%M})" for name in names[-MAX_NAMED:])
+    begun = (f"{root / name} ({datetime.fromtimestamp(known_runs[name].began):%Y-%m-%d %H:%M})" for name in names[-MAX_NAMED:])
     return f"{counted(len(names), 'run')}: {'…, ' if len(names) > MAX_NAMED else ''}{', '.join(begun)}"

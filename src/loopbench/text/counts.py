@@ -52,8 +52,8 @@ def trials_of(number: int, of: int | None) -> str:
 
 def first_of(items: Sequence[str], most: int, separator: str = ", ", rest: str = "and {} more") -> str:
     """Return so many of the items, and how many more there are: `a, b, and 3 more`."""
-    left = len(items) - most
-    return separator.join([*items[:most], *([rest.format(left)] if left > 0 else [])])
+    further = len(items) - most
+    return separator.join([*items[:most], *([rest.format(further)] if further > 0 else [])])
 
 
 def listed_names(names: Sequence[str]) -> str:

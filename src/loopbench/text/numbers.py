@@ -51,10 +51,10 @@ def relation(pair: Pair, first: str | None = None) -> str:
 
 def verdict(pair: Pair) -> str:
     """Return the verdict on a pair in words: `a is better`."""
-    found = pair.verdict.word
-    if found in ("equivalent", "undecided"):
-        return found
-    return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
+    word = pair.verdict.word
+    if word in ("equivalent", "undecided"):
+        return word
+    return f"a is {word}" + (", within the margin" if pair.verdict.within_margin else "")
 
 
 def narrowly(pairs: Sequence[Pair]) -> str:

@@ -25,8 +25,8 @@ class Table:
         """Return the table as a notebook's or a terminal's `print` shows it: the heading, then columns of equal width."""
         lines = [[plain_line(cell) for cell in row] for row in (self.columns, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        shown = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines)
-        return "\n".join([plain_line(self.title), *shown])
+        printed_rows = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines)
+        return "\n".join([plain_line(self.title), *printed_rows])
 
 
 def markdown_page(title: str, tables: Sequence[Table], notes: Sequence[str], first: Sequence[str] = ()) -> str:

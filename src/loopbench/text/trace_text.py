@@ -54,14 +54,14 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_i
     """Yield all pieces in order; long texts are cut unless `full`."""
     limit = None if full else MAX_CHARS
     head = trace.head
-    shown: dict[str, str] = {}
+    texts_before: dict[str, str] = {}
     yield Block("head", f"{head.arm}/{head.task}/{head.repeat}", _cut(head.query, limit))
     is_blank = is_imported and trace.lacks_content
     if is_blank:
         yield Block("note", "steps", NO_CONTENT)
     for event in () if is_blank else trace.events:
         if isinstance(event, ModelExchange):
-            yield from _exchange(event, limit, shown)
+            yield from _exchange(event, limit, texts_before)
         elif isinstance(event, ToolRun):
             if event.fault:
                 yield Block("fault", "fault", event.fault)
@@ -95,19 +95,19 @@ def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) ->
     return Block("end", f"stop: {stop}", text + (f"\n{head.reason}" if head.reason else ""))
 
 
-def _exchange(event: ModelExchange, limit: int | None, shown: dict[str, str]) -> Iterator[Block]:
+def _exchange(event: ModelExchange, limit: int | None, texts_before: dict[str, str]) -> Iterator[Block]:
     """Yield the pieces of one request and its reply.
 
-    `shown`: role and scope → the last message that was shown of them; only what is new in the next is shown.
+    `texts_before`: role and scope → the last message that was shown of them; only what is new in the next is shown.
     """
-    asked = f"{event.role} [{event.scope}]" if event.scope else event.role
+    asker = f"{event.role} [{event.scope}]" if event.scope else event.role
     if event.same:
-        yield Block("prompt", f"{event.number}. {asked}", f"({event.same} messages as before)")
+        yield Block("prompt", f"{event.number}. {asker}", f"({event.same} messages as before)")
     for message, text in zip(event.messages, event.texts, strict=True):
-        key = f"{asked} {message.role}"
-        new = text if limit is None else _new_lines(shown.get(key, ""), text)
-        shown[key] = text
-        yield Block("prompt", f"{event.number}. {asked}, {message.role}", _cut(new, limit))
+        key = f"{asker} {message.role}"
+        new = text if limit is None else _new_lines(texts_before.get(key, ""), text)
+        texts_before[key] = text
+        yield Block("prompt", f"{event.number}. {asker}, {message.role}", _cut(new, limit))
     if event.fault:
         yield Block("fault", "fault", event.fault)
     if event.error is not None:

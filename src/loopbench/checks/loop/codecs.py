@@ -52,15 +52,15 @@ async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
             log = (await play(design, scene)).log
             for request in log.requests:
                 codec = _codec_of(request)
-                kept = by_codec.setdefault((codec.name, request.role), [])
-                if len(kept) < MAX_OF_A_NAME and not any(codec is other for other, _ in kept):
-                    kept.append((codec, []))
+                pairs = by_codec.setdefault((codec.name, request.role), [])
+                if len(pairs) < MAX_OF_A_NAME and not any(codec is other for other, _ in pairs):
+                    pairs.append((codec, []))
             for codec, reply in log.replies:
-                for other, replies in (item for kept in by_codec.values() for item in kept):
+                for other, replies in (item for pairs in by_codec.values() for item in pairs):
                     if other is codec:
                         replies.append(reply)
     require(bool(by_codec), "no request was made")
-    return [item for kept in by_codec.values() for item in kept]
+    return [item for pairs in by_codec.values() for item in pairs]
 
 
 def _codec_of(request: Request) -> Codec:

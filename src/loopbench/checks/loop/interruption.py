@@ -166,8 +166,8 @@ async def provider_error(loop: Loop) -> None:
                 outcome.stop is StopReason.PROVIDER_ERROR, f"{where}: the run stopped as {outcome.stop}; provider_error is right"
             )
             require(outcome.answer is None, f"{where}: the run answered {render_value(outcome.answer)[:100]!r}; it must give None")
-            said = f"{where}: {gate.further} further model calls were made; {allowed or 'none'} may be"
-            require(isinstance(loop, ForeignLoop) or gate.further <= allowed, said)
+            problem = f"{where}: {gate.further} further model calls were made; {allowed or 'none'} may be"
+            require(isinstance(loop, ForeignLoop) or gate.further <= allowed, problem)
 
 
 async def context_overflow(loop: Loop) -> None:
@@ -230,8 +230,8 @@ async def _cancelled_at(loop: Loop, scene: Scene, place: Place) -> None:
         await asyncio.wait({running, reached}, timeout=limit_s(loop), return_when=asyncio.FIRST_COMPLETED)
         require(hold.reached.is_set(), f"{where}: the run never got there, as it does without interruption")
         hold.cancelled = True
-        ended = await stop(running, GRACE_S)
-        require(ended, f"{where}: the run did not end within {GRACE_S:g} s; CancelledError must leave run()")
+        has_ended = await stop(running, GRACE_S)
+        require(has_ended, f"{where}: the run did not end within {GRACE_S:g} s; CancelledError must leave run()")
         ending = "" if running.cancelled() else _ending(running.result())
         require(running.cancelled(), f"{where}: run() {ending}; CancelledError must leave it")
         await settle()
@@ -317,9 +317,9 @@ async def calls_at_once(loop: Loop) -> None:
 
 
 def _made_and_said(finished: FinishedRun) -> tuple[str, str, str]:
-    made = sorted(f"{call.name}{canonical_json(call.arguments)}" for call in finished.log.calls)
+    calls = sorted(f"{call.name}{canonical_json(call.arguments)}" for call in finished.log.calls)
     outcome = finished.outcome
-    return ", ".join(made), render_value(outcome.answer), str(outcome.stop)
+    return ", ".join(calls), render_value(outcome.answer), str(outcome.stop)
 
 
 def _comparable_result(finished: FinishedRun) -> tuple[str, str, Counter[str]]:

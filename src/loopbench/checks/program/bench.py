@@ -228,14 +228,14 @@ class FaultyModel(StreamsWhole, WrappedModel):
         """Return a reply. Raises BudgetExceeded at the log's limit of requests, and the errors of the fault."""
         if len(self.log.asked) >= self.log.max_requests:
             raise BudgetExceeded(f"{self.log.max_requests} requests")
-        asked = LoggedRequest(request)
-        self.log.asked.append(asked)
+        logged = LoggedRequest(request)
+        self.log.asked.append(logged)
         try:
-            asked.reply = self._with_fault(request, await self.model.complete(request))
+            logged.reply = self._with_fault(request, await self.model.complete(request))
         except ModelError as error:
-            asked.error = error
+            logged.error = error
             raise
-        return asked.reply
+        return logged.reply
 
     def _with_fault(self, request: Request, reply: Reply) -> Reply:
         """Return the reply as the fault, if it strikes here, leaves it. Raises ProviderError."""

@@ -132,23 +132,23 @@ def _reference(fault: AgentFault) -> BenchTask:
 async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
     """Return the requests of a run without a fault. Raises Trouble if its answer is wrong."""
     run = await bench_run(task, None, limits.requests)
-    ended = await _run(loop, run, limits)
-    if ended.outcome is None or not is_right(ended.outcome.answer, TASKS[task].expected):
+    end = await _run(loop, run, limits)
+    if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
         requests, calls = len(run.log.asked), len(run.log.called)
-        asked = f"it asked the model {counted(requests, 'time')} and called {counted(calls, 'tool') if calls else 'no tools'}"
-        how = ended.stopped or ended.error
-        if ended.outcome is not None:
-            how = f"its answer was {ended.outcome.answer!r} (stop {ended.outcome.stop.value}), not {TASKS[task].expected}"
-        raise Trouble(f"it does not solve a task without any fault: {how}; {asked}")
+        effort = f"it asked the model {counted(requests, 'time')} and called {counted(calls, 'tool') if calls else 'no tools'}"
+        how = end.stopped or end.error
+        if end.outcome is not None:
+            how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {TASKS[task].expected}"
+        raise Trouble(f"it does not solve a task without any fault: {how}; {effort}")
     return [one.request for one in run.log.asked]
 
 
 async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limits: CheckLimits) -> FaultFinding:
     run = await bench_run(fault.task, fault, limits.requests)
-    ended = await _run(loop, run, limits)
-    if ended.stopped and not run.log.asked:
-        raise Trouble(f"{fault.name} cannot be judged: {ended.stopped}")
-    return judged(fault, run.log, ended, TASKS[fault.task].expected, clean)
+    end = await _run(loop, run, limits)
+    if end.stopped and not run.log.asked:
+        raise Trouble(f"{fault.name} cannot be judged: {end.stopped}")
+    return judged(fault, run.log, end, TASKS[fault.task].expected, clean)
 
 
 async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
@@ -176,8 +176,8 @@ async def _over_after(seconds: float, waits: Waits) -> None:
     """Sleep until a run has had so many seconds, beside those that it lost."""
     clock = asyncio.get_running_loop().time
     start = clock()
-    while (left := seconds - (clock() - start - waits.seconds)) > 0:
-        await asyncio.sleep(left)
+    while (seconds_left := seconds - (clock() - start - waits.seconds)) > 0:
+        await asyncio.sleep(seconds_left)
 
 
 async def _hung_for(run: BenchRun, seconds: float) -> None:
@@ -199,13 +199,13 @@ async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
                 answer = await loop.solve_trial(trial, question_text(run.task.query))
             finally:
                 trial.close()
-            ended = outcome(trial, answer)
+            run_outcome = outcome(trial, answer)
         else:
-            ended = await loop.run(run.task.query, run.tools, run.model)
+            run_outcome = await loop.run(run.task.query, run.tools, run.model)
     except BudgetExceeded:
         return AgentEnd(stopped=f"it made {run.log.max_requests} requests, and asked once more")
     except Exception as error:  # the boundary to the agent: whatever leaves it is named
         if not run.log.asked and isinstance(error, ValueError | OSError):
             raise
         return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
-    return AgentEnd(ended)
+    return AgentEnd(run_outcome)

@@ -31,49 +31,49 @@ class LoggedRequest:
     error: ModelError | None = None
 
 
-def is_told(fault: AgentFault, asked: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> bool:
+def is_told(fault: AgentFault, requests: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> bool:
     """Return whether any request after the one at `struck` explains the fault."""
-    return telling_request(fault, asked, struck, clean) is not None
+    return telling_request(fault, requests, struck, clean) is not None
 
 
-def telling_request(fault: AgentFault, asked: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> int | None:
+def telling_request(fault: AgentFault, requests: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> int | None:
     """Return the place of the first request after the one at `struck` that explains the fault; None if none does.
 
     `clean`: the requests of the same task without a fault, whose words explain nothing.
     """
-    known_words = _most_words([*clean, *(one.request for one in asked[: struck + 1])])
-    for place in range(struck + 1, len(asked)):
-        lines = [line for _, fresh in _new_lines(asked, struck, place, clean) for line in fresh]
+    known_words = _most_words([*clean, *(one.request for one in requests[: struck + 1])])
+    for place in range(struck + 1, len(requests)):
+        lines = [line for _, fresh in _new_lines(requests, struck, place, clean) for line in fresh]
         if fault.signs is None:
             if lines:
                 return place
             continue
-        fresh = _words(asked[place].request) - known_words - _words_of_replies(asked[struck:place])
+        fresh = _words(requests[place].request) - known_words - _words_of_replies(requests[struck:place])
         if any(_explains(fault, line, fresh) for line in lines):
             return place
     return None
 
 
-def new_text(asked: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
+def new_text(requests: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
     """Return the lines of a request that no request before it up to the struck one had, nor any of an undisturbed run.
 
     The role stands in front of each message's first line. What the model itself has said is left out.
     """
-    new_lines = _new_lines(asked, struck, place, clean)
+    new_lines = _new_lines(requests, struck, place, clean)
     return "\n".join(line for role, lines in new_lines for line in (f"{role}: {lines[0]}", *lines[1:]))
 
 
 def _new_lines(
-    asked: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request]
+    requests: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the role and the new lines of each message that has some, as `new_text` has them."""
-    before = [*clean, *(one.request for one in asked[: struck + 1])]
+    before = [*clean, *(one.request for one in requests[: struck + 1])]
     texts = [message.content for request in before for message in request.messages]
     known_lines = {"", *(_masked(line) for text in texts for line in text.splitlines())}
     known_words = {word for text in texts for word in _all_words(text)}
-    replies = [one.reply.text for one in asked[struck:place] if one.reply is not None]
+    replies = [one.reply.text for one in requests[struck:place] if one.reply is not None]
     own_lines = {line.strip() for text in replies for line in text.splitlines()} - {""}
-    for message in _shown_messages(asked[place].request):
+    for message in _shown_messages(requests[place].request):
         lines = [line for line in message.content.splitlines() if _masked(line) not in known_lines]
         if fresh := [line for line in lines if not _quotes(line, own_lines, known_words)]:
             yield message.role, fresh
@@ -130,10 +130,10 @@ def _words(request: Request) -> Counter[str]:
     return counted
 
 
-def _words_of_replies(asked: Iterable[LoggedRequest]) -> Counter[str]:
+def _words_of_replies(requests: Iterable[LoggedRequest]) -> Counter[str]:
     """Return how often the model's replies have each word: an agent that quotes them explains nothing by that."""
     counted: Counter[str] = Counter()
-    for reply in (one.reply for one in asked if one.reply is not None):
+    for reply in (one.reply for one in requests if one.reply is not None):
         counted.update(_plain_words(reply.text))
         for call in reply.calls:
             counted.update(_plain_words(f"{call.name} {call.arguments}"))

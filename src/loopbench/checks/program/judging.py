@@ -36,19 +36,19 @@ def is_right(answer: object, expected: int) -> bool:
     return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
 
 
-def judged(fault: AgentFault, log: AgentLog, ended: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
+def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
     """Return the finding of one run. `clean`: the requests of the same task without a fault."""
-    if log.struck is None and not ended.stopped and not ended.error:
+    if log.struck is None and not end.stopped and not end.error:
         return FaultFinding(fault.name, "not applicable", _no_room(fault), requests=len(log.asked), calls=len(log.called))
-    outcome, detail = _outcome(fault, log, ended, expected, clean)
+    outcome, detail = _outcome(fault, log, end, expected, clean)
     struck = len(log.asked) - 1 if log.struck is None else log.struck
     telling = telling_request(fault, log.asked, struck, clean)
     after = struck + 1 if struck + 1 < len(log.asked) else None
     place = telling if telling is not None else after
-    shown = "" if place is None else telling_lines(fault, new_text(log.asked, struck, place, clean))
+    shown_lines = "" if place is None else telling_lines(fault, new_text(log.asked, struck, place, clean))
     number = None if place is None else place + 1
     return FaultFinding(
-        fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown[:MAX_SHOWN_CHARS], len(log.asked), len(log.called)
+        fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown_lines[:MAX_SHOWN_CHARS], len(log.asked), len(log.called)
     )
 
 
@@ -60,20 +60,20 @@ def _no_room(fault: AgentFault) -> str:
     return "the format of its replies has no room for it"
 
 
-def _outcome(fault: AgentFault, log: AgentLog, ended: AgentEnd, expected: int, clean: Sequence[Request]) -> tuple[Outcome, str]:
+def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> tuple[Outcome, str]:
     """Return the outcome and how the run ended, in words."""
-    if ended.stopped:
-        return "unlimited", ended.stopped
-    if ended.error:
-        return "error", ended.error
-    assert ended.outcome is not None
-    answer, stop = render_value(ended.outcome.answer), ended.outcome.stop
-    if ended.outcome.answer is not None and is_right(ended.outcome.answer, expected):
+    if end.stopped:
+        return "unlimited", end.stopped
+    if end.error:
+        return "error", end.error
+    assert end.outcome is not None
+    answer, stop = render_value(end.outcome.answer), end.outcome.stop
+    if end.outcome.answer is not None and is_right(end.outcome.answer, expected):
         return _recovered(fault, log, clean), f"answer {answer}"
     if stop is not StopReason.FINISHED:
-        why = ended.outcome.details.get("error", "")
+        why = end.outcome.details.get("error", "")
         return "error", f"stop {stop.value}{f': {why}' if why else ''}"
-    if ended.outcome.answer is None:
+    if end.outcome.answer is None:
         return "error", "it gave no answer: None"
     return "silent", f"answer {answer!r}" if answer.strip() else "an empty answer"
 

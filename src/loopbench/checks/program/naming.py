@@ -50,8 +50,8 @@ def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Lo
         spec = agent_spec([agent])
         return make_loop(spec, TOLD_STEPS), agent_name(spec)
     if isinstance(agent, type):
-        made: Loop = agent()
-        return made.with_step_limit(TOLD_STEPS), agent.__name__
+        loop: Loop = agent()
+        return loop.with_step_limit(TOLD_STEPS), agent.__name__
     if isinstance(agent, Loop):
         return agent.with_step_limit(TOLD_STEPS), agent.name
     if inspect.isfunction(agent):

@@ -166,12 +166,12 @@ class RandomCalls:
         return replace(self, calls=min(self.calls, tool_steps))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        draw, shown, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
+        draw, seen_text, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
         specs = tools.specs
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
-            observation = await tools.call(ToolCall(spec.name, _RandomValues(draw, shown, spec.parameters).arguments()))
-            shown += f" {observation.data[:MAX_SHOWN]}"
+            observation = await tools.call(ToolCall(spec.name, _RandomValues(draw, seen_text, spec.parameters).arguments()))
+            seen_text += f" {observation.data[:MAX_SHOWN]}"
             answer = observation.data if observation.ok else answer
         return Outcome(answer or None, StopReason.FINISHED, self.calls)
 
@@ -195,8 +195,8 @@ class _RandomValues:
     """The whole schema, in which references are resolved."""
 
     def arguments(self) -> dict[str, Any]:
-        made = self._object(self.root, 0)
-        return made if isinstance(made, dict) else {}
+        value = self._object(self.root, 0)
+        return value if isinstance(value, dict) else {}
 
     def _value(self, schema: Any, depth: int) -> object:
         schema = self._resolved(schema)
@@ -210,8 +210,8 @@ class _RandomValues:
         if depth < MAX_DEPTH and kind == "array":
             count = self.draw.integer(max(1, int(schema.get("minItems", 0))), max(2, int(schema.get("minItems", 0))))
             return [self._value(schema.get("items", {}), depth + 1) for _ in range(count)]
-        made = self._plain(kind)
-        return made if fits(schema, made) else self._minimum(schema)
+        value = self._plain(kind)
+        return value if fits(schema, value) else self._minimum(schema)
 
     def _plain(self, kind: object) -> Any:
         if kind == "boolean":

@@ -133,8 +133,8 @@ class Region:
 
 def field_info(region: Region, field: str) -> dict[str, Any]:
     """A field's crop and its growth stage, its area with unit, the weather station next to it and the one to fall back on."""
-    found = _value_named(region.fields, field, "field")
-    return {"field": field, **asdict(found)}
+    facts = _value_named(region.fields, field, "field")
+    return {"field": field, **asdict(facts)}
 
 
 def weather(region: Region, station: str, measure: Measure, first: str, last: str) -> dict[str, Any]:
@@ -143,19 +143,19 @@ def weather(region: Region, station: str, measure: Measure, first: str, last: st
     measure: high or low (temperature), rain, et0 (reference evapotranspiration) or wind (daily mean). first, last: dates as in
     2026-06-08. The unit differs between stations and is told.
     """
-    found = _value_named(region.stations, station, "station")
+    weather_station = _value_named(region.stations, station, "station")
     begin = _day(region, first)
     end = _day(region, last)
-    days = len(found.readings[measure])
+    days = len(weather_station.readings[measure])
     if not 0 <= begin <= end < days:
         until = date.fromisoformat(region.first_day) + timedelta(days=days - 1)
         raise InvalidRequest(f"{first} to {last} is no range of days between {region.first_day} and {until.isoformat()}")
     if end - begin >= MAX_DAYS:
         raise InvalidRequest(f"{first} to {last} are more than {MAX_DAYS} days")
-    values = found.readings[measure][begin : end + 1]
+    values = weather_station.readings[measure][begin : end + 1]
     if None in values:
         raise NoReadings(f"station {station} has no {measure} readings for all days from {first} to {last}")
-    return {"station": station, "measure": measure, "unit": UNITS[found.system][measure], "values": list(values)}
+    return {"station": station, "measure": measure, "unit": UNITS[weather_station.system][measure], "values": list(values)}
 
 
 def soil_sample(region: Region, field: str) -> dict[str, Any]:
@@ -169,16 +169,16 @@ def soil_sample(region: Region, field: str) -> dict[str, Any]:
 
 def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
     """What a crop needs: base temperature in °C, crop coefficient and nitrogen need at a stage, seed rate, usual yield."""
-    found = _value_named(region.crops, crop, "crop")
-    coefficient, nitrogen = found.stages[stage]
+    crop_facts = _value_named(region.crops, crop, "crop")
+    coefficient, nitrogen = crop_facts.stages[stage]
     return {
         "crop": crop,
         "stage": stage,
-        "base_c": found.base_c,
+        "base_c": crop_facts.base_c,
         "kc": coefficient,
         "nitrogen_kg_ha": nitrogen,
-        "seed_kg_ha": found.seed_kg_ha,
-        "yield_t_ha": found.yield_t_ha,
+        "seed_kg_ha": crop_facts.seed_kg_ha,
+        "yield_t_ha": crop_facts.yield_t_ha,
     }
 
 
@@ -190,8 +190,8 @@ def market_price(region: Region, product: str) -> dict[str, Any]:
     if product not in region.prices:
         raise NotTraded(f"there is no price for {product!r}, only for {', '.join(sorted(region.prices))}")
     dollars, unit, *percent = region.prices[product]
-    told = {"product": product, "dollars": dollars, "per": unit}
-    return told | {"nitrogen_percent": percent[0]} if percent else told
+    row = {"product": product, "dollars": dollars, "per": unit}
+    return row | {"nitrogen_percent": percent[0]} if percent else row
 
 
 # Calculators

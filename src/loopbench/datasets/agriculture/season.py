@@ -60,17 +60,17 @@ class Season:
 
     def readings(self, station: str, measure: Measure, first: int, last: int) -> list[Fraction]:
         """Return the readings from day `first` to day `last`, both included."""
-        found = self.region.stations[station]
-        values = [Fraction(str(value)) for value in found.readings[measure][first : last + 1]]
-        if found.system == "metric":
+        facts = self.region.stations[station]
+        values = [Fraction(str(value)) for value in facts.readings[measure][first : last + 1]]
+        if facts.system == "metric":
             return values
         if measure in ("high", "low"):
             return [(value - 32) / Fraction("1.8") for value in values]
         return [value * Fraction("0.44704" if measure == "wind" else "25.4") for value in values]
 
     def hectares(self, field: str) -> Fraction:
-        found = self.field(field)
-        return Fraction(str(found.area)) * _IN_HECTARES[found.area_unit]
+        facts = self.field(field)
+        return Fraction(str(facts.area)) * _IN_HECTARES[facts.area_unit]
 
     def stage(self, field: str) -> tuple[Fraction, Fraction]:
         """Return the crop coefficient, and the kilograms of nitrogen that a hectare needs."""
@@ -224,8 +224,8 @@ class SeasonScript(PlanWriter):
 
     def crop(self, name: str, field: Ref, after: Iterable[Ref] = ()) -> Ref:
         """Plan to look up the table for what grows on the field `name`, at its stage."""
-        asked = {"crop": part(field, "crop"), "stage": part(field, "stage")}
-        return self.call(f"Look up what the crop of {name} needs now.", "crop_table", asked, after=after)
+        arguments = {"crop": part(field, "crop"), "stage": part(field, "stage")}
+        return self.call(f"Look up what the crop of {name} needs now.", "crop_table", arguments, after=after)
 
     def crop_named(self, name: str, stage: str) -> Ref:
         return self.call(f"Look up the table of {name}.", "crop_table", {"crop": name, "stage": stage})
@@ -258,8 +258,8 @@ class SeasonScript(PlanWriter):
 
     def convert(self, what: str, values: Any, from_unit: str, to_unit: str) -> Ref:
         """Plan a conversion, and return the reference to the converted list."""
-        asked = {"values": values, "from_unit": from_unit, "to_unit": to_unit}
-        return part(self.call(f"Convert {what} from {from_unit} to {to_unit}.", "convert_units", asked), "values")
+        arguments = {"values": values, "from_unit": from_unit, "to_unit": to_unit}
+        return part(self.call(f"Convert {what} from {from_unit} to {to_unit}.", "convert_units", arguments), "values")
 
     def hectares(self, name: str, field: Ref) -> Ref:
         area = part(field, "area")
@@ -277,26 +277,26 @@ class SeasonScript(PlanWriter):
         return self.calculate(f"what the {product} comes to", "product", [counted, part(price, "dollars")])
 
     def degree_days(self, what: str, highs: Ref, lows: Ref, crop: Ref) -> Ref:
-        asked = {"highs_c": highs, "lows_c": lows, "base_c": part(crop, "base_c")}
-        made = self.call(f"Add up the growing degree days of {what}.", "growing_degree_days", asked)
-        return part(made, "growing_degree_days")
+        arguments = {"highs_c": highs, "lows_c": lows, "base_c": part(crop, "base_c")}
+        degree_days = self.call(f"Add up the growing degree days of {what}.", "growing_degree_days", arguments)
+        return part(degree_days, "growing_degree_days")
 
     def irrigation(self, what: str, et0: Ref, crop: Ref, rain: Ref, hectares: Ref) -> Ref:
         """Plan the call, and return the reference to the cubic metres."""
-        asked = {"et0_mm": et0, "kc": part(crop, "kc"), "rain_mm": rain, "hectares": hectares}
-        return part(self.call(f"Work out the irrigation of {what}.", "irrigation_need", asked), "cubic_metres")
+        arguments = {"et0_mm": et0, "kc": part(crop, "kc"), "rain_mm": rain, "hectares": hectares}
+        return part(self.call(f"Work out the irrigation of {what}.", "irrigation_need", arguments), "cubic_metres")
 
     def fertilizer(self, what: str, crop: Ref, soil: Ref, price: Ref, hectares: Ref) -> Ref:
         """Plan the call, and return the reference to the kilograms of the product with this price."""
-        asked = {
+        arguments = {
             "needed_kg_ha": part(crop, "nitrogen_kg_ha"),
             "present_kg_ha": part(soil, "nitrogen_kg_ha"),
             "nitrogen_percent": part(price, "nitrogen_percent"),
             "hectares": hectares,
         }
-        return part(self.call(f"Work out the fertilizer for {what}.", "fertilizer_amount", asked), "kg")
+        return part(self.call(f"Work out the fertilizer for {what}.", "fertilizer_amount", arguments), "kg")
 
     def calculate(self, what: str, operation: str, numbers: Any, after: Iterable[Ref] = ()) -> Ref:
         """Plan a calculation, and return the reference to its result; `what`: the result's name."""
-        asked = {"operation": operation, "numbers": numbers}
-        return part(self.call(f"Calculate {what}.", "calculate", asked, after=after), "result")
+        arguments = {"operation": operation, "numbers": numbers}
+        return part(self.call(f"Calculate {what}.", "calculate", arguments, after=after), "result")

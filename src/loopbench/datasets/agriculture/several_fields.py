@@ -39,9 +39,9 @@ def rain_range(draw: Draw) -> Draft:
     season = season_where(draw, lambda s: apart(s) > 2)
     names = season.fields
     script = SeasonScript(season)
-    found = [script.field(name) for name in names]
+    field_refs = [script.field(name) for name in names]
     sums = []
-    for name, field in zip(names, found, strict=True):
+    for name, field in zip(names, field_refs, strict=True):
         rain = script.own_weather(name, field, "rain", *days)
         sums.append(script.calculate(f"the rain on {name}", "sum", rain))
     most = script.calculate("the most rain", "maximum", sums)
@@ -94,12 +94,12 @@ def drier_field(draw: Draw) -> Draft:
     )
     names, name = season.fields[:2], drier(season)
     script = SeasonScript(season)
-    found = [script.field(each) for each in names]
+    field_refs = [script.field(each) for each in names]
     fallen = []
-    for each, field in zip(names, found, strict=True):
+    for each, field in zip(names, field_refs, strict=True):
         values = script.own_weather(each, field, "rain", *days)
         fallen.append(script.calculate(f"the rain on {each}", "sum", values))
-    field = found[names.index(name)]
+    field = field_refs[names.index(name)]
     crop = script.crop("the drier field", field, after=fallen)
     soil, price = script.soil(name), script.price(product, product)
     answer = script.fertilizer("the drier field", crop, soil, price, script.hectares(name, field))
@@ -129,10 +129,10 @@ def calm_field(draw: Draw) -> Draft:
     calmest = winds(season).index(min(winds(season)))
     name = names[calmest]
     script = SeasonScript(season)
-    found = [script.field(each) for each in names]
-    read = [script.own_weather(each, field, "wind", day, day) for each, field in zip(names, found, strict=True)]
+    field_refs = [script.field(each) for each in names]
+    read = [script.own_weather(each, field, "wind", day, day) for each, field in zip(names, field_refs, strict=True)]
     least = script.calculate("the lightest wind", "minimum", [part(values, 0) for values in read])
-    area = script.hectares(name, found[calmest])
+    area = script.hectares(name, field_refs[calmest])
     answer = script.calculate("the litres of spray", "product", [area, dose / 10], after=[least])
     expected = season.hectares(name) * Fraction(dose, 10)
     wish = draw.pick(

@@ -24,9 +24,9 @@ def draw_days(draw: Draw, least: int = 3) -> tuple[int, int]:
 
 def without_readings(season: Season, station: str, measure: Measure, day: int) -> Season:
     """Return the season with one reading of a station missing."""
-    found = season.region.stations[station]
-    values = [None if number == day else value for number, value in enumerate(found.readings[measure])]
-    broken = replace(found, readings={**found.readings, measure: values})
+    facts = season.region.stations[station]
+    values = [None if number == day else value for number, value in enumerate(facts.readings[measure])]
+    broken = replace(facts, readings={**facts.readings, measure: values})
     return Season(replace(season.region, stations={**season.region.stations, station: broken}))
 
 

@@ -20,12 +20,12 @@ def orchards(draw: random.Random, steps: Steps) -> WordProblem:
         planted = steps.call(f"the number of trees of {name}", "multiply", a=rows, b=trees)
         picked.append(steps.call(f"the kilograms of {fruit} from {name}", "multiply", a=planted, b=crop))
     total = steps.call(f"the kilograms of {fruit} from both", "add", a=picked[0], b=picked[1])
-    told = tuple(
+    sentences = tuple(
         f"{name} has {rows} rows of {trees} trees, and each tree gives {crop} kg of {fruit}."
         for name, (rows, trees, crop) in zip(names, sizes, strict=True)
     )
     question = f"How many kilograms of {fruit} do {names[0]} and {names[1]} harvest together?"
-    return WordProblem(told, question, total, sum(math.prod(size) for size in sizes))
+    return WordProblem(sentences, question, total, sum(math.prod(size) for size in sizes))
 
 
 def fair(draw: random.Random, steps: Steps) -> WordProblem:
@@ -37,14 +37,14 @@ def fair(draw: random.Random, steps: Steps) -> WordProblem:
     paid = [steps.call(f"the dollars paid by {groups[i]}", "multiply", a=guests[i], b=prices[i]) for i in range(3)]
     some = steps.call("the dollars paid by adults and children together", "add", a=paid[0], b=paid[1])
     whole = steps.call("the dollars paid by everyone", "add", a=some, b=paid[2])
-    left = steps.call("the dollars left after the rent", "subtract", a=whole, b=rent)
-    share = steps.call("the share of one club", "divide", a=left, b=clubs)
-    told = (
+    dollars_left = steps.call("the dollars left after the rent", "subtract", a=whole, b=rent)
+    share = steps.call("the share of one club", "divide", a=dollars_left, b=clubs)
+    sentences = (
         f"A {event} is visited by {guests[0]} adults, {guests[1]} children and {guests[2]} pensioners.",
         f"A ticket costs ${prices[0]} for adults, ${prices[1]} for children and ${prices[2]} for pensioners.",
         f"The hall costs ${rent} in rent, and {clubs} clubs share what is left equally.",
     )
-    return WordProblem(told, "How many dollars does each club get?", share, Fraction(income - rent, clubs))
+    return WordProblem(sentences, "How many dollars does each club get?", share, Fraction(income - rent, clubs))
 
 
 def tank(draw: random.Random, steps: Steps) -> WordProblem:
@@ -55,14 +55,14 @@ def tank(draw: random.Random, steps: Steps) -> WordProblem:
     one = steps.call("the litres from the pump", "multiply", a=fast, b=short)
     two = steps.call("the litres from the spring", "multiply", a=slow, b=long)
     both = steps.call("the litres from pump and spring", "add", a=one, b=two)
-    left = steps.call("the litres left in the tank", "subtract", a=both, b=lost)
-    cans = steps.call("the number of cans", "divide", a=left, b=can)
-    told = (
+    litres_left = steps.call("the litres left in the tank", "subtract", a=both, b=lost)
+    cans = steps.call("the number of cans", "divide", a=litres_left, b=can)
+    sentences = (
         f"The empty tank of a {place} gets {fast} l of water a minute from a pump and {slow} l a minute from a spring.",
         f"The pump runs for {short} minutes and the spring for {long} minutes; {lost} l leak out.",
         f"The water that is left is drawn off into cans of {can} l.",
     )
-    return WordProblem(told, "How many cans are filled?", cans, Fraction(inflow - lost, can))
+    return WordProblem(sentences, "How many cans are filled?", cans, Fraction(inflow - lost, can))
 
 
 # Comparisons
@@ -79,14 +79,14 @@ def offers(draw: random.Random, steps: Steps) -> WordProblem:
     kiosk = steps.call("the price of one piece at the kiosk", "divide", a=plain_number(packs[1]), b=sizes[1])
     best = steps.call("the lower price of one piece", "minimum", a=market, b=kiosk)
     paid = steps.call("the price of all pieces", "multiply", a=best, b=count)
-    left = steps.call("the dollars left", "subtract", a=purse, b=paid)
+    dollars_left = steps.call("the dollars left", "subtract", a=purse, b=paid)
     at_market, at_kiosk = map(price_text, packs)
-    told = (
+    sentences = (
         f"A market sells {sizes[0]} {thing} for {at_market}, a kiosk sells {sizes[1]} of them for {at_kiosk}.",
         "Market and kiosk sell single pieces at the rate of their packs.",
         f"{name} has ${purse} and buys {count} {thing} where they are cheaper.",
     )
-    return WordProblem(told, f"How many dollars does {name} have left?", left, purse - cost)
+    return WordProblem(sentences, f"How many dollars does {name} have left?", dollars_left, purse - cost)
 
 
 def plots(draw: random.Random, steps: Steps) -> WordProblem:
@@ -97,12 +97,12 @@ def plots(draw: random.Random, steps: Steps) -> WordProblem:
     larger = steps.call("the larger area", "maximum", a=one, b=two)
     seed = steps.call(f"the grams of {crop} seed", "multiply", a=larger, b=grams)
     kilograms = steps.call(f"the kilograms of {crop} seed", "convert_units", value=seed, from_unit="g", to_unit="kg")
-    told = (
+    sentences = (
         f"{name} owns an east plot of {east} m by {long} m and a west plot of {west} m by {short} m.",
         f"{name} sows {crop} on the larger plot only, {grams} g of seed on each square metre.",
     )
     question = f"How many kilograms of seed does {name} need?"
-    return WordProblem(told, question, kilograms, Fraction(max(east * long, west * short) * grams, 1000))
+    return WordProblem(sentences, question, kilograms, Fraction(max(east * long, west * short) * grams, 1000))
 
 
 def relay(draw: random.Random, steps: Steps) -> WordProblem:
@@ -114,10 +114,10 @@ def relay(draw: random.Random, steps: Steps) -> WordProblem:
     low = steps.call(f"the shorter way of {names[0]} and {names[1]}", "minimum", a=way[0], b=way[1])
     lowest = steps.call("the shortest way of all", "minimum", a=low, b=way[2])
     gap = steps.call("the difference between longest and shortest way", "subtract", a=highest, b=lowest)
-    told = tuple(f"{names[i]} {sport} {laps[i]} laps of {lengths[i]} m." for i in range(3))
+    sentences = tuple(f"{names[i]} {sport} {laps[i]} laps of {lengths[i]} m." for i in range(3))
     ways = [count * length for count, length in zip(laps, lengths, strict=True)]
     question = "By how many metres is the longest of the three distances longer than the shortest?"
-    return WordProblem(told, question, gap, max(ways) - min(ways))
+    return WordProblem(sentences, question, gap, max(ways) - min(ways))
 
 
 # A division by zero
@@ -126,24 +126,24 @@ def relay(draw: random.Random, steps: Steps) -> WordProblem:
 def parcels(draw: random.Random, steps: Steps) -> WordProblem:
     """In every second draw no crate is left, and the question says what then."""
     company, vans, kilos = draw.choice(("post office", "warehouse", "depot")), draw.randint(2, 7), draw.randint(3, 14)
-    crates, left = draw.randint(14, 30), draw.choice((0, draw.randint(2, 6)))
-    broken = draw.randint(3, crates - left - 3)
-    parcels = vans * (left or 1) * draw.randint(4, 9)
+    crates, crates_free = draw.randint(14, 30), draw.choice((0, draw.randint(2, 6)))
+    broken = draw.randint(3, crates - crates_free - 3)
+    parcels = vans * (crates_free or 1) * draw.randint(4, 9)
     whole = steps.call("the number of crates that are not broken", "subtract", a=crates, b=broken)
-    free = steps.call("the number of crates that are free", "subtract", a=whole, b=crates - left - broken)
-    if left:
+    free = steps.call("the number of crates that are free", "subtract", a=whole, b=crates - crates_free - broken)
+    if crates_free:
         load = steps.call("the number of parcels in each crate", "divide", a=parcels, b=free)
     else:
         steps.failing_call("the number of parcels in each crate", "divide", a=parcels, b=free)
         load = steps.call("the number of parcels in each van", "divide", a=parcels, b=vans)
     weight = steps.call("the weight of one load in kilograms", "multiply", a=load, b=kilos)
-    told = (
-        f"A {company} has {crates} crates, of which {broken} are broken and {crates - left - broken} are lent out.",
+    sentences = (
+        f"A {company} has {crates} crates, of which {broken} are broken and {crates - crates_free - broken} are lent out.",
         f"{parcels} parcels of {kilos} kg each are shared equally among the crates that are free.",
         f"If there are no free crates, the parcels are shared equally among {vans} vans instead.",
     )
     return WordProblem(
-        told, "How many kilograms does each crate, or else each van, carry?", weight, parcels // (left or vans) * kilos
+        sentences, "How many kilograms does each crate, or else each van, carry?", weight, parcels // (crates_free or vans) * kilos
     )
 
 
@@ -154,11 +154,11 @@ def shopping(draw: random.Random, steps: Steps) -> WordProblem:
     name, thing = draw.choice(NAMES), draw.choice(("candles", "tiles", "lemons", "bulbs", "buttons"))
     boxes, each, price = draw.randint(3, 30), draw.randint(4, 48), draw.randint(2, 19)
     steps.call(f"the number of {thing}", "multiply", a=boxes, b=each)
-    told = (
+    sentences = (
         f"{name} buys {boxes} boxes of {each} {thing} each, and a vase for ${price}.",
         f"The {thing} are sold by the piece.",
     )
-    return WordProblem(told, f"How many dollars does {name} pay for the {thing}?", None, None)
+    return WordProblem(sentences, f"How many dollars does {name} pay for the {thing}?", None, None)
 
 
 def party(draw: random.Random, steps: Steps) -> WordProblem:
@@ -168,18 +168,18 @@ def party(draw: random.Random, steps: Steps) -> WordProblem:
     stay = steps.call("the number of children who stay until six", "subtract", a=children, b=early)
     rest = steps.call("the number of children who stay to the end", "subtract", a=stay, b=children - early)
     steps.failing_call(f"the number of {sweet} for each child", "divide", a=pieces, b=rest)
-    told = (
+    sentences = (
         f"{children} children come to a party of {name}; {early} leave at five and {children - early} at six.",
         f"At seven {name} shares {pieces} {sweet} equally among the children who are still at the party.",
     )
-    return WordProblem(told, f"How many {sweet} does each of these children get?", None, None)
+    return WordProblem(sentences, f"How many {sweet} does each of these children get?", None, None)
 
 
 def car_park(draw: random.Random, steps: Steps) -> WordProblem:
     place, name = draw.choice(("theatre", "station", "stadium", "museum")), draw.choice(NAMES)
     gone, come, fee = draw.randint(12, 90), draw.randint(12, 90), draw.randint(2, 15)
-    told = (
+    sentences = (
         f"{name} watches the car park of a {place}, which costs ${fee} a day.",
         f"Some cars have been parked overnight; in the morning {gone} of them leave and {come} others arrive.",
     )
-    return WordProblem(told, f"How many cars stand at the {place} at noon?", None, None)
+    return WordProblem(sentences, f"How many cars stand at the {place} at noon?", None, None)

@@ -18,11 +18,11 @@ def library(draw: random.Random, steps: Steps) -> WordProblem:
     shelves, each, new = draw.randint(6, 40), draw.randint(15, 60), draw.randint(5, 95)
     held = steps.call(f"the number of {thing} on the shelves", "multiply", a=shelves, b=each)
     total = steps.call(f"the number of {thing} with the new ones", "add", a=held, b=new)
-    told = (
+    sentences = (
         f"{name} looks after a library with {shelves} shelves.",
         f"Each shelf holds {each} {thing}, and {new} new {thing} have just arrived.",
     )
-    return WordProblem(told, f"How many {thing} does the library have now?", total, shelves * each + new)
+    return WordProblem(sentences, f"How many {thing} does the library have now?", total, shelves * each + new)
 
 
 def bakery(draw: random.Random, steps: Steps) -> WordProblem:
@@ -32,50 +32,50 @@ def bakery(draw: random.Random, steps: Steps) -> WordProblem:
     baked = steps.call(f"the number of {item} baked", "multiply", a=trays, b=each)
     good = steps.call(f"the number of {item} that are not burnt", "subtract", a=baked, b=burnt)
     bags = steps.call("the number of full bags", "divide", a=good, b=bag)
-    told = (
+    sentences = (
         f"{name} bakes {trays} trays of {item}, {each} on each tray.",
         f"{burnt} {item} are burnt and thrown away.",
         f"The other {item} are packed into bags of {bag}.",
     )
-    return WordProblem(told, "How many bags are filled?", bags, Fraction(trays * each - burnt, bag))
+    return WordProblem(sentences, "How many bags are filled?", bags, Fraction(trays * each - burnt, bag))
 
 
 def savings(draw: random.Random, steps: Steps) -> WordProblem:
     name, amount = draw.choice(NAMES), draw.randint(20, 90)
-    told = [f"{name} starts the year with ${amount} in a savings box."]
+    sentences = [f"{name} starts the year with ${amount} in a savings box."]
     months = ("January", "February", "March", "April", "May", "June", "July", "August")[: draw.randint(4, 8)]
     box: Any = amount
     for month in months:
         goal, some = f"the dollars in the box at the end of {month}", draw.randint(5, 60)
         event = draw.choice(("in", "in", "out", "double", "halve"))
         if event == "halve" and amount % 2 == 0 and amount > 40:
-            told.append(f"In {month} {name} gives away half of what is in the box.")
+            sentences.append(f"In {month} {name} gives away half of what is in the box.")
             box, amount = steps.call(goal, "divide", a=box, b=2), amount // 2
         elif event == "double" and amount < 200:
-            told.append(f"In {month} an aunt doubles what is in the box.")
+            sentences.append(f"In {month} an aunt doubles what is in the box.")
             box, amount = steps.call(goal, "multiply", a=box, b=2), amount * 2
         elif event == "out" and amount > some:
-            told.append(f"In {month} {name} takes out ${some}.")
+            sentences.append(f"In {month} {name} takes out ${some}.")
             box, amount = steps.call(goal, "subtract", a=box, b=some), amount - some
         else:
-            told.append(f"In {month} {name} puts in ${some}.")
+            sentences.append(f"In {month} {name} puts in ${some}.")
             box, amount = steps.call(goal, "add", a=box, b=some), amount + some
-    return WordProblem(tuple(told), f"How many dollars are in the box at the end of {months[-1]}?", box, amount)
+    return WordProblem(tuple(sentences), f"How many dollars are in the box at the end of {months[-1]}?", box, amount)
 
 
 def bus(draw: random.Random, steps: Steps) -> WordProblem:
     vehicle, aboard = draw.choice(("bus", "ferry", "tram", "cable car")), draw.randint(25, 60)
     places = ("Mill Lane", "Harbour Gate", "Old Market", "Castle Hill", "North Pier", "Garden Road")
     stops = draw.sample(places, draw.randint(2, 4))
-    told = [f"A {vehicle} sets off with {aboard} passengers."]
+    sentences = [f"A {vehicle} sets off with {aboard} passengers."]
     now: Any = aboard
     for stop in stops:
         off, on = draw.randint(2, min(20, aboard - 2)), draw.randint(2, 25)
-        told.append(f"At {stop} {off} passengers leave and {on} come aboard.")
+        sentences.append(f"At {stop} {off} passengers leave and {on} come aboard.")
         now = steps.call(f"the number of passengers who stay aboard at {stop}", "subtract", a=now, b=off)
         now = steps.call(f"the number of passengers after {stop}", "add", a=now, b=on)
         aboard += on - off
-    return WordProblem(tuple(told), f"How many passengers are aboard after {stops[-1]}?", now, aboard)
+    return WordProblem(tuple(sentences), f"How many passengers are aboard after {stops[-1]}?", now, aboard)
 
 
 def wages(draw: random.Random, steps: Steps) -> WordProblem:
@@ -86,13 +86,13 @@ def wages(draw: random.Random, steps: Steps) -> WordProblem:
     held = steps.call("the deduction", "percent_of", percent=percent, number=gross)
     net = steps.call("the pay after the deduction", "subtract", a=gross, b=held)
     total = steps.call("the pay with the bonus", "add", a=net, b=bonus)
-    told = (
+    sentences = (
         f"{name} works {hours} hours as a {job} for ${rate} an hour.",
         f"{percent} percent of that pay is held back.",
         f"Afterwards {name} gets a bonus of ${bonus}, from which nothing is held back.",
     )
     question = f"How many dollars does {name} get in all?"
-    return WordProblem(told, question, total, hours * rate * Fraction(100 - percent, 100) + bonus)
+    return WordProblem(sentences, question, total, hours * rate * Fraction(100 - percent, 100) + bonus)
 
 
 def novel(draw: random.Random, steps: Steps) -> WordProblem:
@@ -102,12 +102,14 @@ def novel(draw: random.Random, steps: Steps) -> WordProblem:
     total = steps.call("the number of pages in all volumes", "multiply", a=volumes, b=pages)
     rest = steps.call("the number of pages left for the last day", "remainder", a=total, b=daily)
     time = steps.call("the minutes spent on the last day", "multiply", a=rest, b=minutes)
-    told = (
+    sentences = (
         f"{name} reads a {thing} in {volumes} volumes of {pages} pages each.",
         f"{name} reads {daily} pages every day, and on the last day the pages that are left, which are fewer.",
         f"A page takes {minutes} minutes.",
     )
-    return WordProblem(told, f"For how many minutes does {name} read on the last day?", time, volumes * pages % daily * minutes)
+    return WordProblem(
+        sentences, f"For how many minutes does {name} read on the last day?", time, volumes * pages % daily * minutes
+    )
 
 
 # Unit conversions
@@ -121,11 +123,11 @@ def catering(draw: random.Random, steps: Steps) -> WordProblem:
     kilograms = steps.call(f"the kilograms of {food}", "convert_units", value=heap, from_unit="g", to_unit="kg")
     cost = steps.call(f"the price of the {food}", "multiply", a=kilograms, b=price)
     total = steps.call("the price with delivery", "add", a=cost, b=delivery)
-    told = (
+    sentences = (
         f"{name} cooks for {guests} guests and reckons with {grams} g of {food} for each.",
         f"A kilogram of {food} costs ${price}, and delivery costs ${delivery} for the whole order.",
     )
-    return WordProblem(told, f"How many dollars does {name} pay?", total, Fraction(guests * grams * price, 1000) + delivery)
+    return WordProblem(sentences, f"How many dollars does {name} pay?", total, Fraction(guests * grams * price, 1000) + delivery)
 
 
 def hike(draw: random.Random, steps: Steps) -> WordProblem:
@@ -142,11 +144,11 @@ def hike(draw: random.Random, steps: Steps) -> WordProblem:
     some = steps.call("the metres to lake and village", "add", a=up, b=down)
     whole = steps.call("the metres of the whole walk", "add", a=some, b=climb)
     time = steps.call("the minutes of the walk", "divide", a=whole, b=pace)
-    told = (
+    sentences = (
         f"{name} walks {lake} km to a lake, {village} km on to a village and the last {climb} m to a hut.",
         f"{name} covers {pace} m in a minute.",
     )
-    return WordProblem(told, f"How many minutes does {name} walk?", time, minutes)
+    return WordProblem(sentences, f"How many minutes does {name} walk?", time, minutes)
 
 
 def factory(draw: random.Random, steps: Steps) -> WordProblem:
@@ -161,9 +163,9 @@ def factory(draw: random.Random, steps: Steps) -> WordProblem:
     good = steps.call(f"the number of {item} without fault", "subtract", a=total, b=faulty)
     boxes = steps.call("the number of boxes", "divide", a=good, b=box)
     income = steps.call("the income in dollars", "multiply", a=boxes, b=price)
-    told = (
+    sentences = (
         f"A factory makes {item} on {machines} machines, in shifts of {hours} hours.",
         f"Each machine finishes one piece every {every} minutes.",
         f"{faulty} pieces of a shift are faulty; the others are packed in boxes of {box}, sold for ${price} a box.",
     )
-    return WordProblem(told, "How many dollars does a shift bring in?", income, Fraction(output - faulty, box) * price)
+    return WordProblem(sentences, "How many dollars does a shift bring in?", income, Fraction(output - faulty, box) * price)

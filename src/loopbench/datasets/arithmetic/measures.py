@@ -16,13 +16,13 @@ def frame(draw: random.Random, steps: Steps) -> WordProblem:
     border = steps.call("the area of the frame", "subtract", a=outer, b=inner)
     weight = steps.call("the grams of the frame", "multiply", a=border, b=grams)
     whole = steps.call("the grams of frame and hook", "add", a=weight, b=hook)
-    told = (
+    sentences = (
         f"{name} hangs up a picture that is {long + 2 * edge} cm by {wide + 2 * edge} cm with its frame.",
         f"Without the frame it is {long} cm by {wide} cm.",
         f"The frame weighs {grams} g for each square centimetre that it covers, and its hook weighs {hook} g.",
     )
     wanted = ((long + 2 * edge) * (wide + 2 * edge) - long * wide) * grams + hook
-    return WordProblem(told, "How many grams do the frame and its hook weigh together?", whole, wanted)
+    return WordProblem(sentences, "How many grams do the frame and its hook weigh together?", whole, wanted)
 
 
 def box_volume(draw: random.Random, steps: Steps) -> WordProblem:
@@ -35,13 +35,13 @@ def box_volume(draw: random.Random, steps: Steps) -> WordProblem:
     minutes = steps.call("the minutes that filling takes", "convert_units", value=hours, from_unit="hour", to_unit="minute")
     whole = steps.call("the minutes with the pause", "add", a=minutes, b=pause)
     paid = steps.call("the cents for the pump", "multiply", a=whole, b=cents)
-    told = (
+    sentences = (
         f"A {place} is {long} m long, {wide} m wide and {deep} m deep.",
         f"It is filled at a rate of {rate} cubic metres an hour.",
         f"The pump stops once for {pause} minutes and costs {cents} cents a minute, even while it stands still.",
     )
     return WordProblem(
-        told,
+        sentences,
         f"How many cents does the pump cost until the {place} is full?",
         paid,
         (Fraction(long * wide * deep * 60, rate) + pause) * cents,
@@ -56,12 +56,15 @@ def meeting(draw: random.Random, steps: Steps) -> WordProblem:
     other = steps.call(f"the kilometres that {names[1]} has cycled", "multiply", a=time, b=slow)
     gap = steps.call("the difference in kilometres", "subtract", a=way, b=other)
     metres = steps.call("the difference in metres", "convert_units", value=gap, from_unit="km", to_unit="m")
-    told = (
+    sentences = (
         f"{names[0]} and {names[1]} live {(fast + slow) * hours} km apart and cycle towards each other.",
         f"{names[0]} covers {fast} km an hour, {names[1]} {slow} km.",
     )
     return WordProblem(
-        told, f"How many metres more than {names[1]} has {names[0]} cycled when they meet?", metres, (fast - slow) * hours * 1000
+        sentences,
+        f"How many metres more than {names[1]} has {names[0]} cycled when they meet?",
+        metres,
+        (fast - slow) * hours * 1000,
     )
 
 
@@ -73,13 +76,13 @@ def chase(draw: random.Random, steps: Steps) -> WordProblem:
     way = steps.call(f"the kilometres that {names[1]} has ridden", "multiply", a=time, b=slow + faster)
     back = steps.call("the kilometres there and back", "add", a=way, b=way)
     home = steps.call("the kilometres there and back and to the inn", "add", a=back, b=rest)
-    told = (
+    sentences = (
         f"{names[0]} rides {slow} km an hour and has a lead of {faster * hours} km.",
         f"{names[1]} follows on the same road at {slow + faster} km an hour.",
         f"On catching up, {names[1]} turns round, rides back to the start, and from there another {rest} km to an inn.",
     )
     return WordProblem(
-        told, f"How many kilometres has {names[1]} ridden on reaching the inn?", home, 2 * hours * (slow + faster) + rest
+        sentences, f"How many kilometres has {names[1]} ridden on reaching the inn?", home, 2 * hours * (slow + faster) + rest
     )
 
 
@@ -97,47 +100,47 @@ def load_limit(draw: random.Random, steps: Steps) -> WordProblem:
     room = steps.call("the kilograms that may still be added", "subtract", a=limit, b=load)
     over = steps.call("the kilograms that make no whole crate", "remainder", a=room, b=crate)
     fit = steps.call("the kilograms of crates that may be added", "subtract", a=room, b=over)
-    told = (
+    sentences = (
         f"A {vehicle} may carry {tonnes} tonnes.",
         f"It held {count} sacks of {kilos} kg, of which {taken} have been taken off.",
         f"Only whole crates of {crate} kg can be added.",
     )
     wanted = tonnes * 1000 - kilos * (count - taken)
-    return WordProblem(told, "How many kilograms of crates may be added at most?", fit, wanted - wanted % crate)
+    return WordProblem(sentences, "How many kilograms of crates may be added at most?", fit, wanted - wanted % crate)
 
 
 def bottles(draw: random.Random, steps: Steps) -> WordProblem:
     name, litres, size = draw.choice(NAMES), draw.randint(3, 40), draw.choice((125, 200, 250, 500))
-    given, price, cost = draw.randint(3, 5), draw.randint(3, 9), draw.randint(41, 69)
+    free_bottles, price, cost = draw.randint(3, 5), draw.randint(3, 9), draw.randint(41, 69)
     amount = steps.call("the millilitres of juice", "convert_units", value=litres, from_unit="l", to_unit="ml")
     filled = steps.call("the number of bottles filled", "divide", a=amount, b=size)
-    left = steps.call("the number of bottles sold", "subtract", a=filled, b=given)
-    taken = steps.call("the dollars taken for the bottles", "multiply", a=left, b=price)
+    sold = steps.call("the number of bottles sold", "subtract", a=filled, b=free_bottles)
+    taken = steps.call("the dollars taken for the bottles", "multiply", a=sold, b=price)
     all_in_all = steps.call("the dollars taken with those for the peel", "add", a=taken, b=cost)
-    told = (
+    sentences = (
         f"{name} presses {litres} l of juice and fills bottles of {size} ml.",
-        f"{given} bottles are given away, the others are sold for ${price} each, and a farmer buys the peel for ${cost}.",
+        f"{free_bottles} bottles are given away, the others are sold for ${price} each, and a farmer buys the peel for ${cost}.",
     )
-    wanted = (Fraction(litres * 1000, size) - given) * price + cost
-    return WordProblem(told, f"How many dollars does {name} take in all?", all_in_all, wanted)
+    wanted = (Fraction(litres * 1000, size) - free_bottles) * price + cost
+    return WordProblem(sentences, f"How many dollars does {name} take in all?", all_in_all, wanted)
 
 
 def two_clocks(draw: random.Random, steps: Steps) -> WordProblem:
     name, hours, minutes, films = draw.choice(NAMES), draw.randint(4, 12), draw.randint(11, 20), draw.randint(3, 9)
     talks, pause = draw.choice((2, 4, 5)), draw.randint(21, 29)
     evening = steps.call("the minutes of the evening", "convert_units", value=hours, from_unit="hour", to_unit="minute")
-    shown = steps.call("the minutes of all films", "multiply", a=minutes, b=films)
-    rest = steps.call("the minutes without a film", "subtract", a=evening, b=shown)
+    film_minutes = steps.call("the minutes of all films", "multiply", a=minutes, b=films)
+    rest = steps.call("the minutes without a film", "subtract", a=evening, b=film_minutes)
     talk = steps.call("the minutes for talk", "subtract", a=rest, b=pause)
     seconds = steps.call("the seconds for talk", "convert_units", value=talk, from_unit="minute", to_unit="second")
     each = steps.call("the seconds for each talk", "divide", a=seconds, b=talks)
-    told = (
+    sentences = (
         f"{name} plans an evening of {hours} hours.",
         f"{films} short films of {minutes} minutes are shown, and there is one break of {pause} minutes.",
         f"The rest of the time is shared equally by {talks} talks.",
     )
     wanted = Fraction((hours * 60 - minutes * films - pause) * 60, talks)
-    return WordProblem(told, "How many seconds does each talk get?", each, wanted)
+    return WordProblem(sentences, "How many seconds does each talk get?", each, wanted)
 
 
 def slower_clock(draw: random.Random, steps: Steps) -> WordProblem:
@@ -146,11 +149,11 @@ def slower_clock(draw: random.Random, steps: Steps) -> WordProblem:
     days = steps.call("the days in the weeks", "convert_units", value=weeks, from_unit="week", to_unit="day")
     total = steps.call("the days that pass", "add", a=days, b=extra)
     lost = steps.call("the seconds lost", "multiply", a=total, b=seconds)
-    told = (
+    sentences = (
         f"A {place} clock loses {seconds} seconds a day.",
         f"It is set right and then left alone for {weeks} weeks and {extra} days.",
     )
-    return WordProblem(told, "By how many seconds is the clock slow then?", lost, (weeks * 7 + extra) * seconds)
+    return WordProblem(sentences, "By how many seconds is the clock slow then?", lost, (weeks * 7 + extra) * seconds)
 
 
 def scale_model(draw: random.Random, steps: Steps) -> WordProblem:
@@ -161,13 +164,13 @@ def scale_model(draw: random.Random, steps: Steps) -> WordProblem:
     whole = steps.call("the centimetres of a model with its base", "add", a=model, b=base)
     row = steps.call("the centimetres of all models", "multiply", a=whole, b=copies)
     millimetres = steps.call("the millimetres of all models", "convert_units", value=row, from_unit="cm", to_unit="mm")
-    told = (
+    sentences = (
         f"{name} builds models of a {thing} that is {length} m long.",
         f"The scale is 1 to {ratio}, and a base makes each model {base} cm longer.",
         f"{copies} such models stand in a row, end to end.",
     )
     wanted = (Fraction(length * 100, ratio) + base) * copies * 10
-    return WordProblem(told, "How many millimetres long is the row?", millimetres, wanted)
+    return WordProblem(sentences, "How many millimetres long is the row?", millimetres, wanted)
 
 
 def fence(draw: random.Random, steps: Steps) -> WordProblem:
@@ -176,11 +179,11 @@ def fence(draw: random.Random, steps: Steps) -> WordProblem:
     around = steps.call("the metres around the garden", "add", a=half, b=half)
     built = steps.call("the metres of fence", "subtract", a=around, b=gate)
     paid = steps.call("the price of the fence", "multiply", a=built, b=price)
-    told = (
+    sentences = (
         f"The garden of {name} is a rectangle of {long} m by {wide} m.",
         f"A fence runs all the way round it except for a gate {gate} m wide, and costs ${price} a metre.",
     )
-    return WordProblem(told, "How many dollars does the fence cost?", paid, (2 * (long + wide) - gate) * price)
+    return WordProblem(sentences, "How many dollars does the fence cost?", paid, (2 * (long + wide) - gate) * price)
 
 
 def three_jars(draw: random.Random, steps: Steps) -> WordProblem:
@@ -194,12 +197,15 @@ def three_jars(draw: random.Random, steps: Steps) -> WordProblem:
     price = steps.call("the cents for the jars that are sold", "multiply", a=rest, b=cents)
     off = steps.call("the cents of discount", "percent_of", percent=percent, number=price)
     paid = steps.call("the cents to be paid", "subtract", a=price, b=off)
-    told = (
+    sentences = (
         f"{name} weighs three jars of honey: the red one weighs {x} g, the blue one {y} g and the green one {z} g.",
         f"The heaviest is kept; the other jars are sold at {cents} cents a gram, less {percent} percent.",
     )
     return WordProblem(
-        told, "How many cents are the other jars sold for?", paid, (x + y + z - max(x, y, z)) * cents * Fraction(100 - percent, 100)
+        sentences,
+        "How many cents are the other jars sold for?",
+        paid,
+        (x + y + z - max(x, y, z)) * cents * Fraction(100 - percent, 100),
     )
 
 
@@ -216,9 +222,9 @@ def night_share(draw: random.Random, steps: Steps) -> WordProblem:
     spent = steps.call("what one guest pays with the meals", "add", a=share, b=meals)
     extra = steps.call("the tip of one guest", "percent_of", percent=tip, number=spent)
     total = steps.call("what one guest pays with the tip", "add", a=spent, b=extra)
-    told = (
+    sentences = (
         f"A {lodge} costs ${bill} a night and is shared equally by {guests} guests for {nights} nights.",
         f"Each guest also spends ${meals} on meals, and leaves a tip of {tip} percent on the whole amount.",
     )
     wanted = (each * nights + meals) * Fraction(100 + tip, 100)
-    return WordProblem(told, "How many dollars does each guest spend with the tip?", total, wanted)
+    return WordProblem(sentences, "How many dollars does each guest spend with the tip?", total, wanted)

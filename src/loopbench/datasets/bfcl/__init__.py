@@ -46,9 +46,9 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
     if data is None:
         raise ValueError("bfcl: no data file; give a published one, or a folder of them, with --data PATH")
     check_limit("bfcl", limit)
-    for name, value, known in (("category", category, CATEGORIES), ("checker", checker, _CHECKERS)):
-        if value is not None and value not in known:
-            raise ValueError(f"bfcl: {name} is {value!r}, and must be one of {', '.join(known)}")
+    for name, value, choices in (("category", category, CATEGORIES), ("checker", checker, _CHECKERS)):
+        if value is not None and value not in choices:
+            raise ValueError(f"bfcl: {name} is {value!r}, and must be one of {', '.join(choices)}")
     tasks: dict[str, Task] = {}
     for path in files_in(Path(data)):
         for where, task in file_tasks(path, RowSelection(category, limit, checker)):

@@ -89,7 +89,9 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
     category = _category(row.id)
     task = Task(
         row.id,
-        Query(_question_text(row.question[0]), "\n\n".join(said.content for said in row.question[0] if said.role == "system")),
+        Query(
+            _question_text(row.question[0]), "\n\n".join(message.content for message in row.question[0] if message.role == "system")
+        ),
         expected=ANY_CALL if category == "live_relevance" else calls,
         scorer=f'bfcl(checker = "{checker}")',
         labels={"category": category},
@@ -111,10 +113,10 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
         return _unusable(task, f"possible_answer: {error}")
     except ValueError as error:  # no value fits, or one looks like a reference
         return replace(task, no_plan=str(error))
-    made = [(call.tool, call.arguments) for call in plan.calls]
-    if checker == "official" and calls and not _officially_right(row, calls, made):
+    planned_calls = [(call.tool, call.arguments) for call in plan.calls]
+    if checker == "official" and calls and not _officially_right(row, calls, planned_calls):
         return _unusable(task, "possible_answer: the published checker takes none of its allowed values")
-    if any(call in made[:place] for place, call in enumerate(made)):
+    if any(call in planned_calls[:place] for place, call in enumerate(planned_calls)):
         return replace(task, no_plan="two of its calls are the same, and a model that follows a plan could not tell them apart")
     return replace(task, plan=plan)
 
@@ -140,8 +142,8 @@ def _unusable(task: Task, reason: str) -> Task:
 
 def _category(identifier: str) -> str:
     """Return a row's category; empty if it is not supported."""
-    found = _ID.fullmatch(identifier)
-    return _PUBLISHED.get(found[1], found[1]) if found else ""
+    match = _ID.fullmatch(identifier)
+    return _PUBLISHED.get(match[1], match[1]) if match else ""
 
 
 def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Question]]:
@@ -153,7 +155,7 @@ def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Questio
         if category is not None and _category(identifier) != category:
             continue
         row = checked(_Question, value, where)
-        if not any(said.role == "user" for said in row.question[0]):
+        if not any(message.role == "user" for message in row.question[0]):
             raise ValueError(f"{where}: field 'question': there is no user message")
         yield where, row
 
@@ -189,8 +191,8 @@ def files_in(data: Path) -> list[Path]:
     """Return the files that are read: the one named, or a folder's that are supported. Raises ValueError if there is none."""
     if not data.is_dir():
         return [data]
-    found = sorted(path for path in data.iterdir() if _FILE.fullmatch(path.name))
-    if not found:
+    files = sorted(path for path in data.iterdir() if _FILE.fullmatch(path.name))
+    if not files:
         names = ", ".join(f"BFCL_v4_{name}.json" for name in ("simple_python", *CATEGORIES[1:]))
         raise ValueError(f"{data}: the folder holds none of the files that are supported ({names}; BFCL_v3_… too)")
-    return found
+    return files

@@ -81,17 +81,17 @@ class ParameterRow(JsonRow):
     def as_schema(self, language: Language) -> dict[str, Any]:
         """Return the parameter as JSON schema; one of Java or JavaScript is a text that says its type."""
         if language != "python":
-            said = f" A {language.title().replace('script', 'Script')} literal of type {self.type or 'any'}, as text."
-            return {"type": "string", "description": f"{self.description or ''}{said}".strip()}
-        made: dict[str, Any] = {"type": _TYPES[self.type]} if self.type in _TYPES else {}
+            note = f" A {language.title().replace('script', 'Script')} literal of type {self.type or 'any'}, as text."
+            return {"type": "string", "description": f"{self.description or ''}{note}".strip()}
+        schema: dict[str, Any] = {"type": _TYPES[self.type]} if self.type in _TYPES else {}
         for name in ("description", "format", "enum", "default", "required"):
             if name in self.model_fields_set and (name == "default" or getattr(self, name) is not None):
-                made[name] = getattr(self, name)
+                schema[name] = getattr(self, name)
         if self.properties is not None:
-            made["properties"] = {name: inner.as_schema(language) for name, inner in self.properties.items()}
+            schema["properties"] = {name: inner.as_schema(language) for name, inner in self.properties.items()}
         if self.items is not None:
-            made["items"] = self.items.as_schema(language)
-        return made
+            schema["items"] = self.items.as_schema(language)
+        return schema
 
 
 class ParametersRow(ParameterRow):
@@ -152,15 +152,15 @@ def tool_names(names: Sequence[str]) -> dict[str, str]:
 
     A name that is legal already keeps itself.
     """
-    made: dict[str, str] = {}
+    legal_names: dict[str, str] = {}
     for name in sorted(names, key=lambda name: (_legal(name) != name, names.index(name))):
         base, number = _legal(name), 1
         legal = base
-        while legal in made.values():
+        while legal in legal_names.values():
             number += 1
             legal = f"{base[: MAX_NAME - len(str(number)) - 1]}_{number}"
-        made[name] = legal
-    return made
+        legal_names[name] = legal
+    return legal_names
 
 
 def _legal(name: str) -> str:
@@ -173,21 +173,21 @@ def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, 
     `calls`: those that are right, `[{function: {parameter: [value, …]}}]`.
     """
     names = tool_names(list(dict.fromkeys(row.name for row in rows)))
-    made = {}
+    functions = {}
     for row in rows:
         schema = row.parameters.as_schema(language)
         taken = schema if language != "python" else _accepted_schema(schema, _allowed_values(row.name, calls), checker)
-        made[row.name] = StubFunction(row.name, names[row.name], row, schema, taken, checker)
-    return made
+        functions[row.name] = StubFunction(row.name, names[row.name], row, schema, taken, checker)
+    return functions
 
 
 def _allowed_values(function: str, calls: Any) -> dict[str, list[Any]]:
     """Return all values that are allowed anywhere for each parameter of a function."""
-    made: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for call in calls if isinstance(calls, list) else ():
         for name, options in call.get(function, {}).items():
-            made.setdefault(name, []).extend(options)
-    return made
+            values.setdefault(name, []).extend(options)
+    return values
 
 
 def _accepted_schema(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], checker: Checker) -> dict[str, Any]:
@@ -207,22 +207,22 @@ def _strict(schema: Mapping[str, Any], allowed: Sequence[Any]) -> Mapping[str, A
 
 def _official(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
     """Return what the official checker looks at before it compares values: a type, that of a list's items, and the enum."""
-    made = _type_or_enum(schema, allowed)
-    if made.get("type") and isinstance(schema.get("items"), dict):
-        made["items"] = _type_or_enum(schema["items"], [item for value in allowed if isinstance(value, list) for item in value])
-    return made
+    merged = _type_or_enum(schema, allowed)
+    if merged.get("type") and isinstance(schema.get("items"), dict):
+        merged["items"] = _type_or_enum(schema["items"], [item for value in allowed if isinstance(value, list) for item in value])
+    return merged
 
 
 def _type_or_enum(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     if "type" in schema:
         types = sorted({schema["type"], *(_JSON_TYPES[type(value)] for value in allowed if value != "")})
         if "number" in types and "integer" in types:
             types.remove("integer")
-        made["type"] = types[0] if len(types) == 1 else types
+        merged["type"] = types[0] if len(types) == 1 else types
     if "enum" in schema:
-        made["enum"] = [*schema["enum"], *allowed]
-    return made
+        merged["enum"] = [*schema["enum"], *allowed]
+    return merged
 
 
 class StubTools:

@@ -90,10 +90,10 @@ def _java(text: str, kind: str, items: str | None = None) -> Any:
 
 
 def _array_list(text: str, items: str | None) -> Any:
-    if found := _AS_LIST.search(text):
-        written: list[str] = found[1].split(",")
-    elif found := _ADDED.search(text):
-        written = _ADD.findall(found[1])
+    if match := _AS_LIST.search(text):
+        written: list[str] = match[1].split(",")
+    elif match := _ADDED.search(text):
+        written = _ADD.findall(match[1])
     else:
         return [] if _NO_ITEMS.search(text) else text
     return [_item(item.strip(), items) for item in written]
@@ -106,10 +106,10 @@ def _item(text: str, items: str | None) -> Any:
 
 
 def _array(text: str, items: str | None) -> Any:
-    found = _ARRAY.search(text)
-    if found is None:
+    match = _ARRAY.search(text)
+    if match is None:
         return text
-    written = [item.strip() for item in found[1].split(",") if item.strip()]
+    written = [item.strip() for item in match[1].split(",") if item.strip()]
     return [_java(item, items) if items else _java_by_looks(item) for item in written]
 
 
@@ -189,10 +189,10 @@ def _list(text: str, items: str | None) -> Any:
         if (start := opening.match(text)) and (end := ending.search(text, start.end())):
             first, *others = (row.strip() for row in re.findall(r"\[(.*?)\]", text[: end.end()]))
             return [[_javascript_by_looks(item) for item in row.split(",")] for row in (first.removeprefix("["), *others)]
-    found = _LIST.match(text)
-    if found is None:
+    match = _LIST.match(text)
+    if match is None:
         return text
-    inner = (found[1] if found[1] is not None else found[2]).strip()
+    inner = (match[1] if match[1] is not None else match[2]).strip()
     written = [item.strip() for item in inner.split(",")] if inner else []
     return [_javascript(item, items) if items else _javascript_by_looks(item) for item in written]
 
@@ -200,14 +200,14 @@ def _list(text: str, items: str | None) -> Any:
 def _object(text: str) -> Any:
     if text == "{}":
         return {}
-    found = _OBJECT.match(text)
-    if found is None:
+    match = _OBJECT.match(text)
+    if match is None:
         return text
-    made: dict[str, Any] = {}
-    for pair in _pairs(found[1]):
+    fields: dict[str, Any] = {}
+    for pair in _pairs(match[1]):
         key, _, value = pair.partition(":")
-        made[key.strip().strip("'\"")] = _field(value.strip())
-    return made
+        fields[key.strip().strip("'\"")] = _field(value.strip())
+    return fields
 
 
 def _pairs(inner: str) -> list[str]:

@@ -59,15 +59,15 @@ def officially_right(
     if not isinstance(wanted, list) or len(wanted) != len(calls_made):
         return False
     described = {function["name"]: function["parameters"] for function in functions}
-    left = list(calls_made)
+    unmatched = list(calls_made)
     for want in wanted:
         ((name, allowed),) = want.items()
         fitting = next(
-            (call for call in left if call["function"] == name and _fits(call, allowed, described.get(name), language)), None
+            (call for call in unmatched if call["function"] == name and _fits(call, allowed, described.get(name), language)), None
         )
         if fitting is None:
             return False
-        left.remove(fitting)
+        unmatched.remove(fitting)
     return True
 
 

@@ -41,23 +41,23 @@ def plan_of(
 
 
 def _arguments(allowed: Mapping[str, Any], function: StubFunction, language: Language, where: str) -> dict[str, Any]:
-    known, required = function.row.parameters.properties or {}, function.row.parameters.required or ()
-    made = {}
+    properties, required = function.row.parameters.properties or {}, function.row.parameters.required or ()
+    arguments = {}
     for name, options in allowed.items():
-        if name not in known:
+        if name not in properties:
             raise Contradiction(f"{where}: it has no parameter {name!r}")
         if not options:
             raise Contradiction(f"{where}: no value of {name!r} is allowed, and neither is leaving it out")
         if options[0] == "" and name not in required:
             continue
-        fitting = [value for value in _values(options, known[name], language) if function.shows(name, value)]
+        fitting = [value for value in _values(options, properties[name], language) if function.shows(name, value)]
         if not fitting:
             raise NoFittingValue(f"possible_answer: {where}: no allowed value of {name!r} has its type")
-        made[name] = fitting[0]
-    problem = function.problem(made)
+        arguments[name] = fitting[0]
+    problem = function.problem(arguments)
     if problem:
         raise Contradiction(f"{where}: {problem}")
-    return made
+    return arguments
 
 
 def _values(options: Sequence[Any], parameter: ParameterRow, language: Language) -> Iterator[Any]:
@@ -78,14 +78,14 @@ def _value(option: Any, parameter: ParameterRow) -> Any:
         return [_value(item, parameter.items or _ANY) for item in option]
     if not isinstance(option, dict):
         return option
-    made = {}
+    fields = {}
     for name, options in option.items():
         choices = options if isinstance(options, list) and options else [options]
         if choices[0] == "" and name not in (parameter.required or ()):
             continue
         choice = next((item for item in choices if item != ""), "")
-        made[name] = _value(choice, (parameter.properties or {}).get(name, _ANY))
-    return made
+        fields[name] = _value(choice, (parameter.properties or {}).get(name, _ANY))
+    return fields
 
 
 _ANY = ParameterRow()

@@ -21,12 +21,12 @@ def same_calls(wanted: Any, state: Any) -> bool:
     `state`: `{"calls": [{"function", "arguments"}, …], "refused": [the same]}`, an environment's end state, or None. A call that
     was refused for its arguments was not made: a model that sees the refusal and does better is right.
     """
-    made = listed_calls(state, "calls")
-    if not isinstance(wanted, list) or len(wanted) != len(made):
+    calls_made = listed_calls(state, "calls")
+    if not isinstance(wanted, list) or len(wanted) != len(calls_made):
         return False
     if not wanted:
         return not listed_calls(state, "refused")
-    fits = [[place for place, call in enumerate(made) if _is_call(call, want)] for want in wanted]
+    fits = [[place for place, call in enumerate(calls_made) if _is_call(call, want)] for want in wanted]
     return _paired(fits)
 
 
@@ -41,11 +41,11 @@ def _paired(fits: Sequence[Sequence[int]]) -> bool:
     holder: dict[int, int] = {}
 
     def place(wanted: int, tried: set[int]) -> bool:
-        for made in fits[wanted]:
-            if made not in tried:
-                tried.add(made)
-                if made not in holder or place(holder[made], tried):
-                    holder[made] = wanted
+        for call_place in fits[wanted]:
+            if call_place not in tried:
+                tried.add(call_place)
+                if call_place not in holder or place(holder[call_place], tried):
+                    holder[call_place] = wanted
                     return True
         return False
 

@@ -7,9 +7,9 @@ from .shop import Row, Shop
 
 def refund(shop: Shop, line: Row, quantity: int, fee_percent: int = 0) -> int:
     """Pay for pieces of a line; sealed ones go back on the shelf. Return the cents paid."""
-    kept = quantity * line["unit_price"] * fee_percent
-    assert kept % 100 == 0, "a fee in whole cents"
-    cents: int = quantity * line["unit_price"] - kept // 100
+    fee = quantity * line["unit_price"] * fee_percent
+    assert fee % 100 == 0, "a fee in whole cents"
+    cents: int = quantity * line["unit_price"] - fee // 100
     line["returned"] += quantity
     if not fee_percent and line["line"]:
         shop.tables["products"][line["sku"]]["stock"] += quantity
@@ -32,8 +32,8 @@ def exchange(shop: Shop, line: Row, new_sku: str) -> int:
         goods[line["sku"]]["stock"] += pieces
     goods[new_sku]["stock"] -= pieces
     line |= {"sku": new_sku, "state": "packed"}
-    left: int = goods[new_sku]["stock"]
-    return left
+    stock_left: int = goods[new_sku]["stock"]
+    return stock_left
 
 
 def credit(shop: Shop, customer: Row, dollars: int) -> int:

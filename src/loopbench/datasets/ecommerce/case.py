@@ -54,13 +54,13 @@ class Case:
         """Draw a customer who is easily taken for two others: one has the same first name, one the same last name."""
         first, other_first = self.draw.sample(FIRST_NAMES, 2)
         last, other_last = self.draw.sample(LAST_NAMES, 2)
-        made = [
+        customers = [
             draw_customer(self.draw, self.shop, name)
             for name in (f"{first} {last}", f"{first} {other_last}", f"{other_first} {last}")
         ]
-        for other in made[1:]:
+        for other in customers[1:]:
             draw_order(self.draw, self.shop, other, [(item, 1) for item in self.articles(1)], "delivered")
-        return made[0]
+        return customers[0]
 
     def articles(self, count: int, but: str = "") -> list[Row]:
         """Draw variants of so many different products other than `but`."""
@@ -111,8 +111,8 @@ class Case:
 
     def find(self, customer: Row) -> Ref:
         """Plan to find the customer by e-mail address."""
-        found = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
-        return part(found, 0)
+        customers = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
+        return part(customers, 0)
 
     def find_order(self, customer: Row, order: Row) -> Ref:
         """Plan to find the order among all that the customer has placed."""
@@ -145,11 +145,11 @@ class Case:
         """Declare the world complete: from here on, what the books change is what the trial has to change."""
         self._opening = self.shop.rows()
 
-    def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """Return the task. `told`: what is asked, without the day and the form of the answer."""
+    def draft(self, request: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
+        """Return the task. `request`: what is asked, without the day and the form of the answer."""
         aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
         return Draft(
-            question=f"Today is {self.shop.today.isoformat()}. {aside} {told[0].upper()}{told[1:]} {ANSWER_FORMAT}",
+            question=f"Today is {self.shop.today.isoformat()}. {aside} {request[0].upper()}{request[1:]} {ANSWER_FORMAT}",
             plan=self.plan.plan(answer),
             expected=expected,
             scorer=scorer,

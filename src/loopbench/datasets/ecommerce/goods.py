@@ -40,9 +40,9 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
         answer, expected = part(rules, "file_code"), case.rule("returns", "file_code")
     else:
         fees = case.read_policy("restocking")
-        kept = part(fees, "opened_percent") if opened else 0
+        fee_percent = part(fees, "opened_percent") if opened else 0
         number, goal = part(seen, "lines", line["line"], "line"), f"Pay back {pieces} pieces."
-        answer = part(case.refund(goal, part(seen, "order_id"), number, pieces, kept, after=(rules, fees)), "amount")
+        answer = part(case.refund(goal, part(seen, "order_id"), number, pieces, fee_percent, after=(rules, fees)), "amount")
         expected = dollars_from_cents(
             books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0)
         )
@@ -50,12 +50,12 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
     state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
     goods = f"{pieces} of the {called(article)} {which}, {state}"
     who = case.who(customer)
-    told = draw.pick(
+    request = draw.pick(
         f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
         f"A return has been asked for: {goods}. The request is from {who} and has to be settled. How much is paid back?",
         f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
+    return case.draft(f"{request} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
 
 def split_refund(draw: Draw) -> Draft:
@@ -78,13 +78,13 @@ def split_refund(draw: Draw) -> Draft:
     cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
     names = [called(article) for article in articles]
     who, number = case.who(customer), order["order_id"]
-    told = draw.pick(
+    request = draw.pick(
         f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
         f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
         f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
         f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
     )
-    return case.draft(told, part(last[0], "paid_back_on_order"), dollars_from_cents(cents))
+    return case.draft(request, part(last[0], "paid_back_on_order"), dollars_from_cents(cents))
 
 
 def recall(draw: Draw) -> Draft:
@@ -96,10 +96,10 @@ def recall(draw: Draw) -> Draft:
         customer, bought = draw_customer(draw, case.shop), [(article, draw.integer(1, 5)), (other, 1)]
         orders.append(case.order(customer, bought, "delivered", age=draw.integer(3, 40)))
     spared = case.order(draw_customer(draw, case.shop), [(other, 2) for other in others[:2]], "delivered", age=draw.integer(3, 40))
-    asked = draw.shuffled([*orders, spared])
+    listed_orders = draw.shuffled([*orders, spared])
     case.settle()
 
-    seen = [(order, case.read_order(order["order_id"])) for order in asked]
+    seen = [(order, case.read_order(order["order_id"])) for order in listed_orders]
     last: list[Ref] = [ref for order, ref in seen if order is spared]
     for order, ref in seen:
         if order is spared:
@@ -109,15 +109,15 @@ def recall(draw: Draw) -> Draft:
         goal = f"Take back what order {order['order_id']} has of it."
         last = [case.refund(goal, order["order_id"], part(place, "line"), part(place, "quantity"), after=last)]
         books.refund(case.shop, line, line["quantity"])
-    numbers = ", ".join(order["order_id"] for order in asked)
+    numbers = ", ".join(order["order_id"] for order in listed_orders)
     what = called(article)
-    told = draw.pick(
+    request = draw.pick(
         f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
         "they hold, sealed and at the full price. How many pieces of it are in stock then?",
         f"Recall of the {what}: refund every piece of it, and nothing else, on these orders without any fee: {numbers}. "
         "All are unopened. Answer with its stock after the last one.",
     )
-    return case.draft(told, part(last[0], "in_stock"), case.shop.tables["products"][article["sku"]]["stock"])
+    return case.draft(request, part(last[0], "in_stock"), case.shop.tables["products"][article["sku"]]["stock"])
 
 
 # Other goods instead
@@ -145,9 +145,9 @@ def exchange(draw: Draw) -> Draft:
         looked[rank] = case.plan.call(f"See how many the shop has of the {rank} choice.", "get_product", {"sku": sku})
     arguments = {"order_id": order["order_id"], "line": part(place, "line"), "new_sku": part(looked[new_sku], "sku")}
     swapped = case.plan.call("Swap the goods.", "exchange_line", arguments, after=looked.values())
-    left = books.exchange(case.shop, line, new["sku"])
+    stock_left = books.exchange(case.shop, line, new["sku"])
     who, what, number = case.who(customer), called(article), order["order_id"]
-    told = draw.pick(
+    request = draw.pick(
         f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
         f"{second['variant']} if there are too few. Swap the line. How many of the new colour are left?",
         f"On order {number} of {who} the {what} shall be exchanged: {wanted['variant']} is wanted, and {second['variant']} "
@@ -155,7 +155,7 @@ def exchange(draw: Draw) -> Draft:
         f"Colour swap for order {number}, from {who} after second thoughts: every {what} on it becomes {wanted['variant']}. "
         f"With too little {wanted['variant']} on the shelf take {second['variant']}. How much of the new one is still there?",
     )
-    return case.draft(told, part(swapped, "left_in_stock"), left)
+    return case.draft(request, part(swapped, "left_in_stock"), stock_left)
 
 
 def backorder(draw: Draw) -> Draft:
@@ -188,10 +188,10 @@ def backorder(draw: Draw) -> Draft:
         expected = books.exchange(case.shop, line, new["sku"])
     last_day = case.shop.ago(-patience)
     who, what = case.who(customer), called(article)
-    told = draw.pick(
+    request = draw.pick(
         f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
         f"day on which it does; otherwise swap it for {new['variant']} and answer with what stock is left of that.",
         f"The {what} for {who} is on back order, and {last_day} is the last day that will do. Say when it comes in if that "
         f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
     )
-    return case.draft(told, answer, expected, "normalized" if waits else "numeric")
+    return case.draft(request, answer, expected, "normalized" if waits else "numeric")

@@ -27,19 +27,19 @@ def goodwill(draw: Draw) -> Draft:
         answer, expected = part(rules, "file_code"), case.rule("goodwill", "file_code")
     else:
         arguments = {"customer_id": part(entry, "customer_id"), "amount": part(rules, customer["tier"])}
-        given = case.plan.call("Give the credit.", "give_credit", arguments, after=(seen,))
+        credit = case.plan.call("Give the credit.", "give_credit", arguments, after=(seen,))
         answer, expected = (
-            part(given, "credit_balance"),
+            part(credit, "credit_balance"),
             dollars_from_cents(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
         )
     who, what = case.who(customer), called(article)
-    told = draw.pick(
+    request = draw.pick(
         f"{who} waited far too long for the {what} and asks for a goodwill credit. Give it if the policy "
         "lets you. What is the customer's balance of credits then?",
         f"Goodwill is asked for by {who} because the {what} came late. Check, and credit what the tier "
         "gets. Answer with the balance of credits after it.",
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
+    return case.draft(f"{request} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
 
 def price_match(draw: Draw) -> Draft:
@@ -62,13 +62,13 @@ def price_match(draw: Draw) -> Draft:
         matched = case.plan.call("Pay the difference.", "match_price", arguments, after=(rules,))
         answer, expected = part(matched, "amount"), dollars_from_cents(books.match_price(case.shop, line, article["price"]))
     who, what, number = case.who(customer), called(article), order["order_id"]
-    told = draw.pick(
+    request = draw.pick(
         f"{who} has seen that the {what} costs less now than on order {number} and wants the "
         "difference. Match the price if the policy allows it; how much is paid back?",
         f"Price match for order {number}: the {what} is cheaper today. Bring the line down to today's price where "
         f"the rules permit, for {who} and answer with the refund.",
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
+    return case.draft(f"{request} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
 
 
 # Several things at once
@@ -97,10 +97,10 @@ def three_wishes(draw: Draw) -> Draft:
     case.redirect("Redirect what is still here.", open_order, (street, city), after=seen.values())
     third |= {"street": street, "city": city}
     amount = {"customer_id": part(entry, "customer_id"), "amount": part(goodwill, customer["tier"])}
-    given = case.plan.call("Make good for the delay.", "give_credit", amount, after=seen.values())
+    credit = case.plan.call("Make good for the delay.", "give_credit", amount, after=seen.values())
     balance = books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))
     who, what = case.who(customer), called(article)
-    told = draw.pick(
+    request = draw.pick(
         f"Three wishes of {who} at once. First, {pieces} of the {what} come back, sealed. Second, the parcel with the "
         f"{called(late)} was late, and the goodwill that the policy provides for is asked for. Third, the order that has not "
         f"left yet goes to {street}, {city}. See to all of it. What is the balance of credits then?",
@@ -108,4 +108,4 @@ def three_wishes(draw: Draw) -> Draft:
         f"the {what} are on their way back; and for the {called(late)}, which came days late, there is to be a credit. The "
         "policy allows each of these. Answer with the customer's credit balance once all is done.",
     )
-    return case.draft(told, part(given, "credit_balance"), dollars_from_cents(balance))
+    return case.draft(request, part(credit, "credit_balance"), dollars_from_cents(balance))

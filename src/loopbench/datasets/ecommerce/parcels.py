@@ -24,7 +24,7 @@ def move(draw: Draw) -> Draft:
     moved = case.redirect("Send the open order to the new place.", part(seen, "order_id"), (street, city), after=others)
     order |= {"street": street, "city": city}
     who = case.who(customer)
-    told = draw.pick(
+    request = draw.pick(
         f"{who} has moved to {street} in {city}. Correct the address of the one order that is still here.",
         f"{who} has a new address, {street}, {city}. One order has not been sent yet, and it has to go there.",
         f"Redirect the open order of {who} to {street}, {city}; those under way or delivered stay as they are.",
@@ -32,7 +32,7 @@ def move(draw: Draw) -> Draft:
     ask = draw.choice(
         ("Which number does the new packing slip have?", "Answer with the number of the packing slip that is printed.")
     )
-    return case.draft(f"{told} {ask}", part(moved, "packing_slip"), order["slip"])
+    return case.draft(f"{request} {ask}", part(moved, "packing_slip"), order["slip"])
 
 
 def move_some(draw: Draw) -> Draft:
@@ -43,24 +43,24 @@ def move_some(draw: Draw) -> Draft:
         case.order(customer, [(item, draw.integer(1, 3))], status) for item, status in zip(case.articles(3), _STATES, strict=True)
     ]
     street, city = case.new_address()
-    asked = draw.shuffled(orders)
+    listed_orders = draw.shuffled(orders)
     case.settle()
 
     answer = None
-    for order in asked:
+    for order in listed_orders:
         goal = f"Try to send order {order['order_id']} elsewhere."
         moved = case.redirect(goal, order["order_id"], (street, city), fails=order["status"] != "open")
         if order["status"] == "open":
             answer = part(moved, "packing_slip")
             order |= {"street": street, "city": city}
-    numbers = " and ".join(", ".join(order["order_id"] for order in asked).rsplit(", ", 1))
-    told = draw.pick(
+    numbers = " and ".join(", ".join(order["order_id"] for order in listed_orders).rsplit(", ", 1))
+    request = draw.pick(
         f"Send the orders {numbers} of {customer['name']} to {street}, {city}. The system refuses those that have left; "
         "there is nothing to be done about them. Which number has the packing slip of the one that could be changed?",
         f"{customer['name']} asks to have {numbers} delivered to {street} in {city}. Just try each; what has gone already "
         "will be turned down. Answer with the new packing slip's number.",
     )
-    return case.draft(told, answer, next(order["slip"] for order in orders if order["status"] == "open"))
+    return case.draft(request, answer, next(order["slip"] for order in orders if order["status"] == "open"))
 
 
 _STATES = ("open", "shipped", "delivered")
@@ -88,14 +88,14 @@ def combine(draw: Draw) -> Draft:
         case.refund(goal, order["order_id"], line, 1, after=(joined, rules))
         books.refund(case.shop, case.shipping(order), 1)
     who = case.who(customer)
-    told = draw.pick(
+    request = draw.pick(
         f"Move the goods of order {second['order_id']} into {first['order_id']} so that {customer['name']} gets one parcel, "
         "and treat the shipping fees as the policy has it.",
         f"{who} wants one parcel: let {first['order_id']} take in {second['order_id']}, and if that makes "
         "shipping free, pay the fees back.",
     )
     ask = draw.choice(("What are the goods in it worth?", "Answer with the worth of all goods in the combined order."))
-    return case.draft(f"{told} {ask}", part(joined, "goods_total"), dollars_from_cents(total))
+    return case.draft(f"{request} {ask}", part(joined, "goods_total"), dollars_from_cents(total))
 
 
 def late_parcel(draw: Draw) -> Draft:
@@ -112,10 +112,10 @@ def late_parcel(draw: Draw) -> Draft:
     paid = case.refund("Pay the shipping fee back.", part(seen, "order_id"), line, 1, after=(rules,))
     cents = books.refund(case.shop, case.shipping(order), 1)
     who, what = case.who(customer), called(article)
-    told = draw.pick(
+    request = draw.pick(
         f"{who} complains that the parcel with the {what} was late. If so, pay back what the policy on "
         "shipping lets go back. How much is it?",
         f"A late delivery is reported by {who} and it is about the {what}. Refund the shipping if the dates "
         "bear it out, and answer with the refund.",
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars_from_cents(cents))
+    return case.draft(f"{request} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars_from_cents(cents))

@@ -111,19 +111,19 @@ class Shop:
         return {name: {key: tuple(row.values()) for key, row in rows.items()} for name, rows in self.tables.items()}
 
     def put_all(self, rows: Mapping[str, Iterable[Sequence[Any]]]) -> None:
-        for table, given in rows.items():
-            for values in given:
+        for table, table_rows in rows.items():
+            for values in table_rows:
                 self.put(table, *values)
 
     def lines_of(self, order: Row) -> list[Row]:
         """Return the lines of an order without its shipping, by number."""
-        found = [row for (owner, line), row in self.tables["lines"].items() if owner == order["order_id"] and line]
-        return sorted(found, key=lambda row: int(row["line"]))
+        lines = [row for (owner, line), row in self.tables["lines"].items() if owner == order["order_id"] and line]
+        return sorted(lines, key=lambda row: int(row["line"]))
 
     def orders_of(self, customer: Row) -> list[Row]:
         """Return a customer's orders, from old to new."""
-        found = [row for row in self.tables["orders"].values() if row["customer_id"] == customer["customer_id"]]
-        return sorted(found, key=lambda row: (row["placed"], row["order_id"]))
+        orders = [row for row in self.tables["orders"].values() if row["customer_id"] == customer["customer_id"]]
+        return sorted(orders, key=lambda row: (row["placed"], row["order_id"]))
 
     def siblings(self, sku: str) -> list[Row]:
         """Return the other variants of a product, by SKU."""
@@ -141,13 +141,13 @@ def _key(table: str, values: Sequence[Any]) -> Any:
 
 def changed(now: Mapping[str, Mapping[Any, tuple[Any, ...]]], before: Mapping[str, Mapping[Any, tuple[Any, ...]]]) -> Rows:
     """Return the rows that are new or different, and under `gone` the keys of missing ones; tables without any left out."""
-    made: Rows = {}
+    changes: Rows = {}
     for table, rows in now.items():
         if new := [list(row) for key, row in sorted(rows.items()) if before[table].get(key) != row]:
-            made[table] = new
+            changes[table] = new
         for key in sorted(before[table].keys() - rows.keys()):
-            made.setdefault("gone", []).append([table, *(key if isinstance(key, tuple) else (key,))])
-    return made
+            changes.setdefault("gone", []).append([table, *(key if isinstance(key, tuple) else (key,))])
+    return changes
 
 
 def draw_shop(number: int) -> Shop:
@@ -214,9 +214,9 @@ def draw_customer(draw: Draw, shop: Shop, name: str = "") -> Row:
 
 def _mailbox(draw: Draw, shop: Shop, first: str, last: str) -> str:
     """Draw an address that is not part of another one, nor another one of it: a search for it finds one customer."""
-    known = [row["email"] for row in shop.tables["customers"].values()]
+    addresses = [row["email"] for row in shop.tables["customers"].values()]
     return draw_until(
-        lambda made: not any(made in other or other in made for other in known),
+        lambda address: not any(address in other or other in address for other in addresses),
         lambda: f"{draw.pick(first, first[0])}.{last}{draw.integer(2, 99)}@{draw.choice(MAILBOXES)}",
     )
 
@@ -276,9 +276,9 @@ class ShopDatabase:
 
     def all(self, sql: str, *values: Any) -> list[Row]:
         """Return the rows of a query."""
-        found = self.connection.execute(sql, values)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        cursor = self.connection.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def one(self, sql: str, *values: Any) -> Row | None:
         """Return a query's first row; None if there is no row."""

@@ -66,19 +66,19 @@ def find_customers(
     """Find customers, at most 10, by number: each with tier, the numbers of its orders from old to new, and this year's credits."""
     if len(text.strip()) < MIN_SEARCHED:
         raise Refused(f"Search for at least {MIN_SEARCHED} characters.")
-    found = shop.all(
+    customers = shop.all(
         "SELECT * FROM customers WHERE instr(lower(name || '|' || email || '|' || city || '|' || customer_id), lower(?)) "
         "ORDER BY customer_id LIMIT ?",
         text.strip(),
         MAX_FOUND,
     )
-    return [customer | _standing(shop, customer["customer_id"]) for customer in found]
+    return [customer | _standing(shop, customer["customer_id"]) for customer in customers]
 
 
 def _standing(shop: ShopDatabase, customer_id: str) -> dict[str, Any]:
     orders = shop.all("SELECT order_id FROM orders WHERE customer_id = ? ORDER BY placed, order_id", customer_id)
-    given = shop.value("SELECT count(*) FROM credits WHERE customer_id = ?", customer_id)
-    return {"orders": [order["order_id"] for order in orders], "credits_this_year": given}
+    credit_count = shop.value("SELECT count(*) FROM credits WHERE customer_id = ?", customer_id)
+    return {"orders": [order["order_id"] for order in orders], "credits_this_year": credit_count}
 
 
 def get_order(shop: ShopDatabase, order_id: OrderId) -> dict[str, Any]:
@@ -89,8 +89,10 @@ def get_order(shop: ShopDatabase, order_id: OrderId) -> dict[str, Any]:
         "clearance, state, returned FROM lines LEFT JOIN products USING (sku) WHERE order_id = ? ORDER BY line",
         order_id,
     )
-    shown = [line | {"unit_price": dollars_from_cents(line["unit_price"]), "clearance": bool(line["clearance"])} for line in lines]
-    return {name: value for name, value in order.items() if name != "slip"} | {"lines": shown}
+    shown_lines = [
+        line | {"unit_price": dollars_from_cents(line["unit_price"]), "clearance": bool(line["clearance"])} for line in lines
+    ]
+    return {name: value for name, value in order.items() if name != "slip"} | {"lines": shown_lines}
 
 
 def get_product(shop: ShopDatabase, sku: Sku) -> dict[str, Any]:
@@ -117,8 +119,8 @@ def refund_line(
         if line and bought["state"] != "delivered":
             raise Refused(f"Line {line} of order {order_id} is {bought['state']}: only delivered goods can be taken back.")
         if bought["returned"] + quantity > bought["quantity"]:
-            left = bought["quantity"] - bought["returned"]
-            raise Refused(f"Line {line} of order {order_id} has {left} left that were not paid back before, not {quantity}.")
+            unreturned = bought["quantity"] - bought["returned"]
+            raise Refused(f"Line {line} of order {order_id} has {unreturned} left that were not paid back before, not {quantity}.")
         amount = (quantity * bought["unit_price"] * (100 - fee_percent) + 50) // 100
         refund_id = _pay_back(shop, order_id, line, quantity, amount)
         shop.write("UPDATE lines SET returned = returned + ? WHERE order_id = ? AND line = ?", quantity, order_id, line)
@@ -237,10 +239,10 @@ def _order(shop: ShopDatabase, order_id: str) -> Row:
 
 def _line(shop: ShopDatabase, order_id: str, line: int) -> Row:
     _order(shop, order_id)
-    found = shop.one("SELECT * FROM lines WHERE order_id = ? AND line = ?", order_id, line)
-    if found is None:
+    row = shop.one("SELECT * FROM lines WHERE order_id = ? AND line = ?", order_id, line)
+    if row is None:
         raise NoSuchRecord(f"Order {order_id} has no line {line}.")
-    return found
+    return row
 
 
 def _product(shop: ShopDatabase, sku: str) -> Row:

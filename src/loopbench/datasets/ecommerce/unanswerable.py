@@ -22,11 +22,11 @@ def unknown_day(draw: Draw) -> Draft:
     case.redirect("Send it to the new place.", part(seen, "order_id"), (street, city))
     order |= {"street": street, "city": city}
     who = case.who(customer)
-    told = draw.pick(
+    request = draw.pick(
         f"Let the open order of {who} go to {street}, {city}. On what day was its delivery promised?",
         f"{who} wants the parcel that has not left yet at {street} in {city}; do that. For when is it promised?",
     )
-    return case.draft(told, None, None)
+    return case.draft(request, None, None)
 
 
 def no_price(draw: Draw) -> Draft:
@@ -44,13 +44,13 @@ def no_price(draw: Draw) -> Draft:
     case.plan.call("Give what was promised.", "give_credit", {"customer_id": part(seen, "customer_id"), "amount": promised})
     books.credit(case.shop, customer, promised)
     what = called(article)
-    told = draw.pick(
+    request = draw.pick(
         f"We promised a credit of {promised} dollars to the customer of order {order['order_id']}; give it. What does the "
         f"{what} that was on it cost today?",
         f"Whoever placed order {order['order_id']} gets {promised} dollars of goodwill, that is agreed. Then answer with "
         f"today's price of the {what}.",
     )
-    return case.draft(told, None, None)
+    return case.draft(request, None, None)
 
 
 def nobody(draw: Draw) -> Draft:
@@ -63,9 +63,9 @@ def nobody(draw: Draw) -> Draft:
 
     case.plan.call("Find who writes from there.", "find_customers", {"text": email})
     case.plan.call("Find customers of that name.", "find_customers", {"text": customer["name"]})
-    told = draw.pick(
+    request = draw.pick(
         f"Someone who signs as {customer['name']} writes from {email} and asks for the packing slip of the order. Several "
         "customers bear such names; only the address tells them apart. What is the customer's number?",
         f"Which customer number belongs to {email}? The letter is signed {customer['name']}, but names are not proof here.",
     )
-    return case.draft(told, None, None)
+    return case.draft(request, None, None)

@@ -82,8 +82,8 @@ class Errands:
         """Plan to look so many bills up, then to pay them."""
         numbers = self.draw.sample(list(self.town.bills), count)
         looked_up = [self.plan.call(f"See what {bill} comes to.", "look_up_bill", {"bill": bill}) for bill in numbers]
-        for bill, found in zip(numbers, looked_up, strict=True):
-            arguments = {"bill": bill, "amount": part(found, "amount")}
+        for bill, entry in zip(numbers, looked_up, strict=True):
+            arguments = {"bill": bill, "amount": part(entry, "amount")}
             self.changing_calls.append(self.plan.call(f"Settle {bill}.", "pay_bill", arguments))
             self.tasks_asked.append(f"pay bill {bill}")
             amount = self.town.bills[bill]["amount"]
@@ -94,9 +94,9 @@ class Errands:
         """Plan to look so many people's addresses up, then to send each a parcel."""
         people = self.draw.sample(list(self.town.addresses), count)
         looked_up = [self.plan.call(f"Find out where {name} lives.", "find_address", {"person": name}) for name in people]
-        for name, found in zip(people, looked_up, strict=True):
+        for name, entry in zip(people, looked_up, strict=True):
             kilograms = self.draw.integer(1, 20)
-            arguments = {"address": part(found, "address"), "kilograms": kilograms}
+            arguments = {"address": part(entry, "address"), "kilograms": kilograms}
             self.changing_calls.append(self.plan.call(f"Post the parcel of {name}.", "send_parcel", arguments))
             self.tasks_asked.append(f"send {name} a parcel of {kilograms} kilograms")
             self.expected.purse -= POSTAGE + PER_KILOGRAM * kilograms

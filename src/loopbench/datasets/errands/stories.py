@@ -12,14 +12,14 @@ _template = told_by(Errands)
 def _how_much_is_left(errands: Errands) -> Draft:
     """Ask for all that has been planned, and for the money that is left."""
     listed = errands.in_words()
-    told = errands.draw.pick(
+    request = errands.draw.pick(
         f"Please {listed}. How many dollars are in the purse after that?",
         f"Do all of this, each of it once: {listed}. Then answer with the dollars that the purse still holds.",
         f"Here is the round for today: {listed}. When everything is done, what is left in the purse, in dollars?",
         f"Before noon, {listed}; nothing may be forgotten, and nothing done twice. How much money does the purse have then?",
         f"Take the purse and {listed}. Count it once all is done: how many dollars?",
     )
-    return errands.ask_what_is_left(told)
+    return errands.ask_what_is_left(request)
 
 
 @_template
@@ -74,11 +74,11 @@ def _sold_out(errands: Errands) -> Draft:
     shop, thing = errands.ask_for_what_is_sold_out()
     errands.buy(1)
     listed = errands.in_words()
-    told = errands.draw.pick(
+    request = errands.draw.pick(
         f"Please {listed}; if something is sold out, do the rest. How many dollars does {shop} ask for one of the {thing}?",
         f"Do what can be done of this: {listed}. What is the price in dollars of a single piece of the {thing} at {shop}?",
     )
-    return errands.draft(told, None, None)
+    return errands.draft(request, None, None)
 
 
 TEMPLATES = (_shopping, _bills, _parcels, _jars, _books_and_shopping, _all_sorts)

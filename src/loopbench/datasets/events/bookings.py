@@ -30,16 +30,16 @@ def one_evening(draw: Draw) -> Draft:
     event, date, seats = draw.choice(programme.main), draw.choice(programme.dates), draw.integer(2, 9)
     script = EventScript()
     what = f"the {programme.category} event that is wanted"
-    found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
-    code = script.hold_and_book(what, found, date, seats, programme.customer)
-    made = ticket(event, date, seats, programme.customer)
+    event_ref = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
+    code = script.hold_and_book(what, event_ref, date, seats, programme.customer)
+    booking = ticket(event, date, seats, programme.customer)
     wish = draw.pick(
         f"On {date} the {programme.category} event at the {event.venue} is wanted, for {AMOUNTS[seats]} people.",
         f"Please book {AMOUNTS[seats]} seats for the {programme.category} event at the {event.venue} on {date}.",
         f"The {event.venue} has a {programme.category} event on {date}; {AMOUNTS[seats]} tickets are needed.",
     )
     question = (who(draw, programme.customer), wish, aside(draw), "Under which code is it booked?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def cheapest(draw: Draw) -> Draft:
@@ -51,11 +51,11 @@ def cheapest(draw: Draw) -> Draft:
     date, name = programme.dates[day], programme.customer
     best = min(programme.main, key=lambda event: total(event, date, seats))
     script = EventScript()
-    found = script.search_all(programme)
-    prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, found, strict=True)]
+    event_refs = script.search_all(programme)
+    prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, event_refs, strict=True)]
     what = f"the cheapest of the {programme.category} events"
-    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=prices)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], date, seats, name, after=prices)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} friends want to see any {programme.category} event on {date}, whichever costs "
         "the group least, discounts included.",
@@ -64,7 +64,7 @@ def cheapest(draw: Draw) -> Draft:
         f"A class of {AMOUNTS[seats]} goes out on {date}: book the {programme.category} event with the lowest total price.",
     )
     question = (who(draw, name), wish, "What is the booking code?", aside(draw))
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def longest_within_budget(draw: Draw) -> Draft:
@@ -82,13 +82,13 @@ def longest_within_budget(draw: Draw) -> Draft:
     within = [event for event in programme.main if total(event, date, seats) <= budget]
     best = max(within, key=lambda event: event.minutes)
     script = EventScript()
-    found = script.search_all(programme)
+    event_refs = script.search_all(programme)
     facts = []
-    for event, ref in zip(programme.main, found, strict=True):
+    for event, ref in zip(programme.main, event_refs, strict=True):
         facts += [script.details(event, ref), script.quote(event.title, ref, date, seats)]
     what = "the longest event within the budget"
-    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], date, seats, name, after=facts)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"There are ${budget} for {AMOUNTS[seats]} seats at a {programme.category} event on {date}, and it should last "
         "as long as the money allows.",
@@ -97,7 +97,7 @@ def longest_within_budget(draw: Draw) -> Draft:
         "altogether is the limit.",
     )
     question = (who(draw, name), wish, aside(draw), "Give the code of the booking.")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def suitable_for_a_child(draw: Draw) -> Draft:
@@ -113,11 +113,11 @@ def suitable_for_a_child(draw: Draw) -> Draft:
             event.language = "Italian"
     name = programme.customer
     script = EventScript()
-    found = script.search_all(programme)
-    facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
+    event_refs = script.search_all(programme)
+    facts = [script.details(event, ref) for event, ref in zip(programme.main, event_refs, strict=True)]
     what = "the event that suits the child"
-    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], date, seats, name, after=facts)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"A {programme.category} event in {best.language} is looked for on {date}, {AMOUNTS[seats]} seats; the youngest "
         f"is {age} and must be let in.",
@@ -126,7 +126,7 @@ def suitable_for_a_child(draw: Draw) -> Draft:
         f"to see a {programme.category} event on {date}.",
     )
     question = (who(draw, name), aside(draw), wish, "Which code does the booking get?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def two_parties(draw: Draw) -> Draft:
@@ -140,8 +140,8 @@ def two_parties(draw: Draw) -> Draft:
     codes: list[Ref] = []
     rows = []
     searches = [script.search_words(event.title) for event, _ in wanted]
-    for (event, date), name, seats, found in zip(wanted, names, counts, searches, strict=True):
-        codes.append(script.hold_and_book(event.title, part(found, "events", 0, "event_id"), date, seats, name))
+    for (event, date), name, seats, results in zip(wanted, names, counts, searches, strict=True):
+        codes.append(script.hold_and_book(event.title, part(results, "events", 0, "event_id"), date, seats, name))
         rows.append(ticket(event, date, seats, name))
     lines = [
         draw.pick(
@@ -166,9 +166,9 @@ def emptiest_date(draw: Draw) -> Draft:
     event = programme.main[0]
     best = max(programme.dates, key=lambda date: event.shows[date].left)
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    seen = [script.seats_left(event, found, date) for date in programme.dates]
-    price = script.quote("the date that is wanted", found, best, seats, after=seen)
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    seen = [script.seats_left(event, event_ref, date) for date in programme.dates]
+    price = script.quote("the date that is wanted", event_ref, best, seats, after=seen)
     cost = plain_number(total(event, best, seats))
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} of them would go to {event.title} on whichever of {', '.join(programme.dates)} has "
@@ -187,9 +187,9 @@ def price_of_the_shortest(draw: Draw) -> Draft:
     date = draw.choice(programme.dates)
     best = min(programme.main, key=lambda event: event.minutes)
     script = EventScript()
-    found = script.search_all(programme)
-    facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
-    price = script.quote("the shortest event", found[programme.main.index(best)], date, seats, after=facts)
+    event_refs = script.search_all(programme)
+    facts = [script.details(event, ref) for event, ref in zip(programme.main, event_refs, strict=True)]
+    price = script.quote("the shortest event", event_refs[programme.main.index(best)], date, seats, after=facts)
     wish = draw.pick(
         f"Of all {programme.category} events the shortest is wanted, on {date}, for {AMOUNTS[seats]}.",
         f"Small children are coming along, so it must be the {programme.category} event that takes least time, "
@@ -213,7 +213,7 @@ def not_on_the_programme(draw: Draw) -> Draft:
     like = draw.choice(programme.main)
     titles = {event.title for event in programme.city.events.values()}
     place, style, _ = like.title.split()
-    title = next(made for other in ("Marathon", "Brunch") if (made := f"{place} {style} {other}") not in titles)
+    title = next(candidate for other in ("Marathon", "Brunch") if (candidate := f"{place} {style} {other}") not in titles)
     seats, date = draw.integer(2, 9), draw.choice(programme.dates)
     script = EventScript()
     script.search_words(title)
@@ -233,8 +233,8 @@ def beyond_the_budget(draw: Draw) -> Draft:
     date = draw.choice(programme.dates)
     budget = int(min(total(event, date, seats) for event in programme.main)) - draw.integer(1, 8)
     script = EventScript()
-    found = script.search_all(programme)
-    for event, ref in zip(programme.main, found, strict=True):
+    event_refs = script.search_all(programme)
+    for event, ref in zip(programme.main, event_refs, strict=True):
         script.quote(event.title, ref, date, seats)
     wish = draw.pick(
         f"Book any {programme.category} event on {date} that {AMOUNTS[seats]} people can see for at most ${budget} in all; "

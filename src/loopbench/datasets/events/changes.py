@@ -35,12 +35,12 @@ def second_date(draw: Draw) -> Draft:
     for date in order[:refused]:
         event.shows[date].left = draw.integer(0, seats - 1)
     script = EventScript()
-    found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
+    event_ref = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
     failed: list[Ref] = []
     for date in order[:refused]:
-        failed.append(script.hold_refused(event.title, found, date, seats, after=failed[-1:]))
-    code = script.hold_and_book(event.title, found, order[refused], seats, name, after=failed[-1:])
-    made = ticket(event, order[refused], seats, name)
+        failed.append(script.hold_refused(event.title, event_ref, date, seats, after=failed[-1:]))
+    code = script.hold_and_book(event.title, event_ref, order[refused], seats, name, after=failed[-1:])
+    booking = ticket(event, order[refused], seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people want to see {event.title} ({programme.category}), together: best on "
         f"{order[0]}, else on {order[1]}, and if need be on {order[2]}.",
@@ -50,7 +50,7 @@ def second_date(draw: Draw) -> Draft:
         f"in order of preference are {order[0]}, {order[1]}, {order[2]}.",
     )
     question = (who(draw, name), wish, aside(draw), "Under what code are the seats booked in the end?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def another_event(draw: Draw) -> Draft:
@@ -66,14 +66,14 @@ def another_event(draw: Draw) -> Draft:
         favourite.shows[date].left = draw.integer(0, seats - 1)
     best = min(others, key=lambda event: total(event, first, seats))
     script = EventScript()
-    found = script.search_all(programme)
-    early = script.hold_refused(favourite.title, found[0], first, seats)
-    late = script.hold_refused(favourite.title, found[0], second, seats, after=[early])
-    pairs = zip(others, found[1:], strict=True)
+    event_refs = script.search_all(programme)
+    early = script.hold_refused(favourite.title, event_refs[0], first, seats)
+    late = script.hold_refused(favourite.title, event_refs[0], second, seats, after=[early])
+    pairs = zip(others, event_refs[1:], strict=True)
     prices = [script.quote(event.title, ref, first, seats, after=[late]) for event, ref in pairs]
     what = "the cheaper of the others"
-    code = script.hold_and_book(what, found[programme.main.index(best)], first, seats, name, after=prices)
-    made = ticket(best, first, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], first, seats, name, after=prices)
+    booking = ticket(best, first, seats, name)
     wish = draw.pick(
         f"{favourite.title} is the dream of a party of {AMOUNTS[seats]}, on {first} or, failing that, on {second}. If both "
         f"are sold out, let it be whichever other {programme.category} event is cheapest for them on {first}.",
@@ -81,7 +81,7 @@ def another_event(draw: Draw) -> Draft:
         f"cheapest of the other {programme.category} events on {first} instead.",
     )
     question = (who(draw, name), aside(draw), wish, "What is the code of what was booked?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 # Bookings that are there
@@ -97,9 +97,9 @@ def other_date(draw: Draw) -> Draft:
     old = next(booking for booking in mine if booking.event_id == event.id)
     script = EventScript()
     seen = script.bookings(name, len(mine))
-    found = seen[mine.index(old)]
-    script.cancel(f"the old booking for {event.title}", found, after=seen)
-    code = script.hold_and_book(event.title, part(found, "event_id"), new, part(found, "seats"), name, after=seen)
+    old_booking = seen[mine.index(old)]
+    script.cancel(f"the old booking for {event.title}", old_booking, after=seen)
+    code = script.hold_and_book(event.title, part(old_booking, "event_id"), new, part(old_booking, "seats"), name, after=seen)
     made = ticket(event, new, old.seats, name)
     wish = draw.pick(
         f"The booking for {event.title} is to be moved to {new}, for as many people: cancel the old one and make a new one.",
@@ -153,7 +153,7 @@ def freed_seats(draw: Draw) -> Draft:
     seen = script.bookings(giver, 2)
     gone = script.cancel(f"the booking of {giver} for {event.title}", seen[1], after=seen)
     code = script.hold_and_book(f"{taker} at {event.title}", part(seen[1], "event_id"), date, seats, taker, after=[gone])
-    made = ticket(event, date, seats, taker)
+    booking = ticket(event, date, seats, taker)
     wish = draw.pick(
         f"{giver} cannot come to {event.title} on {date} and cancels. {taker} takes {AMOUNTS[seats]} of the seats that "
         "become free.",
@@ -162,7 +162,7 @@ def freed_seats(draw: Draw) -> Draft:
         f"Cancel what {giver} has booked for {event.title} on {date}; then book {AMOUNTS[seats]} seats there for {taker}.",
     )
     question = (wish, aside(draw), f"Which code does the booking of {taker} get?")
-    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
+    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
 
 
 # Questions without an answer
@@ -176,9 +176,9 @@ def sold_out(draw: Draw) -> Draft:
     for date in (first, second):
         event.shows[date].left = draw.integer(0, seats - 1)
     script = EventScript()
-    found = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
-    refused = script.hold_refused(event.title, found, first, seats)
-    script.hold_refused(event.title, found, second, seats, after=[refused])
+    event_ref = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
+    refused = script.hold_refused(event.title, event_ref, first, seats)
+    script.hold_refused(event.title, event_ref, second, seats, after=[refused])
     wish = draw.pick(
         f"{event.title} ({programme.category}) and nothing else, {AMOUNTS[seats]} seats together, on {first}, else on "
         f"{second}; {free} is impossible.",

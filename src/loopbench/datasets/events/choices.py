@@ -30,10 +30,10 @@ def earliest_with_room(draw: Draw) -> Draft:
         event.shows[date].left = draw.integer(0, seats - 1)
     best = programme.dates[full]
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    seen = [script.seats_left(event, found, date) for date in programme.dates[: full + 1]]
-    code = script.hold_and_book(event.title, found, best, seats, name, after=seen)
-    made = ticket(event, best, seats, name)
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    seen = [script.seats_left(event, event_ref, date) for date in programme.dates[: full + 1]]
+    code = script.hold_and_book(event.title, event_ref, best, seats, name, after=seen)
+    booking = ticket(event, best, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} seats for {event.title} are wanted on the earliest date that has room for all of them; "
         f"it is on from {programme.dates[0]} to {programme.dates[-1]}.",
@@ -41,7 +41,7 @@ def earliest_with_room(draw: Draw) -> Draft:
         "the party must not be split.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of the booking?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def booked_on_the_cheapest_date(draw: Draw) -> Draft:
@@ -51,10 +51,10 @@ def booked_on_the_cheapest_date(draw: Draw) -> Draft:
     event, name = programme.main[0], programme.customer
     best = min(programme.dates, key=lambda date: total(event, date, seats))
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    prices = [script.quote(event.title, found, date, seats) for date in programme.dates]
-    code = script.hold_and_book(event.title, found, best, seats, name, after=prices)
-    made = ticket(event, best, seats, name)
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    prices = [script.quote(event.title, event_ref, date, seats) for date in programme.dates]
+    code = script.hold_and_book(event.title, event_ref, best, seats, name, after=prices)
+    booking = ticket(event, best, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people are free on all of {', '.join(programme.dates)} and would see {event.title} on "
         "whichever of these dates is cheapest.",
@@ -62,7 +62,7 @@ def booked_on_the_cheapest_date(draw: Draw) -> Draft:
         f"{', '.join(programme.dates)}.",
     )
     question = (who(draw, name), wish, aside(draw), "Under what code is it booked?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def split_party(draw: Draw) -> Draft:
@@ -72,11 +72,11 @@ def split_party(draw: Draw) -> Draft:
     dates = sorted(draw.sample(programme.dates, 2))
     counts = draw.sample(range(2, 10), 2)
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
     codes = []
     for date, seats in zip(dates, counts, strict=True):
         what = f"the {AMOUNTS[seats]} who go to {event.title}"
-        codes.append(script.hold_and_book(what, found, date, seats, name))
+        codes.append(script.hold_and_book(what, event_ref, date, seats, name))
     rows = [ticket(event, date, seats, name) for date, seats in zip(dates, counts, strict=True)]
     wish = draw.pick(
         f"Not everybody can come to {event.title} on the same evening: {AMOUNTS[counts[0]]} come on {dates[0]} and "
@@ -99,8 +99,8 @@ def two_events(draw: Draw) -> Draft:
     page = script.search(programme.category)
     codes = []
     for event, date in wanted:
-        found = part(page, "events", programme.main.index(event), "event_id")
-        codes.append(script.hold_and_book(event.title, found, date, seats, name))
+        event_ref = part(page, "events", programme.main.index(event), "event_id")
+        codes.append(script.hold_and_book(event.title, event_ref, date, seats, name))
     rows = [ticket(event, date, seats, name) for event, date in wanted]
     (first, early), (second, late) = wanted
     wish = draw.pick(
@@ -119,17 +119,17 @@ def in_a_district(draw: Draw) -> Draft:
     (event,) = (event for event in programme.main if VENUES[event.venue] == district)
     date, seats, name = draw.choice(programme.dates), draw.integer(2, 9), programme.customer
     script = EventScript()
-    found = part(script.search_district(district, programme.category), "events", 0, "event_id")
+    event_ref = part(script.search_district(district, programme.category), "events", 0, "event_id")
     what = f"the {programme.category} event of the district"
-    code = script.hold_and_book(what, found, date, seats, name)
-    made = ticket(event, date, seats, name)
+    code = script.hold_and_book(what, event_ref, date, seats, name)
+    booking = ticket(event, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people who do not want to leave {district} would like to see the {programme.category} "
         f"event there on {date}.",
         f"Book {AMOUNTS[seats]} seats on {date} for the only {programme.category} event in the {district} district.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the booking code?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def best_terms(draw: Draw) -> Draft:
@@ -138,11 +138,11 @@ def best_terms(draw: Draw) -> Draft:
     best = max(programme.main, key=lambda event: event.refund_percent)
     date, seats, name = draw.choice(programme.dates), draw.integer(2, 9), programme.customer
     script = EventScript()
-    found = script.search_all(programme)
-    facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
+    event_refs = script.search_all(programme)
+    facts = [script.details(event, ref) for event, ref in zip(programme.main, event_refs, strict=True)]
     what = "the event with the best terms"
-    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], date, seats, name, after=facts)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people may fall ill before {date}: book the {programme.category} event that pays back the "
         "largest share of the price on cancelling.",
@@ -150,7 +150,7 @@ def best_terms(draw: Draw) -> Draft:
         f"this party of {AMOUNTS[seats]}.",
     )
     question = (who(draw, name), wish, aside(draw), "Give the booking code.")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def shortest_with_room(draw: Draw) -> Draft:
@@ -160,20 +160,20 @@ def shortest_with_room(draw: Draw) -> Draft:
     date, seats, name = draw.choice(programme.dates), draw.integer(4, 9), programme.customer
     shortest.shows[date].left = draw.integer(0, seats - 1)
     script = EventScript()
-    found = script.search_all(programme)
+    event_refs = script.search_all(programme)
     facts = []
-    for event, ref in zip(programme.main, found, strict=True):
+    for event, ref in zip(programme.main, event_refs, strict=True):
         facts += [script.details(event, ref), script.seats_left(event, ref, date)]
     what = "the shortest event with room"
-    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=facts)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], date, seats, name, after=facts)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people, some of them tired, look for the shortest {programme.category} event on {date} "
         "that still has seats for them all.",
         f"Of those {programme.category} events that can still seat {AMOUNTS[seats]} people on {date}, book the shortest.",
     )
     question = (who(draw, name), wish, aside(draw), "What code does the booking have?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def largest_discount(draw: Draw) -> Draft:
@@ -187,11 +187,11 @@ def largest_discount(draw: Draw) -> Draft:
     date, name = programme.dates[day], programme.customer
     best = max(programme.main, key=lambda event: event.group_percent if seats >= event.group_from else 0)
     script = EventScript()
-    found = script.search_all(programme)
-    prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, found, strict=True)]
+    event_refs = script.search_all(programme)
+    prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(programme.main, event_refs, strict=True)]
     what = "the event with the largest discount"
-    code = script.hold_and_book(what, found[programme.main.index(best)], date, seats, name, after=prices)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[programme.main.index(best)], date, seats, name, after=prices)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"A club of {AMOUNTS[seats]} insists on the {programme.category} event that gives a group of its size the largest "
         f"discount in percent, on {date}.",
@@ -199,7 +199,7 @@ def largest_discount(draw: Draw) -> Draft:
         "whatever the price.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the booking code?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def cheaper_of_two(draw: Draw) -> Draft:
@@ -210,17 +210,17 @@ def cheaper_of_two(draw: Draw) -> Draft:
     both = draw.shuffled(programme.main)
     best = min(both, key=lambda event: total(event, date, seats))
     script = EventScript()
-    found = [part(script.search_words(event.title), "events", 0, "event_id") for event in both]
-    prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(both, found, strict=True)]
+    event_refs = [part(script.search_words(event.title), "events", 0, "event_id") for event in both]
+    prices = [script.quote(event.title, ref, date, seats) for event, ref in zip(both, event_refs, strict=True)]
     what = "the cheaper of the two"
-    code = script.hold_and_book(what, found[both.index(best)], date, seats, name, after=prices)
-    made = ticket(best, date, seats, name)
+    code = script.hold_and_book(what, event_refs[both.index(best)], date, seats, name, after=prices)
+    booking = ticket(best, date, seats, name)
     wish = draw.pick(
         f"{both[0].title} or {both[1].title}, on {date}: {AMOUNTS[seats]} people cannot agree, so let the lower price decide.",
         f"Compare what {AMOUNTS[seats]} seats cost on {date} at {both[0].title} and at {both[1].title}, and book the cheaper one.",
     )
     question = (who(draw, name), wish, aside(draw), "Under which code is it booked?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 # What to do where seats are lacking
@@ -233,17 +233,17 @@ def second_choice(draw: Draw) -> Draft:
     first, second = draw.sample(programme.main, 2)
     first.shows[date].left = draw.integer(0, seats - 1)
     script = EventScript()
-    found = [part(script.search_words(event.title), "events", 0, "event_id") for event in (first, second)]
-    refused = script.hold_refused(first.title, found[0], date, seats)
-    code = script.hold_and_book(second.title, found[1], date, seats, name, after=[refused])
-    made = ticket(second, date, seats, name)
+    event_refs = [part(script.search_words(event.title), "events", 0, "event_id") for event in (first, second)]
+    refused = script.hold_refused(first.title, event_refs[0], date, seats)
+    code = script.hold_and_book(second.title, event_refs[1], date, seats, name, after=[refused])
+    booking = ticket(second, date, seats, name)
     wish = draw.pick(
         f"On {date}, {AMOUNTS[seats]} people would most like to see {first.title}; if there are not enough seats, {second.title} "
         "will do.",
         f"Book {AMOUNTS[seats]} seats for {first.title} on {date}, or for {second.title} on the same date if that is impossible.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of what was booked?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 def smaller_party(draw: Draw) -> Draft:
@@ -254,18 +254,18 @@ def smaller_party(draw: Draw) -> Draft:
     fewer = draw.integer(2, seats - 2)
     event.shows[date].left = draw.integer(fewer, seats - 1)
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    refused = script.hold_refused(f"all at {event.title}", found, date, seats)
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    refused = script.hold_refused(f"all at {event.title}", event_ref, date, seats)
     what = f"fewer people at {event.title}"
-    code = script.hold_and_book(what, found, date, fewer, name, after=[refused])
-    made = ticket(event, date, fewer, name)
+    code = script.hold_and_book(what, event_ref, date, fewer, name, after=[refused])
+    booking = ticket(event, date, fewer, name)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} seats for {event.title} on {date} would be best; if so many cannot be had, the children "
         f"stay at home and {AMOUNTS[fewer]} will do.",
         f"Try to book {AMOUNTS[seats]} seats for {event.title} on {date}. If that fails, book exactly {AMOUNTS[fewer]}.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the booking code?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])
 
 
 # Other people's bookings

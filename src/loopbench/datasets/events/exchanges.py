@@ -43,21 +43,21 @@ def both_go(draw: Draw) -> Draft:
     programme = draw_programme(draw, main=3)
     name = programme.customer
     mine = _booked(programme, name, draw.shuffled(programme.main))
-    kept = draw.choice(mine)
-    gone = [booking for booking in mine if booking is not kept]
+    booking_kept = draw.choice(mine)
+    gone = [booking for booking in mine if booking is not booking_kept]
     script = EventScript()
     seen = script.bookings(name, len(mine))
     titles = [programme.city.events[booking.event_id].title for booking in gone]
     back = [
         script.cancel(f"the booking for {title}", seen[mine.index(b)], after=seen) for title, b in zip(titles, gone, strict=True)
     ]
-    asked = draw.integer(0, 1)
+    place = draw.integer(0, 1)
     wish = draw.pick(
         f"Only one of the bookings should stay: please cancel those for {titles[0]} and {titles[1]}.",
         f"{titles[0]} and {titles[1]} have to be cancelled, both of them.",
     )
-    question = (who(draw, name), wish, aside(draw), f"How many dollars are paid back for {titles[asked]}?")
-    return programme.draft(script, question, part(back[asked], "refund"), _refund(programme, gone[asked]), cancelled=gone)
+    question = (who(draw, name), wish, aside(draw), f"How many dollars are paid back for {titles[place]}?")
+    return programme.draft(script, question, part(back[place], "refund"), _refund(programme, gone[place]), cancelled=gone)
 
 
 def given_code(draw: Draw) -> Draft:
@@ -103,8 +103,8 @@ def best_terms_go(draw: Draw) -> Draft:
     script = EventScript()
     seen = script.bookings(name, len(mine))
     facts = [
-        script.details(programme.city.events[booking.event_id], part(found, "event_id"))
-        for booking, found in zip(mine, seen, strict=True)
+        script.details(programme.city.events[booking.event_id], part(booking_seen, "event_id"))
+        for booking, booking_seen in zip(mine, seen, strict=True)
     ]
     back = script.cancel("the booking with the best terms", seen[mine.index(gone)], after=facts)
     wish = draw.pick(
@@ -127,16 +127,16 @@ def more_seats(draw: Draw) -> Draft:
     event, seats = programme.city.events[old.event_id], old.seats + draw.integer(1, 3)
     script = EventScript()
     seen = script.bookings(name, len(mine))
-    found = seen[mine.index(old)]
-    gone = script.cancel(f"the old booking for {event.title}", found, after=seen)
-    code = script.book(event.title, script.hold_like(event.title, found, seats, after=[gone]), name)
-    made = ticket(event, old.date, seats, name)
+    old_booking = seen[mine.index(old)]
+    gone = script.cancel(f"the old booking for {event.title}", old_booking, after=seen)
+    code = script.book(event.title, script.hold_like(event.title, old_booking, seats, after=[gone]), name)
+    booking = ticket(event, old.date, seats, name)
     wish = draw.pick(
         f"More people want to come to {event.title}: cancel the booking and make a new one for {AMOUNTS[seats]}, on the same date.",
         f"The party for {event.title} has grown to {AMOUNTS[seats]}. Please cancel its booking and book anew for that evening.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
+    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
 
 
 def other_event(draw: Draw) -> Draft:
@@ -149,18 +149,18 @@ def other_event(draw: Draw) -> Draft:
     title = programme.city.events[old.event_id].title
     script = EventScript()
     seen = script.bookings(name, len(mine))
-    found = seen[mine.index(old)]
+    old_booking = seen[mine.index(old)]
     wanted = part(script.search_words(new.title), "events", 0, "event_id")
-    gone = script.cancel(f"the booking for {title}", found, after=seen)
-    held = script.hold_instead(new.title, wanted, found, after=[gone])
+    gone = script.cancel(f"the booking for {title}", old_booking, after=seen)
+    held = script.hold_instead(new.title, wanted, old_booking, after=[gone])
     code = script.book(new.title, held, name)
-    made = ticket(new, old.date, old.seats, name)
+    booking = ticket(new, old.date, old.seats, name)
     wish = draw.pick(
         f"Rather than {title}, the party would like to see {new.title} that evening: cancel, and book as many seats.",
         f"Exchange the seats for {title} for the same number of seats at {new.title} on the same date.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of the new booking?")
-    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
+    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
 
 
 def cheaper_date(draw: Draw) -> Draft:
@@ -175,25 +175,25 @@ def cheaper_date(draw: Draw) -> Draft:
     best = min(later, key=lambda date: total(event, date, event_seats))
     script = EventScript()
     seen = script.bookings(name, len(mine))
-    found = seen[1]
+    old_booking = seen[1]
     prices = [
         script.call(
             f"Get the price of as many seats for {event.title} on {date}.",
             "price_quote",
-            {"event_id": part(found, "event_id"), "date": date, "seats": part(found, "seats")},
+            {"event_id": part(old_booking, "event_id"), "date": date, "seats": part(old_booking, "seats")},
         )
         for date in later
     ]
-    gone = script.cancel(f"the old booking for {event.title}", found, after=[*seen, *prices])
-    code = script.hold_and_book(event.title, part(found, "event_id"), best, part(found, "seats"), name, after=[gone])
-    made = ticket(event, best, event_seats, name)
+    gone = script.cancel(f"the old booking for {event.title}", old_booking, after=[*seen, *prices])
+    code = script.hold_and_book(event.title, part(old_booking, "event_id"), best, part(old_booking, "seats"), name, after=[gone])
+    booking = ticket(event, best, event_seats, name)
     wish = draw.pick(
         f"{old_date} has become impossible. Cancel {event.title} and book as many seats for it on {later[0]} or {later[1]}, "
         "whichever costs less.",
         f"The seats for {event.title} on {old_date} are to be exchanged for as many on the cheaper of {later[0]} and {later[1]}.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
+    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
 
 
 # Bookings that are handed on, or added to
@@ -208,11 +208,11 @@ def handed_on(draw: Draw) -> Draft:
     event = programme.city.events[old.event_id]
     script = EventScript()
     seen = script.bookings(giver, len(mine))
-    found = seen[mine.index(old)]
-    gone = script.cancel(f"the booking of {giver} for {event.title}", found, after=seen)
-    held = script.hold_like(f"{taker} at {event.title}", found, part(found, "seats"), after=[gone])
+    old_booking = seen[mine.index(old)]
+    gone = script.cancel(f"the booking of {giver} for {event.title}", old_booking, after=seen)
+    held = script.hold_like(f"{taker} at {event.title}", old_booking, part(old_booking, "seats"), after=[gone])
     code = script.book(f"{taker} at {event.title}", held, taker)
-    made = ticket(event, old.date, old.seats, taker)
+    booking = ticket(event, old.date, old.seats, taker)
     wish = draw.pick(
         f"{giver} cannot go to {event.title} after all; {taker} takes over the whole booking. Cancel it, and book the same for "
         f"{taker}.",
@@ -220,7 +220,7 @@ def handed_on(draw: Draw) -> Draft:
         "the old one and make a new one.",
     )
     question = (wish, aside(draw), f"Which code does the booking of {taker} get?")
-    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
+    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
 
 
 def further_seats(draw: Draw) -> Draft:
@@ -234,7 +234,7 @@ def further_seats(draw: Draw) -> Draft:
     seen = script.bookings(name, len(mine))
     held = script.hold_like(event.title, seen[mine.index(first)], seats, after=seen)
     code = script.book(event.title, held, name)
-    made = ticket(event, first.date, seats, name)
+    booking = ticket(event, first.date, seats, name)
     wish = draw.pick(
         f"Some neighbours want to come to {event.title} as well: book {AMOUNTS[seats]} further seats for the evening that is "
         "booked already.",
@@ -242,4 +242,4 @@ def further_seats(draw: Draw) -> Draft:
         "stays as it is.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of the second booking?")
-    return programme.draft(script, question, code, made[0], booked=[made])
+    return programme.draft(script, question, code, booking[0], booked=[booking])

@@ -62,14 +62,14 @@ class Programme:
     ) -> Draft:
         """Return the task: `booked` (see `ticket`) and `cancelled` are the bookings that come and go."""
         gone = {booking.code for booking in cancelled}
-        kept = [booking.row() for booking in self.city.bookings.values() if booking.code not in gone]
+        bookings_left = [booking.row() for booking in self.city.bookings.values() if booking.code not in gone]
         return Draft(
             question=" ".join((*question, ANSWER_FORMAT)),
             plan=script.plan(answer),
             expected=expected,
             scorer=_scorer(expected),
             world=self.city.as_world(),
-            end_state=sorted([*kept, *booked]),
+            end_state=sorted([*bookings_left, *booked]),
         )
 
 
@@ -226,12 +226,12 @@ class EventScript(PlanWriter):
 
     def search(self, category: str, page: int = 1, after: Iterable[Ref] = ()) -> Ref:
         """Plan to read a page of the events of a category."""
-        asked: dict[str, Any] = {"category": category}
+        arguments: dict[str, Any] = {"category": category}
         goal = f"Search the programme for {category} events."
         if page > 1:
-            asked["page"] = page
+            arguments["page"] = page
             goal = f"Turn to page {page} of the {category} events."
-        return self.call(goal, "search_events", asked, after=after)
+        return self.call(goal, "search_events", arguments, after=after)
 
     def search_all(self, programme: Programme) -> list[Ref]:
         """Plan to read all pages of the main events; return the references to their ids, in order."""
@@ -246,8 +246,8 @@ class EventScript(PlanWriter):
 
     def search_district(self, district: str, category: str = "") -> Ref:
         """Plan to search a district for events, of any category or of one."""
-        asked = {"category": category, "district": district} if category else {"district": district}
-        return self.call(f"Search the programme for {category or 'all'} events in {district}.", "search_events", asked)
+        arguments = {"category": category, "district": district} if category else {"district": district}
+        return self.call(f"Search the programme for {category or 'all'} events in {district}.", "search_events", arguments)
 
     def details(self, event: Event, event_id: Ref) -> Ref:
         return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": event_id})
@@ -273,8 +273,8 @@ class EventScript(PlanWriter):
 
     def hold_like(self, what: str, booking: Ref, seats: int | Ref, after: Iterable[Ref]) -> Ref:
         """Plan to hold seats for the event and date of a booking."""
-        asked = {"event_id": part(booking, "event_id"), "date": part(booking, "date"), "seats": seats}
-        return self.call(f"Hold the seats for {what} on the date that is booked.", "hold_seats", asked, after=after)
+        arguments = {"event_id": part(booking, "event_id"), "date": part(booking, "date"), "seats": seats}
+        return self.call(f"Hold the seats for {what} on the date that is booked.", "hold_seats", arguments, after=after)
 
     def hold_instead(self, what: str, event_id: Ref, booking: Ref, after: Iterable[Ref]) -> Ref:
         """Plan to hold as many seats as a booking has, on its date, for another event."""
@@ -290,8 +290,8 @@ class EventScript(PlanWriter):
 
     def book(self, what: str, hold: Ref, name: str) -> Ref:
         """Plan a booking, and return the reference to its code."""
-        made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(hold, "hold_id")})
-        return part(made, "booking_code")
+        booking = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(hold, "hold_id")})
+        return part(booking, "booking_code")
 
     def hold_and_book(self, what: str, event_id: Ref, date: str, seats: int | Ref, name: str, after: Iterable[Ref] = ()) -> Ref:
         """Plan to hold seats and to book them, and return the reference to the booking's code."""

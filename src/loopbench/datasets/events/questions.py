@@ -30,8 +30,8 @@ def cheapest_date(draw: Draw) -> Draft:
     event = programme.main[0]
     best = min(programme.dates, key=lambda date: total(event, date, seats))
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    prices = [script.quote(event.title, found, date, seats) for date in programme.dates]
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    prices = [script.quote(event.title, event_ref, date, seats) for date in programme.dates]
     answer = part(prices[programme.dates.index(best)], "total")
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people want to see {event.title} and do not mind which of its dates it is "
@@ -50,8 +50,8 @@ def group_discount(draw: Draw) -> Draft:
     event, date = draw.choice(programme.main), draw.choice(programme.dates)
     seats = event.group_from + draw.integer(0, 2)
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    price = script.quote(event.title, found, date, seats)
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    price = script.quote(event.title, event_ref, date, seats)
     wish = draw.pick(
         f"A group of {AMOUNTS[seats]} is thinking of {event.title} on {date}.",
         f"{AMOUNTS[seats].capitalize()} colleagues may go to {event.title} on {date} together.",
@@ -68,8 +68,8 @@ def terms_in_a_language(draw: Draw) -> Draft:
     best = draw.choice(programme.main)
     best.language = "Dutch"
     script = EventScript()
-    found = script.search_all(programme)
-    facts = [script.details(event, ref) for event, ref in zip(programme.main, found, strict=True)]
+    event_refs = script.search_all(programme)
+    facts = [script.details(event, ref) for event, ref in zip(programme.main, event_refs, strict=True)]
     answer = part(facts[programme.main.index(best)], "refund_percent")
     wish = draw.pick(
         f"A visitor from Utrecht would like a {programme.category} event in Dutch, but may have to cancel.",
@@ -97,8 +97,8 @@ def age_at_the_longer_one(draw: Draw) -> Draft:
     both = in_district(list(programme.city.events.values()), district)
     longer = max(both, key=lambda event: event.minutes)
     script = EventScript()
-    found = script.search_district(district)
-    facts = [script.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(both)]
+    results = script.search_district(district)
+    facts = [script.details(event, part(results, "events", i, "event_id")) for i, event in enumerate(both)]
     wish = draw.pick(
         f"In the {district} district two events are on, and the longer one is of interest.",
         f"Someone who lives in {district} would like to see the longer of the two events there.",
@@ -115,9 +115,9 @@ def price_of_the_emptiest(draw: Draw) -> Draft:
     date = programme.dates[day]
     best = max(programme.main, key=lambda event: event.shows[date].left)
     script = EventScript()
-    found = script.search_all(programme)
-    seen = [script.seats_left(event, ref, date) for event, ref in zip(programme.main, found, strict=True)]
-    price = script.quote("the event with most seats left", found[programme.main.index(best)], date, seats, after=seen)
+    event_refs = script.search_all(programme)
+    seen = [script.seats_left(event, ref, date) for event, ref in zip(programme.main, event_refs, strict=True)]
+    price = script.quote("the event with most seats left", event_refs[programme.main.index(best)], date, seats, after=seen)
     wish = draw.pick(
         f"{AMOUNTS[seats].capitalize()} people who like plenty of room want a {programme.category} event on {date}: "
         "the one with the most seats left.",
@@ -145,8 +145,8 @@ def longest_of_a_name(draw: Draw) -> Draft:
     word = alike[0].title.split()[0]
     longest = max(alike, key=lambda event: event.minutes)
     script = EventScript()
-    found = script.search_words(word)
-    facts = [script.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(alike)]
+    results = script.search_words(word)
+    facts = [script.details(event, part(results, "events", i, "event_id")) for i, event in enumerate(alike)]
     wish = draw.pick(
         f'All that is remembered of a title is the word "{word}", and that it was the longest of those with this word.',
         f'Several events have "{word}" in their title; the longest of them is meant.',
@@ -167,16 +167,16 @@ def paid_for_a_date(draw: Draw) -> Draft:
         earlier_booking(programme, name, draw.choice(programme.main), date, draw.integer(2, 9))
         for date in draw.shuffled(programme.dates)
     ]
-    asked = draw.choice(mine)
+    booking = draw.choice(mine)
     script = EventScript()
     seen = script.bookings(name, len(mine))
     wish = draw.pick(
-        f"The accounts are being done, and the receipt for {asked.date} is missing.",
-        f"The seats for {asked.date} were booked weeks ago, and nobody remembers the price.",
+        f"The accounts are being done, and the receipt for {booking.date} is missing.",
+        f"The seats for {booking.date} were booked weeks ago, and nobody remembers the price.",
     )
     ask = "How many dollars were paid for that evening?"
-    paid = plain_number(total(programme.city.events[asked.event_id], asked.date, asked.seats))
-    return programme.draft(script, (who(draw, name), wish, aside(draw), ask), part(seen[mine.index(asked)], "paid"), paid)
+    paid = plain_number(total(programme.city.events[booking.event_id], booking.date, booking.seats))
+    return programme.draft(script, (who(draw, name), wish, aside(draw), ask), part(seen[mine.index(booking)], "paid"), paid)
 
 
 def length_of_the_largest_booking(draw: Draw) -> Draft:
@@ -212,8 +212,8 @@ def not_on_that_date(draw: Draw) -> Draft:
     (date,) = (date for date in programme.dates if date not in event.shows)
     seats = draw.integer(2, 9)
     script = EventScript()
-    found = part(script.search_words(event.title), "events", 0, "event_id")
-    script.quote_refused(event.title, found, date, seats)
+    event_ref = part(script.search_words(event.title), "events", 0, "event_id")
+    script.quote_refused(event.title, event_ref, date, seats)
     wish = draw.pick(
         f"The price of {AMOUNTS[seats]} seats for {event.title} on {date} is asked for, and no other date will do.",
         f"What would {AMOUNTS[seats]} seats for {event.title} cost on {date}, and on that date only?",

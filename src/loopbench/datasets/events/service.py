@@ -207,17 +207,17 @@ def search_events(city: City, text: str = "", category: str = "", district: str 
     if district and district not in VENUES.values():
         raise UnknownName(f"there is no district {district!r}, only {', '.join(dict.fromkeys(VENUES.values()))}")
     words = set(text.casefold().split())
-    found = [
+    events = [
         {"event_id": event.id, "title": event.title, "category": event.category, "venue": event.venue}
         for event in city.events.values()
         if words <= set(event.title.casefold().split())
         and category in ("", event.category)
         and district in ("", VENUES[event.venue])
     ]
-    pages = max(1, -(-len(found) // PAGE))
+    pages = max(1, -(-len(events) // PAGE))
     if not 1 <= page <= pages:
         raise InvalidRequest(f"page is {page}, and must lie between 1 and {pages}")
-    return {"events": found[(page - 1) * PAGE : page * PAGE], "page": page, "pages": pages}
+    return {"events": events[(page - 1) * PAGE : page * PAGE], "page": page, "pages": pages}
 
 
 def event_details(city: City, event_id: str) -> dict[str, Any]:

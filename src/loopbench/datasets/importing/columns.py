@@ -86,5 +86,5 @@ def its_columns(columns: Sequence[str]) -> str:
 
 
 def quoted(columns: Sequence[str]) -> str:
-    shown = [repr(name if len(name) <= 40 else f"{name[:40]}…") for name in columns[:30]]
-    return (", ".join(shown) or "none") + (", …" if len(columns) > 30 else "")
+    names = [repr(name if len(name) <= 40 else f"{name[:40]}…") for name in columns[:30]]
+    return (", ".join(names) or "none") + (", …" if len(columns) > 30 else "")

@@ -32,8 +32,8 @@ class FrameTable(RowTable):
 
     def keep(self, columns: Collection[str]) -> None:
         """Copy the columns as they are now: later changes of the frame change no task."""
-        kept = self._frame[[name for name in self._frame.columns if name in columns]]
-        plain = kept.astype(object).where(kept.notna(), None)  # NA, NaT and NaN are missing cells
+        frame = self._frame[[name for name in self._frame.columns if name in columns]]
+        plain = frame.astype(object).where(frame.notna(), None)  # NA, NaT and NaN are missing cells
         self._rows: list[Cells] = [
             dict(zip(plain.columns, record, strict=True)) for record in plain.itertuples(index=False, name=None)
         ]

@@ -200,8 +200,8 @@ class McpSession:
         if line:
             return f"its server has ended: {line}"
         error = _first(error)
-        said = one_line(str(error))
-        return f"its server cannot be asked: {type(error).__name__}{f': {said}' if said else ''}"
+        error_line = one_line(str(error))
+        return f"its server cannot be asked: {type(error).__name__}{f': {error_line}' if error_line else ''}"
 
 
 def _first(error: BaseException) -> BaseException:
@@ -264,9 +264,9 @@ class _Thread:
 
     async def session(self, server: McpServer) -> McpSession:
         """Return a new session."""
-        made = McpSession(server)
-        self._sessions.add(made)
-        return made
+        session = McpSession(server)
+        self._sessions.add(session)
+        return session
 
     async def close(self, session: McpSession) -> None:
         """End a session."""

@@ -59,17 +59,17 @@ def is_mcp(name: str | None) -> bool:
 
 def read_server(name: str) -> McpServer:
     """Read `mcp:COMMAND` or `mcp:URL`, with options in brackets behind it. Raises ValueError that begins with the name."""
-    found = _SHORT.fullmatch(name)
-    assert found is not None  # whoever asks has seen the prefix
-    shown = name.replace(found["target"], public_address(found["target"]))
+    match = _SHORT.fullmatch(name)
+    assert match is not None  # whoever asks has seen the prefix
+    public_name = name.replace(match["target"], public_address(match["target"]))
     try:
-        options = parse_spec(f"mcp{found['options'] or ''}").options
-        target = _target(found["target"])
-        if public_address(found["target"]) != found["target"]:  # manifests and tables show what was typed
+        options = parse_spec(f"mcp{match['options'] or ''}").options
+        target = _target(match["target"])
+        if public_address(match["target"]) != match["target"]:  # manifests and tables show what was typed
             raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {_HOW_TO_NAME}")
         return McpServer(name, **target, **_checked(options, is_command="words" in target))
     except ValueError as error:
-        raise ValueError(f"tools {shown!r}: {error}") from None
+        raise ValueError(f"tools {public_name!r}: {error}") from None
 
 
 def _target(text: str) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def mcp_tools(name: str) -> OwnTools:
     names = [tool.name for tool in listing.tools]
     if twice := [each for each in names if names.count(each) > 1]:
         raise ValueError(f"tools {name!r}: the server lists two tools named {twice[0]!r}")
-    found = [[tool.name, tool.description, tool.parameters] for tool in listing.tools]
-    _LAST[name] = ToolServer(listing.server, listing.version, digest(found))
+    tool_descriptions = [[tool.name, tool.description, tool.parameters] for tool in listing.tools]
+    _LAST[name] = ToolServer(listing.server, listing.version, digest(tool_descriptions))
     return OwnTools(name, opener=partial(_open, server, listing.tools))
 
 

@@ -185,9 +185,9 @@ def _gaps(tool: str, description: str, parameters: Mapping[str, Any]) -> Iterato
 
 
 @lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
-def _tell_gaps(found: tuple[str, ...]) -> None:
-    if found:
-        logger.warning("a model knows of tools only what they say of themselves: %s", "; ".join(found))
+def _tell_gaps(gaps: tuple[str, ...]) -> None:
+    if gaps:
+        logger.warning("a model knows of tools only what they say of themselves: %s", "; ".join(gaps))
 
 
 @lru_cache(maxsize=256)  # one warning is enough however often a command looks its tools up
@@ -262,8 +262,8 @@ def _tools(items: Any) -> tuple[Tool, ...]:
     """Return functions as tools. Raises TypeError for anything else, and for two of one name."""
     if not isinstance(items, Sequence) or isinstance(items, str | bytes | Mapping):
         raise TypeError(f"neither a list of functions nor an environment (tools, state, close), but {type(items).__name__}")
-    made = tuple(item if isinstance(item, Tool) else Tool.from_function(item) for item in items)
-    names = [tool.name for tool in made]
+    tools = tuple(item if isinstance(item, Tool) else Tool.from_function(item) for item in items)
+    names = [tool.name for tool in tools]
     if len(set(names)) != len(names):
         raise TypeError(f"two tools are named {next(name for name in names if names.count(name) > 1)!r}")
-    return made
+    return tools

@@ -82,8 +82,8 @@ class PlanInJson(_Strict):
 def plan_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of a plan: an object, a list of calls or lines, or the lines in one text."""
     generated = json.dumps(PlanInJson.model_json_schema())
-    made = json.loads(generated.replace(f'"format": "{_MARK}"', '"$ref": "#/$defs/Value"'))
-    parts = made.pop("$defs")
+    schema = json.loads(generated.replace(f'"format": "{_MARK}"', '"$ref": "#/$defs/Value"'))
+    parts = schema.pop("$defs")
     lines = "a call a line, such as left = stock(item='chair')"
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -98,7 +98,7 @@ def plan_schema() -> dict[str, Any]:
             {"type": "array", "items": {"type": "string"}, "description": f"Lines: {lines}."},
             {"type": "string", "description": f"Lines in one text: {lines}."},
         ],
-        "$defs": {"PlanInJson": made, **parts, "Reference": _REFERENCE, "Value": _VALUE},
+        "$defs": {"PlanInJson": schema, **parts, "Reference": _REFERENCE, "Value": _VALUE},
     }
 
 
@@ -114,15 +114,15 @@ def checked_plan(value: Any) -> Mapping[str, Any]:
 
 
 def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False)[0]
-    where = _place(found["loc"])
-    if found["type"] == "missing":
+    details = error.errors(include_url=False, include_context=False)[0]
+    where = _place(details["loc"])
+    if details["type"] == "missing":
         return f"{where} is missing"
-    if found["type"] == "extra_forbidden":
-        known = PlanInJson.model_fields if len(found["loc"]) == 1 else CallInJson.model_fields
-        return f"{where}: there is no such field; {nearest(str(found['loc'][-1]), known)}"
-    said = _TYPES.get(found["type"]) or found["msg"].removeprefix("Value error, ")
-    return f"{where}: {said}" if where else said
+    if details["type"] == "extra_forbidden":
+        known_fields = PlanInJson.model_fields if len(details["loc"]) == 1 else CallInJson.model_fields
+        return f"{where}: there is no such field; {nearest(str(details['loc'][-1]), known_fields)}"
+    problem = _TYPES.get(details["type"]) or details["msg"].removeprefix("Value error, ")
+    return f"{where}: {problem}" if where else problem
 
 
 def _place(path: tuple[str | int, ...]) -> str:

@@ -347,8 +347,8 @@ def read_plan(column: str, value: Any, expected: Any) -> Plan:
 
 def _checked_id(column: str, text: str) -> str:
     if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
-        shown = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
-        raise CellError(column, f"{shown} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+        excerpt = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
+        raise CellError(column, f"{excerpt} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
     return text
 
 

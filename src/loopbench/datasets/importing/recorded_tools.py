@@ -52,13 +52,13 @@ def _replaying(name: str, calls: Iterable[Mapping[str, Any]]) -> Callable[..., s
     results = {_key(call["arguments"]): call for call in calls}
 
     def replay(**arguments):  # type: ignore[no-untyped-def]  # a type would promise what a recorded text is
-        found = results.get(_key(arguments))
-        if found is None:
-            given = ", ".join(f"{key}={render_value(value)}" for key, value in arguments.items())
-            raise NotRecorded(f"no result was recorded for {name}({given})")
-        if found.get("failed"):
-            raise RuntimeError(str(found["result"]))
-        return found["result"]
+        recorded = results.get(_key(arguments))
+        if recorded is None:
+            call_arguments = ", ".join(f"{key}={render_value(value)}" for key, value in arguments.items())
+            raise NotRecorded(f"no result was recorded for {name}({call_arguments})")
+        if recorded.get("failed"):
+            raise RuntimeError(str(recorded["result"]))
+        return recorded["result"]
 
     return replay
 

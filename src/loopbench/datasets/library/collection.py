@@ -222,7 +222,7 @@ def _coast(draw: Draw, names: _Names) -> Coast:
     mayors = draw.sample([*merchants, *scholars], len(towns))
     companies = [_company(draw, names.company(families), founder, draw.choice(towns)) for founder in merchants]
     years = iter(draw.sample(range(1852, 1899), 9))
-    made = [
+    entities = [
         *(_employed(draw, person, companies) for person in people),
         *(_town(draw, town, mayor) for town, mayor in zip(towns, mayors, strict=True)),
         *companies,
@@ -230,7 +230,7 @@ def _coast(draw: Draw, names: _Names) -> Coast:
         *(_book(draw, names, writer, people, next(years)) for writer in (*writers, *writers, draw.choice(writers))),
         *(_lighthouse(draw, names.lighthouse(), engineer, draw.choice(towns)) for engineer in engineers),
     ]
-    return Coast(name, {entity.name: entity for entity in made})
+    return Coast(name, {entity.name: entity for entity in entities})
 
 
 def _person(draw: Draw, name: str, craft: str, born: int, town: str) -> Entity:
@@ -391,11 +391,13 @@ def _document(document_id: str, coast: Coast, entity: Entity, draw: Draw) -> Doc
 
 
 def _page(coast: Coast, entity: Entity, sentences: Mapping[str, tuple[str, ...]], draw: Draw) -> DocumentPage:
-    told = [
+    page_sentences = [
         draw.choice(wordings).format(name=entity.name, coast=coast.name, **entity.facts)
         for key, wordings in sentences.items()
         if key in entity.facts
     ]
     aside = draw.choice(_ASIDES).format(draw.integer(12, 98), cargo=draw.choice(_CARGOES))
-    told.insert(draw.integer(1, len(told)), aside)
-    return DocumentPage(" ".join(told), {key: entity.facts[key] for key in sentences if key in entity.facts and key != "plot"})
+    page_sentences.insert(draw.integer(1, len(page_sentences)), aside)
+    return DocumentPage(
+        " ".join(page_sentences), {key: entity.facts[key] for key in sentences if key in entity.facts and key != "plot"}
+    )

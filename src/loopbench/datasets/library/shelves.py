@@ -86,8 +86,8 @@ class Shelves:
             " ORDER BY name = ? DESC, round(bm25(pages, ?, 1.0), 6), id LIMIT ?",
             (match_expression(query), kind, kind, _words_only(query), _TITLE_WEIGHT, limit),
         )
-        found = [self.held.documents[name] for (name,) in rows.fetchall()]
-        return tuple((document, _snippet(document, query)) for document in found)
+        documents = [self.held.documents[name] for (name,) in rows.fetchall()]
+        return tuple((document, _snippet(document, query)) for document in documents)
 
     def document(self, document_id: str) -> Document:
         """Return a document. Raises NoSuchDocument or DocumentMerged."""
@@ -140,7 +140,7 @@ def search(shelves: Shelves, query: str, limit: int = 5, kind: Kind | None = Non
         raise BadQuery(f"limit is {limit}, and must lie between 1 and {MAX_RESULTS}.")
     if len(query) > MAX_CHARS:
         raise BadQuery(f"The query has {len(query)} characters; at most {MAX_CHARS} are allowed.")
-    return {"results": [{**_card(found), "snippet": snippet} for found, snippet in shelves.matches(query, limit, kind)]}
+    return {"results": [{**_card(document), "snippet": snippet} for document, snippet in shelves.matches(query, limit, kind)]}
 
 
 def read_document(shelves: Shelves, document_id: str, page: int = 1) -> dict[str, Any]:
@@ -151,8 +151,14 @@ def read_document(shelves: Shelves, document_id: str, page: int = 1) -> dict[str
     document = shelves.document(document_id)
     if not 1 <= page <= len(document.pages):
         raise NoSuchPage(f"Document {document_id} has pages 1 to {len(document.pages)}, not {page}.")
-    shown = document.pages[page - 1]
-    return {**_card(document), "page": page, "pages": len(document.pages), "text": shown.text, "record": dict(shown.record)}
+    shown_page = document.pages[page - 1]
+    return {
+        **_card(document),
+        "page": page,
+        "pages": len(document.pages),
+        "text": shown_page.text,
+        "record": dict(shown_page.record),
+    }
 
 
 def list_documents(
@@ -181,8 +187,8 @@ def list_documents(
         and (to_year is None or document.year <= to_year)
     ]
     fitting.sort(key=lambda item: (item.year, item.title))
-    shown = fitting[offset : offset + PAGE_OF_LIST]
-    return {"total": len(fitting), "documents": [{**_card(document), "year": document.year} for document in shown]}
+    listed = fitting[offset : offset + PAGE_OF_LIST]
+    return {"total": len(fitting), "documents": [{**_card(document), "year": document.year} for document in listed]}
 
 
 def references(shelves: Shelves, document_id: str) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def _by_its_story(trail: Trail) -> Draft:
     """A book is known by what it tells, word for word."""
     book = trail.draw.choice(trail.coast.of_kind("book"))
     plot = book.facts["plot"]
-    found = trail.plan.call(f"Find the book with the story of {plot}.", "search", {"query": f'"{plot}"'})
-    place = trail.with_id(book, f"the book that tells of {plot}", part(found, "results", 0, "id"))
+    results = trail.plan.call(f"Find the book with the story of {plot}.", "search", {"query": f'"{plot}"'})
+    place = trail.with_id(book, f"the book that tells of {plot}", part(results, "results", 0, "id"))
     return ask(trail, trail.walk(place, trail.draw.integer(1, 2)))
 
 
@@ -99,8 +99,8 @@ def _by_mention(trail: Trail) -> Draft:
 
 def _works_of(coast: Coast, person: Entity) -> list[tuple[tuple[Kind, str], list[Entity]]]:
     """Return the works that a person stands behind, if in some way of doing so there is only one."""
-    found = [((kind, key), [item for item in coast.of_kind(kind) if item.facts[key] == person.name]) for kind, key in WORKS]
-    return [(way, works) for way, works in found if len(works) == 1]
+    works_by_way = [((kind, key), [item for item in coast.of_kind(kind) if item.facts[key] == person.name]) for kind, key in WORKS]
+    return [(way, works) for way, works in works_by_way if len(works) == 1]
 
 
 # Comparisons, sums and lists
@@ -164,8 +164,13 @@ def _years_between(trail: Trail) -> Draft:
     years = [trail.fact(place, key) for place, key in zip(places, keys, strict=True)]
     spread = trail.plan.call("Work out the years between the two.", "summarize_numbers", {"values": years})
     first, second = (place.entity.facts[key] for place, key in zip(places, keys, strict=True))
-    told = [EVENTS[place.entity.kind, key].format(place.phrase) for place, key in zip(places, keys, strict=True)]
-    return trail.task(f"How many years lie between {told[0]} and {told[1]}?", part(spread, "range"), abs(first - second), "numeric")
+    event_phrases = [EVENTS[place.entity.kind, key].format(place.phrase) for place, key in zip(places, keys, strict=True)]
+    return trail.task(
+        f"How many years lie between {event_phrases[0]} and {event_phrases[1]}?",
+        part(spread, "range"),
+        abs(first - second),
+        "numeric",
+    )
 
 
 @template
@@ -225,8 +230,8 @@ def _silent_document(trail: Trail) -> Draft:
     if key in place.entity.facts:
         raise DeadEnd
     trail.fact(place, key)
-    told = RELATIONS[kind, key] if key in LINKS else NUMBERS[kind, key]
-    wording = trail.draw.choice(told).format(place.phrase)
+    wordings = RELATIONS[kind, key] if key in LINKS else NUMBERS[kind, key]
+    wording = trail.draw.choice(wordings).format(place.phrase)
     return trail.task(f"Give the name of {wording}." if key in LINKS else wording, None, None, "normalized")
 
 
@@ -247,8 +252,8 @@ def _no_such_mention(trail: Trail) -> Draft:
     mentions = {"document_id": trail.document(person), "kind": kind}
     trail.plan.call(f"See whether a document, a {kind}'s, mentions {person.phrase}.", "cited_by", mentions)
     phrase = trail.draw.choice(WORKS[kind, key]).format(person.phrase)
-    asked = trail.draw.choice(NUMBERS[kind, trail.draw.choice([number for of, number in NUMBERS if of == kind])])
-    return trail.task(asked.format(phrase), None, None, "normalized")
+    wording = trail.draw.choice(NUMBERS[kind, trail.draw.choice([number for of, number in NUMBERS if of == kind])])
+    return trail.task(wording.format(phrase), None, None, "normalized")
 
 
 TEMPLATES = (

@@ -212,8 +212,8 @@ class Trail:
 
     def task(self, question: str, answer: Any, expected: Any, scorer: str, difficulty: str = "") -> Draft:
         """Return the task. Raises DeadEnd for a question that gives its own answer away."""
-        given = expected if isinstance(expected, list) else [expected]
-        if expected is not None and any(str(item) in question for item in given):
+        answers = expected if isinstance(expected, list) else [expected]
+        if expected is not None and any(str(item) in question for item in answers):
             raise DeadEnd
         plan = self.plan.plan(answer)
         return Draft(
@@ -240,8 +240,8 @@ def ask(trail: Trail, place: Place, opening: str = "", difficulty: str = "", bes
     numbers = [key for of, key in NUMBERS if of == kind and key in facts]
     key = drawn_item(trail.draw, [key for key in (*numbers, *relations(place.entity)) if key != besides])
     if key in LINKS:
-        told = trail.draw.choice(RELATIONS[kind, key]).format(place.phrase)
-        question, scorer = trail.draw.choice(("What is the name of {}?", "Give the name of {}.")).format(told), "normalized"
+        relation = trail.draw.choice(RELATIONS[kind, key]).format(place.phrase)
+        question, scorer = trail.draw.choice(("What is the name of {}?", "Give the name of {}.")).format(relation), "normalized"
     else:
         question, scorer = trail.draw.choice(NUMBERS[kind, key]).format(place.phrase), "numeric"
     return trail.task(f"{opening}{question}", trail.fact(place, key), facts[key], scorer, difficulty)

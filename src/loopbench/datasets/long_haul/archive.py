@@ -106,13 +106,13 @@ class Measures:
 
     def as_world(self) -> dict[str, Any]:
         """Return what differs from the defaults."""
-        given = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        changed = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     @classmethod
     def from_world(cls, world: Mapping[str, Any]) -> Measures:
-        given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in world.items()}
-        return cls(**given)
+        measures: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in world.items()}
+        return cls(**measures)
 
 
 class _Drawing:
@@ -131,8 +131,8 @@ class _Drawing:
     def archive(self) -> TrailArchive:
         trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
         others = self._others()
-        shown = (self.cards, self.moved, self.tickets, self.vaults)
-        return TrailArchive(self.measures.key, self.measures.is_wordy, trails, *shown, others)
+        parts = (self.cards, self.moved, self.tickets, self.vaults)
+        return TrailArchive(self.measures.key, self.measures.is_wordy, trails, *parts, others)
 
     def _trail(self, number: int, length: int) -> tuple[Card, ...]:
         measures, draw = self.measures, self.draw
@@ -189,9 +189,9 @@ class _Drawing:
         return self._new(lambda: self.draw.integer(1_013, 9_871))
 
     def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
-        made = draw_new(self._names_so_far, drawn)
-        self._names_so_far.add(made)
-        return made
+        name = draw_new(self._names_so_far, drawn)
+        self._names_so_far.add(name)
+        return name
 
 
 def archive_of(measures: Measures) -> TrailArchive:
@@ -207,12 +207,12 @@ def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
     card = archive.cards.get(_checked(code))
     if card is None:
         raise ArchiveError(f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it")
-    shown: dict[str, Any] = {"card": card.code}
+    content: dict[str, Any] = {"card": card.code}
     if archive.is_wordy:
-        shown |= {"port": card.port, "remarks": _remarks(archive, code)}
+        content |= {"port": card.port, "remarks": _remarks(archive, code)}
     elif "seal" in card.facts:
-        shown["port"] = card.port
-    return shown | card.facts | {"next_card": card.next_code}
+        content["port"] = card.port
+    return content | card.facts | {"next_card": card.next_code}
 
 
 def read_old_edition(archive: TrailArchive, code: str) -> dict[str, Any]:
@@ -269,16 +269,16 @@ def _remarks(archive: TrailArchive, code: str) -> str:
     """Draw a card's remarks: anew at each reading, and always the same."""
     draw = Draw(NAME, "remarks", archive.key, code)
     enough = draw.integer(*REMARKS)
-    made = ""
+    remarks = ""
     for sentence in draw.shuffled(_ASIDES):
-        told = sentence.format(
+        remark = sentence.format(
             who=draw.choice(PEOPLE), port=draw.choice(PORTS), ship=draw.choice(SHIPS), goods=draw.choice(GOODS),
             code=draw.choice(archive.others), number=draw.integer(12, 9_900), year=draw.integer(1871, 1938),
         )  # fmt: skip
-        made += f" {told}" if made else told
-        if len(made) >= enough:
+        remarks += f" {remark}" if remarks else remark
+        if len(remarks) >= enough:
             break
-    return made
+    return remarks
 
 
 _ASIDES = (

@@ -53,13 +53,13 @@ class _Story:
     def _find(self, code: str | Ref, place: int, name: str) -> Ref:
         """Meet an empty drawer, and look up where the card is."""
         empty = self.plan.call(f"Try the drawer of card {place + 1} of {name}.", "read_card", {"code": code}, fails=True)
-        found = self.plan.call(f"Find out where card {place + 1} of {name} is.", "find_moved", {"code": code}, after=[empty])
-        return part(found, "moved_to")
+        moved = self.plan.call(f"Find out where card {place + 1} of {name} is.", "find_moved", {"code": code}, after=[empty])
+        return part(moved, "moved_to")
 
-    def draft(self, asked: str, answer: Any, expected: int | None) -> Draft:
-        """Return the task. `asked`: the question itself, behind the story of how the trail is followed."""
+    def draft(self, request: str, answer: Any, expected: int | None) -> Draft:
+        """Return the task. `request`: the question itself, behind the story of how the trail is followed."""
         plan = self.plan.plan(answer)
-        question = f"{' '.join(_told(self.draw, self.archive))} {asked} {ANSWER_FORMAT}"
+        question = f"{' '.join(_told(self.draw, self.archive))} {request} {ANSWER_FORMAT}"
         return Draft(question, plan, expected, "numeric", world=self.measures.as_world(), difficulty=_difficulty(plan))
 
 
@@ -145,23 +145,23 @@ _RULES_FOR_MANY = (
 def _walk(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw))
     cards = story.follow()
-    asked = draw.pick(
+    request = draw.pick(
         "How many crates does the last card give?",
         "What number of crates stands on the card at the trail's end?",
         "How many crates were left, according to the very last card?",
     )
-    return story.draft(asked, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
+    return story.draft(request, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
 
 
 def _telegrams(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw), is_wordy=False)
     cards = story.follow()
-    asked = draw.pick(
+    request = draw.pick(
         "The cards are short, like telegrams. Which number of crates does the final one report?",
         "All of them are telegrams of few words. How many crates are named in the one that closes the trail?",
         "Nobody wasted words on these cards. What count of crates stands on the last?",
     )
-    return story.draft(asked, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
+    return story.draft(request, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
 
 
 # Running totals
@@ -175,12 +175,12 @@ def _ledger(draw: Draw, *, is_wordy: bool = True) -> Draft:
         tool = "add" if card.facts["booked"] == "in" else "subtract"
         total = story.plan.call(f"Book what card {place} says.", tool, {"a": total, "b": part(read, "crates")})
     balance = sum(card.facts["crates"] * (1 if card.facts["booked"] == "in" else -1) for card in story.trail)
-    asked = draw.pick(
+    request = draw.pick(
         "The store was empty at first. How many crates are in it after the last card, each card's crates booked in or out?",
         "Each card books its crates in or out of an empty store. What is the balance at the end? It may be negative.",
         "Starting from nothing, add the crates that are booked in and subtract those that are booked out. What is left?",
     )
-    return story.draft(asked, total, balance)
+    return story.draft(request, total, balance)
 
 
 def _cash_book(draw: Draw) -> Draft:
@@ -194,12 +194,12 @@ def _freight(draw: Draw) -> Draft:
         for place, read in enumerate(story.follow(), 1)
     ]
     total = story.plan.call("Add up the values of all cards.", "add_up", {"numbers": values})
-    asked = draw.pick(
+    request = draw.pick(
         "Each card gives a number of crates and the price of one crate. How many dollars were all the crates together worth?",
         "For every card, its crates times its price is what they brought in. How many dollars is that over the whole trail?",
         "What did the crates of all cards cost together, each at the price in dollars that its own card gives?",
     )
-    return story.draft(asked, total, sum(card.facts["crates"] * card.facts["price"] for card in story.trail))
+    return story.draft(request, total, sum(card.facts["crates"] * card.facts["price"] for card in story.trail))
 
 
 # All that was seen on the way
@@ -209,12 +209,12 @@ def _tally(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw) - 1)
     numbers = [part(read, "crates") for read in story.follow()]
     total = story.plan.call("Add up the crates of all cards.", "add_up", {"numbers": numbers})
-    asked = draw.pick(
+    request = draw.pick(
         "How many crates do all the cards of the trail name together?",
         "What is the sum of the crates over every single card?",
         "Add up the crates of all cards from the first to the last. What is the total?",
     )
-    return story.draft(asked, total, sum(card.facts["crates"] for card in story.trail))
+    return story.draft(request, total, sum(card.facts["crates"] for card in story.trail))
 
 
 def _annexes(draw: Draw) -> Draft:
@@ -228,14 +228,14 @@ def _annexes(draw: Draw) -> Draft:
     ]
     numbers = [part(read, "crates") for read in (*cards, *annexes)]
     total = story.plan.call("Add up the crates of cards and annexes.", "add_up", {"numbers": numbers})
-    asked = draw.pick(
+    request = draw.pick(
         "Some cards have an annex, a card of its own. How many crates are there on all cards and annexes together?",
         "Where a card names an annex, the crates on that card count too. How many crates is it in all?",
         "What is the total of the crates, with those of every annex that the cards of the trail refer to?",
     )
     own = sum(card.facts["crates"] for card in story.trail)
     beside = [story.archive.cards[card.facts["annex"]] for card in story.trail if "annex" in card.facts]
-    return story.draft(asked, total, own + sum(card.facts["crates"] for card in beside))
+    return story.draft(request, total, own + sum(card.facts["crates"] for card in beside))
 
 
 def _tickets(draw: Draw, *, is_wordy: bool = True) -> Draft:
@@ -245,12 +245,12 @@ def _tickets(draw: Draw, *, is_wordy: bool = True) -> Draft:
         for place, read in enumerate(story.follow(), 1)
     ]
     total = story.plan.call("Add up what was paid for all tickets.", "add_up", {"numbers": paid})
-    asked = draw.pick(
+    request = draw.pick(
         "Every card carries a ticket. How many dollars are paid for all of them, once they are redeemed?",
         "What do the tickets of all cards bring in together when each is redeemed, in dollars?",
         "Redeem the ticket of each card. How many dollars is that in total?",
     )
-    return story.draft(asked, total, sum(story.archive.tickets[card.facts["ticket"]] for card in story.trail))
+    return story.draft(request, total, sum(story.archive.tickets[card.facts["ticket"]] for card in story.trail))
 
 
 def _coupons(draw: Draw) -> Draft:
@@ -265,14 +265,14 @@ def _vault(draw: Draw, *, seals: int = 1, is_wordy: bool = True) -> Draft:
     places = tuple(sorted(draw.sample(range(length // 3 if seals == 1 else length - 1), seals)))
     story = _story(draw, length, facts=["seal"], seals_at=places, is_wordy=is_wordy)
     cards = story.follow()
-    given = {"vault": part(cards[-1], "vault"), "seals": [part(cards[place], "seal") for place in places]}
-    inside = part(story.plan.call("Open the vault with what was found on the way.", "open_vault", given), "crates_inside")
-    asked = draw.pick(
+    arguments = {"vault": part(cards[-1], "vault"), "seals": [part(cards[place], "seal") for place in places]}
+    inside = part(story.plan.call("Open the vault with what was found on the way.", "open_vault", arguments), "crates_inside")
+    request = draw.pick(
         "The last card tells of a vault, and whose seals open it. How many crates are in the vault?",
         "At the end waits a vault that opens with seals seen on the way. What number of crates does it hold?",
         "Each card has a seal, and the vault that the last card names wants some of them. How many crates lie inside?",
     )
-    return story.draft(asked, inside, next(iter(story.archive.vaults.values()))[1])
+    return story.draft(request, inside, next(iter(story.archive.vaults.values()))[1])
 
 
 def _seals(draw: Draw) -> Draft:
@@ -288,13 +288,13 @@ def _two_trails(draw: Draw) -> Draft:
     story = _story(draw, first, calls - first)
     one, other = story.follow(0)[-1], story.follow(1)[-1]
     answer = story.plan.call("Compare the two trails' ends.", "subtract", {"a": part(one, "crates"), "b": part(other, "crates")})
-    left, right = (trail[-1].facts["crates"] for trail in story.archive.trails)
-    asked = draw.pick(
+    first_crates, second_crates = (trail[-1].facts["crates"] for trail in story.archive.trails)
+    request = draw.pick(
         "By how many crates does the last card of the first trail exceed that of the second? It may be negative.",
         "Subtract the crates on the second trail's last card from those on the first trail's last card: what comes out?",
         "What is the difference in crates between both ends, the first trail's minus the second's?",
     )
-    return story.draft(asked, answer, left - right)
+    return story.draft(request, answer, first_crates - second_crates)
 
 
 def _convoy(draw: Draw) -> Draft:
@@ -303,12 +303,12 @@ def _convoy(draw: Draw) -> Draft:
     story = _story(draw, first, second, calls - first - second, is_wordy=False)
     ends = [part(story.follow(number)[-1], "crates") for number in range(3)]
     total = story.plan.call("Add up the crates of the three ends.", "add_up", {"numbers": ends})
-    asked = draw.pick(
+    request = draw.pick(
         "How many crates do the last cards of the three trails give together?",
         "The three ships met at the end. What is the sum of the crates on the three final cards?",
         "Take the card that ends each trail: how many crates are that in all?",
     )
-    return story.draft(asked, total, sum(trail[-1].facts["crates"] for trail in story.archive.trails))
+    return story.draft(request, total, sum(trail[-1].facts["crates"] for trail in story.archive.trails))
 
 
 # Cards that are not where they should be
@@ -320,12 +320,12 @@ def _empty_drawers(draw: Draw) -> Draft:
     places = tuple(sorted(draw.sample(range(2, length), missing)))
     story = _story(draw, length, moved=places)
     cards = story.follow()
-    asked = draw.pick(
+    request = draw.pick(
         "Not all cards are in their drawers any more. How many crates does the last one name?",
         "Some cards have been moved since. Which number of crates is on the card that ends the trail?",
         "A drawer may be empty although the card still exists. How many crates does the trail's final card give?",
     )
-    return story.draft(asked, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
+    return story.draft(request, part(cards[-1], "crates"), story.trail[-1].facts["crates"])
 
 
 # Trails that lead nowhere
@@ -334,12 +334,12 @@ def _empty_drawers(draw: Draw) -> Draft:
 def _burnt(draw: Draw) -> Draft:
     story = _story(draw, _calls(draw), burnt=(0,))
     story.follow()
-    asked = draw.pick(
+    request = draw.pick(
         "How many crates does the card at the very end give?",
         "Which number of crates stands on the last card, after the fire in the archive?",
         "How many crates had the final card of the trail?",
     )
-    return story.draft(asked, None, None)
+    return story.draft(request, None, None)
 
 
 def _lost(draw: Draw) -> Draft:
@@ -347,12 +347,12 @@ def _lost(draw: Draw) -> Draft:
     code = part(story.follow()[-1], "next_card")
     empty = story.plan.call("Try the drawer of the card that follows.", "read_card", {"code": code}, fails=True)
     story.plan.call("Ask the register for the card that follows.", "find_moved", {"code": code}, after=[empty], fails=True)
-    asked = draw.pick(
+    request = draw.pick(
         "How many crates stand on the last card, the one that names no other?",
         "What number of crates does the card without a successor give?",
         "Which number of crates is given where the trail ends?",
     )
-    return story.draft(asked, None, None)
+    return story.draft(request, None, None)
 
 
 def _half_burnt(draw: Draw) -> Draft:
@@ -360,12 +360,12 @@ def _half_burnt(draw: Draw) -> Draft:
     story = _story(draw, calls // 2, calls - calls // 2, burnt=(1,))
     story.follow(0)
     story.follow(1)
-    asked = draw.pick(
+    request = draw.pick(
         "How many crates do the last cards of both trails give together?",
         "What is the sum of the crates on the two final cards?",
         "Add the crates at the end of one trail to those at the end of the other: what is the result?",
     )
-    return story.draft(asked, None, None)
+    return story.draft(request, None, None)
 
 
 def _open(task: Task) -> WorldEnvironment[TrailArchive]:

@@ -106,11 +106,11 @@ class Plant:
     def trouble_with(self, tool: str, thing: str) -> Mapping[str, Any]:
         """Return what is wrong there; empty if nothing is. Raises LinkDown as often as the link drops."""
         key = f"{tool}/{thing}"
-        found = self.trouble.get(key, {})
-        if self.dropped[key] < found.get("drops", 0):
+        trouble = self.trouble.get(key, {})
+        if self.dropped[key] < trouble.get("drops", 0):
             self.dropped[key] += 1
             raise LinkDown(f"Connection to {thing} lost. Try again.")
-        return found
+        return trouble
 
     def state(self) -> dict[str, Any]:
         """Return the work orders that are open, and what was bought."""
@@ -188,7 +188,7 @@ def read_sensor(
     plant: Plant, sensor: Sensor, permit: Annotated[str, Field(description="Only where a rate limit asks for one.")] = ""
 ) -> dict[str, Any]:
     """Read a sensor now. The result states the range in which its values can lie."""
-    known = _sensor(plant, sensor)
+    facts = _sensor(plant, sensor)
     trouble = plant.trouble_with("read_sensor", sensor)
     if "moved_to" in trouble:
         raise SensorMoved(f"{sensor} was taken out. Its place has sensor {trouble['moved_to']} now.")
@@ -196,21 +196,21 @@ def read_sensor(
         raise RateLimited(
             f"{sensor} is read too often. Wait your turn with ticket {trouble['ticket']}, then read under the permit."
         )
-    _, unit, (low, high) = QUANTITIES[known["quantity"]]
-    return {"sensor": sensor, "value": trouble.get("shows", known["value"]), "unit": unit, "low": low, "high": high}
+    _, unit, (low, high) = QUANTITIES[facts["quantity"]]
+    return {"sensor": sensor, "value": trouble.get("shows", facts["value"]), "unit": unit, "low": low, "high": high}
 
 
 def read_calibrated(plant: Plant, sensor: Sensor) -> dict[str, Any]:
     """Read the calibrated instrument beside a sensor: slow and costly, for when the sensor itself cannot be trusted."""
-    known = _sensor(plant, sensor)
+    facts = _sensor(plant, sensor)
     if plant.trouble_with("read_calibrated", sensor).get("lost"):
         raise Unavailable(f"Beside {sensor} there is no calibrated instrument any more.")
-    return {"sensor": sensor, "value": known["value"], "unit": QUANTITIES[known["quantity"]][1]}
+    return {"sensor": sensor, "value": facts["value"], "unit": QUANTITIES[facts["quantity"]][1]}
 
 
 def wait_turn(plant: Plant, ticket: Annotated[str, Field(description="The ticket that a rate limit named.")]) -> dict[str, Any]:
     """Wait until a ticket's turn has come; gives the permit to read with."""
-    permit = next((found["permit"] for found in plant.trouble.values() if found.get("ticket") == ticket), None)
+    permit = next((trouble["permit"] for trouble in plant.trouble.values() if trouble.get("ticket") == ticket), None)
     if permit is None:
         raise NotKnown(f"There is no ticket {ticket}.")
     return {"ticket": ticket, "permit": permit}
@@ -271,15 +271,15 @@ def order_part(
     quote: Annotated[str, Field(description="Quote to buy under; empty asks for one.")] = "",
 ) -> dict[str, Any]:
     """Ask for a quote of a spare part, or buy under a quote: then it is paid from the budget. Dollars."""
-    known = plant.parts.get(part)
-    if known is None:
+    part_facts = plant.parts.get(part)
+    if part_facts is None:
         raise NotKnown(f"There is no part {part}.")
     trouble = plant.trouble_with("order_part", part)
     if trouble.get("withdrawn"):
         raise Unavailable(f"Part {part} is no longer made, and nothing replaces it.")
     if "successor" in trouble:
         raise Retired(f"Part {part} is no longer made. Order {trouble['successor']} in its place.")
-    quotes, totals = known["quotes"], [price * quantity for price in known["prices"]]
+    quotes, totals = part_facts["quotes"], [price * quantity for price in part_facts["prices"]]
     if not quote:
         return {"part": part, "quantity": quantity, "quote": quotes[0], "total": totals[0]}
     if quote not in quotes:
@@ -291,8 +291,8 @@ def order_part(
         raise NotKnown(f"Quote {quote} has been used already.")
     plant.used.add((part, quote))
     plant.purchases.append((part, quantity, totals[index]))
-    left = plant.budget - sum(paid for _, _, paid in plant.purchases)
-    return {"part": part, "quantity": quantity, "paid": totals[index], "budget_left": left}
+    budget_left = plant.budget - sum(paid for _, _, paid in plant.purchases)
+    return {"part": part, "quantity": quantity, "paid": totals[index], "budget_left": budget_left}
 
 
 TOOLS: Toolset[Plant] = Toolset(

@@ -65,9 +65,9 @@ class Repair:
 
     def new_number(self, letter: str) -> str:
         """Draw a number that nothing in the plant has."""
-        made = draw_new(self._numbers_so_far, lambda: f"{letter}{self.draw.integer(10_000, 99_999)}")
-        self._numbers_so_far.add(made)
-        return made
+        number = draw_new(self._numbers_so_far, lambda: f"{letter}{self.draw.integer(10_000, 99_999)}")
+        self._numbers_so_far.add(number)
+        return number
 
     # Calls with their trouble.
 

@@ -27,14 +27,14 @@ def _readings(repair: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Dr
     shuffled = draw.shuffled(troubles)
     values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, shuffled, strict=True)]
     name = machine["name"]
-    told = draw.pick(
+    request = draw.pick(
         f"What is the load index of the {name} (asset {asset}) now, from its temperature, pressure and vibration?",
         f"Work out how loaded asset {asset}, the {name}, is at present: its load index, from its three sensors.",
         f"The {name}, asset {asset}, may run too hard. Collect its readings and answer with its load index.",
         f"We need the present load index of {asset}. The sensors of the {name} have their moods: see that each reading holds.",
         f"Before the {name} ({asset}) is switched up, take all three of its readings. What load index do they make?",
     )
-    return repair.draft(f"{told} {draw.choice(RULES)}", repair.index(asset, values), repair.true_index(asset))
+    return repair.draft(f"{request} {draw.choice(RULES)}", repair.index(asset, values), repair.true_index(asset))
 
 
 @_template
@@ -73,9 +73,9 @@ def _two_machines(repair: Repair) -> Draft:
     """Readings of two machines, each with its trouble; the one with the higher load gets a work order."""
     draw, job = repair.draw, repair.draw.choice(JOBS)
     two = repair.machines(2)
-    found = [(asset, repair.describe(asset)) for asset, _ in two]
+    machines = [(asset, repair.describe(asset)) for asset, _ in two]
     indices = {}
-    for asset, described in found:
+    for asset, described in machines:
         troubles: list[Trouble] = draw.shuffled(["none", "none", draw.choice(("garbage", "out of range", "moved"))])
         values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
         indices[asset] = repair.index(asset, values)
@@ -84,13 +84,13 @@ def _two_machines(repair: Repair) -> Draft:
         raise DeadEnd
     repair.open_order(higher, higher, job, after=list(indices.values()))
     first, second = (f"the {machine['name']} ({asset})" for asset, machine in two)
-    told = draw.pick(
+    request = draw.pick(
         f"Of {first} and {second} the one with the higher load index is to be seen to: open a work order to {job} it. What is "
         "that load index?",
         f"Compare the load indices of {first} and {second}. Put the machine where it is higher down for a work order, "
         f'"{job}", and answer with its index.',
     )
-    return repair.draft(f"{told} {draw.choice(RULES)}", indices[higher], repair.true_index(higher))
+    return repair.draft(f"{request} {draw.choice(RULES)}", indices[higher], repair.true_index(higher))
 
 
 # Orders
@@ -104,12 +104,12 @@ def _retired(repair: Repair) -> Draft:
     described = repair.find(asset, machine)
     number = repair.open_order(part(described, "asset"), asset, job)
     name = machine["name"]
-    told = draw.pick(
+    request = draw.pick(
         f"Open a work order to {job} the {name}. Which number does it get?",
         f'The {name} needs attention: put it down for "{job}" and answer with the number of the work order.',
         f"Please have somebody {job} the {name}. I want the number of that work order, and no second one.",
     )
-    return repair.draft(told, number, repair.orders[-1][0], "normalized")
+    return repair.draft(request, number, repair.orders[-1][0], "normalized")
 
 
 @_template
@@ -121,13 +121,13 @@ def _in_doubt(repair: Repair) -> Draft:
     before = [repair.find(asset, machine)] if name_known else [repair.describe(asset)]
     number = repair.open_order_in_doubt(asset, job, is_kept=draw.chance(0.5), after=before)
     called = f"the {machine['name']}" if name_known else f"the machine {asset}"
-    told = draw.pick(
+    request = draw.pick(
         f'Look up {called} and see that there is one new work order "{job}" for it, and not two. What is its number?',
         f"Check that {called} is what it should be, then open exactly one work order to {job} it, and answer with its number.",
         f'After looking at its description, book "{job}" for {called}. The lines are bad today, and a double order is as '
         "bad as none. Which number does the new order have?",
     )
-    return repair.draft(told, number, repair.orders[-1][0], "normalized")
+    return repair.draft(request, number, repair.orders[-1][0], "normalized")
 
 
 @_template
@@ -138,13 +138,13 @@ def _quote(repair: Repair) -> Draft:
     described = repair.describe(asset, drops=draw.integer(0, 1))
     bought = repair.buy(part(described, "part"), machine["part"], quantity, stale=draw.integer(1, 2))
     name = machine["name"]
-    told = draw.pick(
+    request = draw.pick(
         f"Buy {quantity} spare parts for the {name}, asset {asset}, at whatever they cost by now. How many dollars is that?",
         f"The store is out of the spare part of {asset}, the {name}. Order {quantity} of it at the price of the day; what has "
         "been paid for them?",
         f"Get {quantity} pieces of the part that the {name} ({asset}) takes. Answer with the dollars paid in the end.",
     )
-    return repair.draft(told, part(bought, "paid"), repair.purchases[-1][2])
+    return repair.draft(request, part(bought, "paid"), repair.purchases[-1][2])
 
 
 @_template
@@ -163,12 +163,12 @@ def _shopping_list(repair: Repair) -> Draft:
         else:
             last = [repair.buy(number, number, quantity, stale=int(number == dearer), after=last)]
     wanted = ", ".join(f"{quantity} of {number}" for number, quantity in amounts.items())
-    told = draw.pick(
+    request = draw.pick(
         f"Buy these parts at today's prices: {wanted}. Where a part is no longer made, take what replaces it. How many dollars "
         "of the budget are left?",
         f"For the overhaul we need {wanted}, or their successors. Order all three and answer with what remains of the budget.",
     )
-    return repair.draft(told, part(last[0], "budget_left"), repair.plant.budget - sum(paid for _, _, paid in repair.purchases))
+    return repair.draft(request, part(last[0], "budget_left"), repair.plant.budget - sum(paid for _, _, paid in repair.purchases))
 
 
 @_template
@@ -181,13 +181,13 @@ def _alarm(repair: Repair) -> Draft:
     seen = _turn_pages(repair, hall, page)
     asset = part(seen, "alarms", place, "asset")
     number, code = repair.open_order(asset, alarm["asset"], job), alarm["code"]
-    told = draw.pick(
+    request = draw.pick(
         f'Alarm {code} of hall {hall}: open a work order "{job}" for the machine that raised it, and answer with its number.',
         f'Somewhere in the alarms of hall {hall} is {code}. Put the machine behind it down for "{job}". What is the number '
         "of that work order?",
         f"Who raised {code} in hall {hall}? That machine gets a work order to {job} it; the order's number is the answer.",
     )
-    return repair.draft(told, number, repair.orders[-1][0], "normalized")
+    return repair.draft(request, number, repair.orders[-1][0], "normalized")
 
 
 def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
@@ -218,11 +218,11 @@ def _overhaul(repair: Repair) -> Draft:
         ("Answer with the load index.", index, repair.true_index(asset), "numeric"),
         ("Answer with the number of the work order.", number, repair.orders[-1][0], "normalized"),
     )
-    told = draw.pick(
+    request = draw.pick(
         f"First find out the load index of the {name}, then open one work order to {job} it, exactly one.",
         f'The {name} is due: take its load index, and when that is done put it down once for "{job}".',
     )
-    return repair.draft(f"{told} {ask} {draw.choice(RULES)}", answer, expected, scorer)
+    return repair.draft(f"{request} {ask} {draw.choice(RULES)}", answer, expected, scorer)
 
 
 # Questions without an answer
@@ -236,11 +236,11 @@ def _blind(repair: Repair) -> Draft:
     described, quantity = repair.describe(asset), draw.choice(tuple(QUANTITIES))
     repair.open_order(asset, asset, job)
     repair.read(asset, quantity, described, "lost")
-    told = draw.pick(
+    request = draw.pick(
         f"Put {asset}, the {machine['name']}, down for a work order to {job} it in any case. What is its {quantity}?",
         f'Whatever its {quantity}, the {machine["name"]} ({asset}) gets one work order, "{job}". How high is that {quantity}?',
     )
-    return repair.draft(f"{told} {draw.choice(RULES)}", None, None)
+    return repair.draft(f"{request} {draw.choice(RULES)}", None, None)
 
 
 @_template
@@ -255,12 +255,12 @@ def _list_gone(repair: Repair) -> Draft:
     first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
     name, code = machine["name"], alarm["code"]
     repair.plan.call("Turn the page.", "list_alarms", {"hall": hall, "cursor": part(first, "next")}, fails=True)
-    told = draw.pick(
+    request = draw.pick(
         f'Book "{job}" for the {name} ({asset}), once. Apart from that: which asset has raised {code} in hall {hall}?',
         f"Which asset number stands beside {code} among the alarms of hall {hall}? Besides, the {name} ({asset}) needs a work "
         f"order to {job} it; open it.",
     )
-    return repair.draft(told, None, None)
+    return repair.draft(request, None, None)
 
 
 @_template
@@ -272,12 +272,12 @@ def _not_made(repair: Repair) -> Draft:
     repair.trouble[f"order_part/{gone}"] = {"withdrawn": True}
     repair.buy(number, number, quantity)
     repair.plan.call(f"Ask what {gone} would cost.", "order_part", {"part": gone, "quantity": other}, fails=True)
-    told = draw.pick(
+    request = draw.pick(
         f"Buy {quantity} of part {number}. And what would {other} of {gone} cost? Do not buy those.",
         f"Order {quantity} pieces of {number} now. The answer that I need is another one: the price of {other} pieces of "
         f"{gone}, which are not to be ordered yet.",
     )
-    return repair.draft(told, None, None)
+    return repair.draft(request, None, None)
 
 
 TEMPLATES = (

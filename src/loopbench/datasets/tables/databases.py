@@ -120,8 +120,8 @@ def _day(draw: Draw) -> str:
 def _table(name: str, columns: str, rows: Iterator[tuple[Any, ...]]) -> DatabaseTable:
     """Make a table of rows without their number, which becomes the first column."""
     names = [column.split()[0] for column in columns.split(", ")]
-    made = tuple(dict(zip(names, (number, *row), strict=True)) for number, row in enumerate(rows, start=1))
-    return DatabaseTable(name, columns, made)
+    numbered_rows = tuple(dict(zip(names, (number, *row), strict=True)) for number, row in enumerate(rows, start=1))
+    return DatabaseTable(name, columns, numbered_rows)
 
 
 # Databases

@@ -56,10 +56,10 @@ def unrecorded(story: Story) -> Draft:
     row = story.draw.choice(database(name)[table])
     story.call(f"See which tables {name} has.", "list_tables", database=name)
     story.look_at(name, *database(name).tables)
-    asked = question.format(row[column])
+    ending = question.format(row[column])
     _, _, period = story.period()
     return story.task(
-        f"{name}/{table}/{row[column]}", f"A report on the time {period} asks this of the database {name}: {asked}", None, None
+        f"{name}/{table}/{row[column]}", f"A report on the time {period} asks this of the database {name}: {ending}", None, None
     )
 
 
@@ -83,8 +83,10 @@ def before_the_records(story: Story) -> Draft:
     energy, month = database("energy"), f"{story.draw.integer(2011, 2020)}-{story.draw.integer(1, 12):02d}"
     meter = story.draw.choice(energy["meters"])
     story.look_at("energy", "meters", "readings")
-    found = story.ask("Find the number of the meter.", "energy", "SELECT meter_id FROM meters WHERE serial = ?", meter["serial"])
+    meter_number = story.ask(
+        "Find the number of the meter.", "energy", "SELECT meter_id FROM meters WHERE serial = ?", meter["serial"]
+    )
     query = "SELECT kwh FROM readings WHERE meter_id = ? AND month = ?"
-    story.ask("Find the reading of the month.", "energy", query, cell(found), month)
+    story.ask("Find the reading of the month.", "energy", query, cell(meter_number), month)
     question = f"How many kWh did meter {meter['serial']} of the database energy count in {named_month(month)}?"
     return story.task(f"energy/meter/{meter['serial']}", question, None, None)

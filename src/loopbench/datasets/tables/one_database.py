@@ -41,11 +41,11 @@ def two_doctors(story: Story) -> Draft:
     story.look_at("clinic", "doctors", "visits")
     query = "SELECT SUM(v.fee) FROM visits v JOIN doctors d ON d.doctor_id = v.doctor_id WHERE d.name = ? AND v.day BETWEEN ? AND ?"
     names = [doctor["name"] for doctor in doctors]
-    found = [story.ask(f"Add up the fees of {name}.", "clinic", query, name, first, last) for name in names]
+    sums = [story.ask(f"Add up the fees of {name}.", "clinic", query, name, first, last) for name in names]
     fees = [
         total(between(clinic.where("visits", "doctor_id", doctor["doctor_id"]), "day", first, last), "fee") for doctor in doctors
     ]
-    apart = story.ask("Subtract one sum from the other.", "clinic", "SELECT abs(? - ?)", *map(cell, found))
+    apart = story.ask("Subtract one sum from the other.", "clinic", "SELECT abs(? - ?)", *map(cell, sums))
     return story.task(
         f"clinic/doctor/{names[0]}",
         f"Take the fees that the clinic's doctors {names[0]} and {names[1]} earned {period}."
@@ -204,11 +204,11 @@ def peak_month(story: Story) -> Draft:
     story.look_at("energy", "meters")
     story.call("See how readings are written down.", "sample_rows", database="energy", table="readings", limit=2)
     query = "SELECT meter_id, town FROM meters WHERE serial = ?"
-    found = story.ask("Find the meter's number and town.", "energy", query, meter["serial"])
+    meter_facts = story.ask("Find the meter's number and town.", "energy", query, meter["serial"])
     query = "SELECT month FROM readings WHERE meter_id = ? AND month BETWEEN ? AND ? ORDER BY kwh DESC LIMIT 1"
-    month = story.ask("Find its month of highest use.", "energy", query, cell(found), first, last)
+    month = story.ask("Find its month of highest use.", "energy", query, cell(meter_facts), first, last)
     query = "SELECT SUM(r.kwh) FROM readings r JOIN meters m ON m.meter_id = r.meter_id WHERE m.town = ? AND r.month = ?"
-    used = story.ask("Add up the town's use in that month.", "energy", query, cell(found, 1), cell(month))
+    used = story.ask("Add up the town's use in that month.", "energy", query, cell(meter_facts, 1), cell(month))
     return story.task(
         f"energy/meter/{meter['serial']}",
         f"Of the months {period}, take the one in which meter {meter['serial']} of the database energy counted most."
@@ -226,10 +226,12 @@ def bill(story: Story) -> Draft:
     counted = between(energy.where("readings", "meter_id", meter["meter_id"]), "month", first, last)
     story.look_at("energy", "meters", "tariffs", "readings")
     query = "SELECT meter_id, tariff_id FROM meters WHERE serial = ?"
-    found = story.ask("Find the meter's number and tariff.", "energy", query, meter["serial"])
-    rate = story.ask("Find the price in that tariff.", "energy", "SELECT price FROM tariffs WHERE tariff_id = ?", cell(found, 1))
+    meter_facts = story.ask("Find the meter's number and tariff.", "energy", query, meter["serial"])
+    rate = story.ask(
+        "Find the price in that tariff.", "energy", "SELECT price FROM tariffs WHERE tariff_id = ?", cell(meter_facts, 1)
+    )
     query = "SELECT SUM(kwh) FROM readings WHERE meter_id = ? AND month BETWEEN ? AND ?"
-    used = story.ask("Add up the use of the meter.", "energy", query, cell(found), first, last)
+    used = story.ask("Add up the use of the meter.", "energy", query, cell(meter_facts), first, last)
     cost = story.ask("Multiply use and price.", "energy", "SELECT ? * ?", cell(used), cell(rate))
     return story.task(
         f"energy/meter/{meter['serial']}",
@@ -270,7 +272,7 @@ def fullest_house(story: Story) -> Draft:
     festival, (first, last, period) = database("festival"), story.period()
     film = story.draw.choice(festival["films"])
     fullest = top(festival.where("screenings", "film_id", film["film_id"]), lambda row: row["tickets"])
-    shown = between(festival.where("screenings", "venue_id", fullest["venue_id"]), "day", first, last)
+    screenings = between(festival.where("screenings", "venue_id", fullest["venue_id"]), "day", first, last)
     story.look_at("festival", "films", "screenings")
     number = story.ask("Find the film's number.", "festival", "SELECT film_id FROM films WHERE title = ?", film["title"])
     query = "SELECT venue_id FROM screenings WHERE film_id = ? ORDER BY tickets DESC LIMIT 1"
@@ -282,7 +284,7 @@ def fullest_house(story: Story) -> Draft:
         f'The festival sold most tickets for one screening of "{film["title"]}" at one of its venues.'
         f" How many tickets, for all films, did that venue sell {period}?",
         cell(tickets),
-        total(shown, "tickets"),
+        total(screenings, "tickets"),
     )
 
 
@@ -290,9 +292,9 @@ def fullest_house(story: Story) -> Draft:
 def same_director(story: Story) -> Draft:
     festival, (first, last, period) = database("festival"), story.period()
     film = story.draw.choice(festival["films"])
-    made = [row for row in festival.where("films", "director", film["director"]) if row["film_id"] != film["film_id"]]
+    films = [row for row in festival.where("films", "director", film["director"]) if row["film_id"] != film["film_id"]]
     titles = sorted(
-        row["title"] for row in made if between(festival.where("screenings", "film_id", row["film_id"]), "day", first, last)
+        row["title"] for row in films if between(festival.where("screenings", "film_id", row["film_id"]), "day", first, last)
     )
     story.look_at("festival", "films", "screenings")
     director = story.ask("Find who made the film.", "festival", "SELECT director FROM films WHERE title = ?", film["title"])

@@ -109,9 +109,9 @@ class ReadOnlyDatabase:
 
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
-        known = _examined(query, self._tables, self._columns)
-        is_long = known.is_long or any(isinstance(given, str) and len(given) > _LONG for given in parameters)
-        self._defined, self._refused = known.defined, ""
+        examined = _examined(query, self._tables, self._columns)
+        is_long = examined.is_long or any(isinstance(parameter, str) and len(parameter) > _LONG for parameter in parameters)
+        self._defined, self._refused = examined.defined, ""
         self._allow({"long"} if is_long else set())
         try:
             with closing(self._connection.execute(query, tuple(parameters))) as cursor:
@@ -169,10 +169,10 @@ def _decoded(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _capped(columns: list[str], found: Iterator[tuple[Any, ...]]) -> Selection:
+def _capped(columns: list[str], all_rows: Iterator[tuple[Any, ...]]) -> Selection:
     rows: list[list[Any]] = []
     size = len(json.dumps(columns))
-    for row in found:
+    for row in all_rows:
         plain = [_json_cell(value) for value in row]
         size += len(json.dumps(plain))
         if len(rows) == MAX_ROWS or size > MAX_BYTES:

@@ -66,10 +66,10 @@ class Statement:
 
     @classmethod
     def of(cls, query: str) -> Statement:
-        found = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(query) if match.lastgroup != "skip"]
-        tokens = [_token(group, text) for group, text in found]
+        matches = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(query) if match.lastgroup != "skip"]
+        tokens = [_token(group, text) for group, text in matches]
         clauses = [token.text for place, token in enumerate(tokens) if token.is_name and _clause_end(tokens, place)]
-        return cls(tokens, any(group == "named" for group, _ in found), frozenset(clauses))
+        return cls(tokens, any(group == "named" for group, _ in matches), frozenset(clauses))
 
     @property
     def first(self) -> str:
@@ -84,13 +84,13 @@ class Statement:
 
         `tables`, `columns`: what the database holds. Their copies have no parts of their own, unless the query gives them anew.
         """
-        given = self._given()
+        names_given = self._given()
         has_compounds = any(token.text in _COMPOUNDS for token in self.tokens)  # whose columns have the names of the first part's
         selects = sum(token.text in ("select", "values") for token in self.tokens)
         weight = float(len(self.tokens))
-        for name, uses in self._uses((tables if has_compounds else tables | columns) - given.keys()).items():
+        for name, uses in self._uses((tables if has_compounds else tables | columns) - names_given.keys()).items():
             is_sure = _IDENTIFIER.fullmatch(name) and name not in _WORDS and not has_compounds
-            weight *= _most_copies(uses, given[name] if is_sure else selects)
+            weight *= _most_copies(uses, names_given[name] if is_sure else selects)
         return weight
 
     def _uses(self, plain: Set[str]) -> Counter[str]:
@@ -129,15 +129,15 @@ class Statement:
 
     def _given(self) -> Counter[str]:
         """Count how often the query gives a name to something: after AS, behind an operand, or in a WITH clause."""
-        given: Counter[str] = Counter()
+        names_given: Counter[str] = Counter()
         for place, token in enumerate(self.tokens):
             if not token.is_name:
                 continue
             end = _clause_end(self.tokens, place)
             if end or self._text(place - 1) == "as" or self._follows_operand(place):
-                given[token.text] += 1
-            given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
-        return given
+                names_given[token.text] += 1
+            names_given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
+        return names_given
 
     def _follows_operand(self, place: int) -> bool:
         before = self.tokens[place - 1] if place else _Token("", False)

@@ -119,10 +119,10 @@ def between(rows: Iterable[Row], column: str, first: str, last: str) -> list[Row
 
 def total(rows: Iterable[Row], column: str) -> int:
     """Return the sum of a column. Raises DeadEnd if it is 0: without rows, SQL's sum is NULL."""
-    found: int = sum(row[column] for row in rows)
-    if not found:
+    amount: int = sum(row[column] for row in rows)
+    if not amount:
         raise DeadEnd
-    return found
+    return amount
 
 
 def numbers(rows: Iterable[Row], column: str) -> set[Any]:

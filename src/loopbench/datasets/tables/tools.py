@@ -66,8 +66,8 @@ def list_tables(desk: Connections, database: str) -> dict[str, Any]:
 
 def describe_table(desk: Connections, database: str, table: str) -> dict[str, Any]:
     """A table's columns with their types, and how many rows it has."""
-    found = _table(database, table)
-    return {"columns": found.columns, "rows": len(found.rows)}
+    content = _table(database, table)
+    return {"columns": content.columns, "rows": len(content.rows)}
 
 
 def sample_rows(desk: Connections, database: str, table: str, limit: int = 3) -> dict[str, Any]:
@@ -93,20 +93,20 @@ def run_sql(desk: Connections, database: str, query: str, parameters: list[Scala
     Dates are ISO text ('2022-05-17'): compare them as text, cut them with substr; there are no date functions. Gives columns and
     rows; at most 50 rows, and `truncated` says where there are more. Writing, recursion and very long work are refused.
     """
-    found = desk.select(database, query, parameters or [])
-    made: dict[str, Any] = {"columns": found.columns, "rows": found.rows}
-    if not found.complete:
-        made["truncated"] = (
-            f"only the first {len(found.rows)} rows are shown; a result holds at most {MAX_ROWS}, and fewer long ones"
+    selection = desk.select(database, query, parameters or [])
+    result: dict[str, Any] = {"columns": selection.columns, "rows": selection.rows}
+    if not selection.complete:
+        result["truncated"] = (
+            f"only the first {len(selection.rows)} rows are shown; a result holds at most {MAX_ROWS}, and fewer long ones"
         )
-    return made
+    return result
 
 
 def cached_report(desk: Connections, database: str, table: str) -> dict[str, Any]:
     """Totals of a table's number columns, as a report of the first year kept them. May be out of date."""
     rows = _table(database, table).rows
-    kept = [row for row in rows if any(str(value).startswith(REPORT_YEAR) for value in row.values())]
-    return {"rows": len(kept), "totals": _totals(kept)}
+    old_rows = [row for row in rows if any(str(value).startswith(REPORT_YEAR) for value in row.values())]
+    return {"rows": len(old_rows), "totals": _totals(old_rows)}
 
 
 def _totals(rows: list[Mapping[str, Any]]) -> dict[str, int]:

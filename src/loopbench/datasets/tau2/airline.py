@@ -319,8 +319,8 @@ def _day(db: TrialTables, flight_number: str, date: str) -> Record:
     days = db.get("flights", flight_number)["dates"]
     if date not in days:
         raise NotFound(f"Flight {flight_number} does not fly on {date!r}")
-    found: Record = days[date]
-    return found
+    day: Record = days[date]
+    return day
 
 
 def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:
@@ -331,10 +331,10 @@ def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -
         raise RefusedCall(f"Flight {number} on {date} is not available, but {day['status']}")
     if day["available_seats"][cabin] < people:
         raise RefusedCall(f"Flight {number} on {date} has {day['available_seats'][cabin]} seats in {cabin}")
-    known = db.get("flights", number)
+    flight_facts = db.get("flights", number)
     return {
         **{"flight_number": number, "date": date, "price": day["prices"][cabin]},
-        **{"origin": known["origin"], "destination": known["destination"]},
+        **{"origin": flight_facts["origin"], "destination": flight_facts["destination"]},
     }
 
 
@@ -351,18 +351,18 @@ def _departures(db: TrialTables, origin: str, date: str) -> Iterator[Record]:
 
 def _arrival_day(flight: Record, date: str) -> str:
     try:
-        left = datetime.date.fromisoformat(date)
+        departure = datetime.date.fromisoformat(date)
     except ValueError:
         raise RefusedCall(f"{date!r} is no day, YYYY-MM-DD") from None
-    return str(left + datetime.timedelta(days=1)) if flight["scheduled_arrival_time_est"].endswith("+1") else date
+    return str(departure + datetime.timedelta(days=1)) if flight["scheduled_arrival_time_est"].endswith("+1") else date
 
 
 def _method(user: Record, payment_id: str) -> Record:
     methods: Record = user["payment_methods"]
     if payment_id not in methods:
         raise NotFound(f"Customer {user['user_id']} has no payment method {payment_id!r}")
-    found: Record = methods[payment_id]
-    return found
+    method: Record = methods[payment_id]
+    return method
 
 
 def _pay_difference(db: TrialTables, user_id: str, payment_id: str, amount: int) -> list[Record]:

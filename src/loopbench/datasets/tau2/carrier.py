@@ -394,8 +394,8 @@ def assert_line_status(db: Database, customer_id: str, line_id: str, expected_st
 
 def assert_overdue_bill_exists(db: Database, customer_id: str, overdue_bill_id: str) -> bool:
     """Return whether a bill is a customer's, and overdue. Raises NotFound."""
-    known = row_of(db, "customers", customer_id)["bill_ids"]
-    return overdue_bill_id in known and row_of(db, "bills", overdue_bill_id)["status"] == "Overdue"
+    bill_ids = row_of(db, "customers", customer_id)["bill_ids"]
+    return overdue_bill_id in bill_ids and row_of(db, "bills", overdue_bill_id)["status"] == "Overdue"
 
 
 def assert_no_overdue_bill(db: Database, overdue_bill_id: str) -> bool:

@@ -114,9 +114,10 @@ class Chosen:
     wishes: Wishes = "at_once"
 
 
-def conversations(folder: Path, found: tuple[ServiceDomain, Tables], chosen: Chosen, version: str) -> Suite:
-    """Read the tasks of a domain's folder as published; `found`: as `service_of` returns it. Raises ValueError and OSError."""
-    service, tables = found
+def conversations(folder: Path, domain_tables: tuple[ServiceDomain, Tables], chosen: Chosen, version: str) -> Suite:
+    """Read the tasks of a domain's folder as published; `domain_tables`: as `service_of` returns it. Raises ValueError and
+    OSError."""
+    service, tables = domain_tables
     path = folder / "tasks.json"
     rows = list(read_rows(path))
     policy = text_file(folder / "policy.md").strip()
@@ -197,7 +198,7 @@ def _words(scenario: _Instructions, wishes: Wishes) -> _Words:
     if wishes == "in_turn":
         parts = [in_turn(text) for text in first]
         first = [part[0] for part in parts]
-        further = [part for told in parts for part in told[1:]]
+        further = [part for sentences in parts for part in sentences[1:]]
     says = {
         "identity": _in_lines(scenario.known_info or "", scenario.unknown_info or ""),
         "wishes": _in_lines(*first),
@@ -210,8 +211,8 @@ def _in_lines(*sentences: str) -> str:
     return "\n".join(filter(None, map(first_person, sentences)))
 
 
-def _task(row: TaskRow, words: _Words, policy: str, split: str, found: tuple[ServiceDomain, Tables]) -> Task:
-    service, criteria = found[0], row.criteria
+def _task(row: TaskRow, words: _Words, policy: str, split: str, domain_tables: tuple[ServiceDomain, Tables]) -> Task:
+    service, criteria = domain_tables[0], row.criteria
     scored = criteria.scored()
     actions = _without_repeated_reads(criteria.actions or (), service)
     changes = [[action.name, action.arguments] for action in actions if action.name not in service.reads]
@@ -229,7 +230,7 @@ def _task(row: TaskRow, words: _Words, policy: str, split: str, found: tuple[Ser
     )
     try:
         _check(row, scored)
-        return _with_plan(task, actions, *found)
+        return _with_plan(task, actions, *domain_tables)
     except Unusable as error:
         return replace(task, no_plan=str(error), quarantined=str(error))
 

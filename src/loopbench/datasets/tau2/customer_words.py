@@ -31,7 +31,7 @@ def first_person(text: str) -> str:
         return ""
     for pattern, words in _FIRST_PERSON:
         text = pattern.sub(words, text)
-    return _SENTENCE_START.sub(lambda found: found[0].upper(), text.strip())
+    return _SENTENCE_START.sub(lambda match: match[0].upper(), text.strip())
 
 
 _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s)|(?<=\n))[a-z]")
@@ -40,8 +40,8 @@ _SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s)|(?<=\n))[a-z]")
 def opening(reason: str) -> str:
     """Return why the customer writes, in their words: without what they are told of the talk itself, but not without anything."""
     sentences = _SENTENCE.split(reason.strip())
-    kept = [sentence for sentence in sentences if not _ABOUT_THE_TALK.search(sentence)]
-    return first_person(" ".join(kept or sentences))
+    reasons = [sentence for sentence in sentences if not _ABOUT_THE_TALK.search(sentence)]
+    return first_person(" ".join(reasons or sentences))
 
 
 _FURTHER = re.compile(

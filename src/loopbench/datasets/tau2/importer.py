@@ -56,16 +56,16 @@ class _World:
 
     def state(self) -> dict[str, Any]:
         """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
-        found: dict[str, Any] = {}
+        state: dict[str, Any] = {}
         if "DB" in self.scored:
-            found["db"] = copy.deepcopy(self.db)
+            state["db"] = copy.deepcopy(self.db)
         if "ACTION" in self.scored:
-            found["actions_not_made"] = [
+            state["actions_not_made"] = [
                 gold["action_id"] for gold in self.actions if not any(_matches(gold, *m) for m in self.made)
             ]
         if "ENV_ASSERTION" in self.scored:
-            found["assertions_not_met"] = [_words(item) for item in self.assertions if not _holds(item, self.domain, self.db)]
-        return found
+            state["assertions_not_met"] = [_words(item) for item in self.assertions if not _holds(item, self.domain, self.db)]
+        return state
 
     def close(self) -> None:
         return None
@@ -144,21 +144,21 @@ def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
     """A task's start: the folder's database with the task's data merged in, and its first calls made. Raises Unusable."""
     data = state.initialization_data
     try:
-        made = domain.merge(db, (data and data.agent_data) or {}, (data and data.user_data) or {})
-        domain.settle(made)
+        database = domain.merge(db, (data and data.agent_data) or {}, (data and data.user_data) or {})
+        domain.settle(database)
     except ValueError as error:
         raise Unusable(str(error)) from None
-    tools = {tool.name: tool for tool in domain.tools.bound_to(made)}
+    tools = {tool.name: tool for tool in domain.tools.bound_to(database)}
     for call in state.initialization_actions or ():
         if call.func_name in domain.assertions[call.env_type]:
             continue  # it changes nothing, and tau2 does not look at what it says
-        if not _is_set_up(call, domain.setup[call.env_type].get(call.func_name), tools.get(call.func_name), made):
+        if not _is_set_up(call, domain.setup[call.env_type].get(call.func_name), tools.get(call.func_name), database):
             raise Unusable(f"initialization_actions: {_words(call.model_dump())} fails")
         try:
-            domain.settle(made)
+            domain.settle(database)
         except NotFound as error:
             raise Unusable(f"initialization_actions: {_words(call.model_dump())}: {error}") from None
-    return made
+    return database
 
 
 def _is_set_up(call: FunctionCall, function: Callable[..., Any] | None, tool: Tool | None, db: Database) -> bool:
@@ -261,8 +261,10 @@ def _check_domain(rows: Sequence[TaskRow], domain: Domain, path: Path) -> None:
             f"domains that run without one: {', '.join(DOMAINS)}"
         )
     named = ", ".join(map(repr, unknown[:4])) + (", …" if len(unknown) > 4 else "")
-    known = ", ".join((*domain.sides, *(name for names in domain.assertions.values() for name in names)))
-    raise ValueError(f"{path}: names {named}, which the domain {domain.name!r} lacks; only that domain's tools are here: {known}")
+    known_names = ", ".join((*domain.sides, *(name for names in domain.assertions.values() for name in names)))
+    raise ValueError(
+        f"{path}: names {named}, which the domain {domain.name!r} lacks; only that domain's tools are here: {known_names}"
+    )
 
 
 def _unknown(row: TaskRow, domain: Domain) -> Iterator[str]:
@@ -307,14 +309,14 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     none, for a folder that lacks a file, and for tasks of another domain than `mock`, `telecom`, `retail` and `airline`.
     """
     if data is None:
-        known = ", ".join((*DOMAINS, *(service.name for service in SERVICES)))
-        raise ValueError(f"tau2: no data; give the folder of a domain ({known}) with --data FOLDER")
+        known_domains = ", ".join((*DOMAINS, *(service.name for service in SERVICES)))
+        raise ValueError(f"tau2: no data; give the folder of a domain ({known_domains}) with --data FOLDER")
     check_limit("tau2", limit)
     if wishes not in get_args(Wishes):
         raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
     folder = Path(data)
-    if (found := service_of(folder)) is not None:
-        return conversations(folder, found, Chosen(split, limit, wishes), VERSION)
+    if (service_and_tables := service_of(folder)) is not None:
+        return conversations(folder, service_and_tables, Chosen(split, limit, wishes), VERSION)
     domain = _domain_of(folder)
     if wishes != "at_once":
         raise ValueError(

@@ -165,8 +165,8 @@ def speed(db: Database) -> tuple[float, str] | None:
     factor = SIGNAL_FACTORS[device["network_signal_strength"]]
     factor *= POOR_VPN_FACTOR if vpn and vpn["server_performance"] == "poor" else 1.0
     factor *= DATA_SAVER_FACTOR if device["data_saver_mode"] else 1.0
-    found = round(sum(SPEEDS.get(device["network_technology_connected"], (0.0, 0.0))) / 2 * factor, 2)
-    return found, next((word for limit, word in SPEED_WORDS if found < limit), "excellent")
+    mbps = round(sum(SPEEDS.get(device["network_technology_connected"], (0.0, 0.0))) / 2 * factor, 2)
+    return mbps, next((word for limit, word in SPEED_WORDS if mbps < limit), "excellent")
 
 
 def can_send_pictures(db: Database) -> bool:
@@ -187,14 +187,14 @@ def can_send_pictures(db: Database) -> bool:
 def status_bar(db: Database) -> dict[str, Any]:
     """Return what the top of the phone's screen shows."""
     device = db["device"]
-    shown: dict[str, Any] = {"airplane_mode": device["airplane_mode"]}
+    items: dict[str, Any] = {"airplane_mode": device["airplane_mode"]}
     if not device["airplane_mode"]:
         network = device["network_technology_connected"]
         has_data = device["data_enabled"] and network != "none"
-        shown |= {"signal": device["network_signal_strength"], "network": network, "mobile_data": has_data}
-        shown |= {"data_saver": True} if has_data and device["data_saver_mode"] else {}
+        items |= {"signal": device["network_signal_strength"], "network": network, "mobile_data": has_data}
+        items |= {"data_saver": True} if has_data and device["data_saver_mode"] else {}
     if device["wifi_enabled"] and device["wifi_connected"]:
-        shown["wifi"] = device["wifi_ssid"] or "connected"
+        items["wifi"] = device["wifi_ssid"] or "connected"
     if device["vpn_connected"]:
-        shown["vpn"] = "connected"
-    return shown | {"battery_percent": device["battery_level"]}
+        items["vpn"] = "connected"
+    return items | {"battery_percent": device["battery_level"]}

@@ -63,8 +63,8 @@ def check_network_mode_preference(db: Database) -> str:
 
 def run_speed_test(db: Database) -> Row:
     """Measure the download speed of the mobile internet, in Mbit/s."""
-    found = phone.speed(db)
-    return {"connected": False} if found is None else {"connected": True, "mbps": found[0], "quality": found[1]}
+    measured = phone.speed(db)
+    return {"connected": False} if measured is None else {"connected": True, "mbps": measured[0], "quality": measured[1]}
 
 
 def check_sim_status(db: Database) -> str:
@@ -131,8 +131,8 @@ def can_send_mms(db: Database) -> bool:
 
 def check_payment_request(db: Database) -> Row | None:
     """Check whether the company asks for a payment, for which bill, and of how much."""
-    asked = db["surroundings"]["payment_request"]
-    return None if asked is None else {"bill_id": asked["bill_id"], "amount_due": asked["amount_due"]}
+    payment_request = db["surroundings"]["payment_request"]
+    return None if payment_request is None else {"bill_id": payment_request["bill_id"], "amount_due": payment_request["amount_due"]}
 
 
 # --- changes ---
@@ -189,10 +189,10 @@ def set_apn_settings(db: Database, apn_settings: ApnSettings) -> Row:
     Args:
         apn_settings: The whole settings; what is left out gets its default.
     """
-    given = apn_settings if isinstance(apn_settings, ApnSettings) else ApnSettings.model_validate(apn_settings)
-    db["device"]["active_apn_settings"] = given.model_dump()
+    settings = apn_settings if isinstance(apn_settings, ApnSettings) else ApnSettings.model_validate(apn_settings)
+    db["device"]["active_apn_settings"] = settings.model_dump()
     phone.search_network(db)
-    return _now(db, apn_name=given.apn_name)
+    return _now(db, apn_name=settings.apn_name)
 
 
 def reset_apn_settings(db: Database) -> Row:
@@ -260,11 +260,11 @@ def reboot_device(db: Database) -> Row:
 
 def make_payment(db: Database) -> Row:
     """Pay the bill that the company asks for."""
-    asked = db["surroundings"]["payment_request"]
-    if asked is None:
+    payment_request = db["surroundings"]["payment_request"]
+    if payment_request is None:
         raise RefusedCall("No payment is asked for")
-    asked["paid"] = True
-    return {"bill_id": asked["bill_id"], "paid_usd": asked["amount_due"]}
+    payment_request["paid"] = True
+    return {"bill_id": payment_request["bill_id"], "paid_usd": payment_request["amount_due"]}
 
 
 CHECKS: tuple[Callable[..., Any], ...] = (
@@ -381,8 +381,8 @@ SETUP: Mapping[str, Callable[..., Any]] = {
 
 def assert_internet_speed(db: Database, expected_speed: float, expected_desc: str | None = None) -> bool:
     """Return whether the internet is so fast, in Mbit/s, and has this word."""
-    found, word = phone.speed(db) or (0.0, "no connection")
-    return found >= expected_speed and (expected_desc is None or word == expected_desc.lower())
+    mbps, word = phone.speed(db) or (0.0, "no connection")
+    return mbps >= expected_speed and (expected_desc is None or word == expected_desc.lower())
 
 
 def assert_internet_not_excellent(db: Database) -> bool:

@@ -80,8 +80,8 @@ def get_item_details(db: TrialTables, item_id: str) -> Record:
     """
     for product in db.each("products"):
         if item_id in product["variants"]:
-            found: Record = product["variants"][item_id]
-            return found
+            item: Record = product["variants"][item_id]
+            return item
     raise NotFound(f"There is no item {item_id!r}")
 
 
@@ -295,13 +295,13 @@ def _replacements(db: TrialTables, order: Record, item_ids: list[str], new_item_
     if len(item_ids) != len(new_item_ids):
         raise RefusedCall("There is not a new item for each old one")
     products = {item["item_id"]: item["product_id"] for item in order["items"]}
-    found = []
+    variants = []
     for old, new in zip(item_ids, new_item_ids, strict=True):
         variant = db.get("products", products[old])["variants"].get(new)
         if variant is None or not variant["available"]:
             raise RefusedCall(f"Item {new} is no variant of the product of {old}, or not available")
-        found.append(variant)
-    return found
+        variants.append(variant)
+    return variants
 
 
 def _difference(order: Record, item_ids: list[str], variants: list[Record]) -> float:
@@ -313,8 +313,8 @@ def _method(db: TrialTables, user_id: str, payment_method_id: str) -> Record:
     methods: Record = db.get("users", user_id)["payment_methods"]
     if payment_method_id not in methods:
         raise NotFound(f"Customer {user_id} has no payment method {payment_method_id!r}")
-    found: Record = methods[payment_method_id]
-    return found
+    method: Record = methods[payment_method_id]
+    return method
 
 
 def _can_pay(db: TrialTables, user_id: str, payment_method_id: str, amount: float) -> None:

@@ -126,8 +126,8 @@ def read_rows(path: Path) -> Iterator[TaskRow]:
         raise ValueError(f"{path}: {type(value).__name__} where a list of tasks belongs")
     seen: dict[str, int] = {}
     for number, item in enumerate(value, start=1):
-        known = item.get("id") if isinstance(item, dict) else None
-        where = f"{path}, task {number}" + (f" ({known!r})" if isinstance(known, str) else "")
+        task_id = item.get("id") if isinstance(item, dict) else None
+        where = f"{path}, task {number}" + (f" ({task_id!r})" if isinstance(task_id, str) else "")
         row = checked(TaskRow, item, where)
         if row.id in seen:
             raise ValueError(f"{where}: the id is a duplicate, first used at task {seen[row.id]}")

@@ -64,12 +64,12 @@ def settle(db: Database) -> None:
     around["line_active"] = line["status"] == "Active"
     around["roaming_allowed"] = line["roaming_enabled"]
     around["mobile_data_usage_exceeded"] = line["data_used_gb"] >= limit
-    asked = around["payment_request"]
-    if asked is not None and asked["paid"]:
-        carrier.row_of(db, "bills", asked["bill_id"])["status"] = "Paid"
-        asked = around["payment_request"] = None
+    payment_request = around["payment_request"]
+    if payment_request is not None and payment_request["paid"]:
+        carrier.row_of(db, "bills", payment_request["bill_id"])["status"] = "Paid"
+        payment_request = around["payment_request"] = None
     waiting = carrier.bills_awaiting(db, carrier.customer_of_number(db, around["phone_number"]))
-    if asked is None and waiting:
+    if payment_request is None and waiting:
         around["payment_request"] = {"bill_id": waiting[0]["bill_id"], "amount_due": waiting[0]["total_due"], "paid": False}
 
 

@@ -53,14 +53,14 @@ def incident(desk: Desk) -> Filled:
     conditions = [desk.code("states", states, asset["state_code"]) for asset in assets]
     due = desk.later("Find the day by which a reply is due.", report["reported"], report["reply_days"])
     hours = desk.sum("Add up the hours of standstill.", [asset["hours_down"] for asset in assets])
-    asked = draw.pick(
+    request = draw.pick(
         f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
         f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
         "together, and the day by which it will hear from us.",
         f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
         "reply from the day of the report.",
     )
-    return asked, {
+    return request, {
         "event|incident": desk.group(
             {
                 "site|place": text(report["site"]),
@@ -109,7 +109,7 @@ def itinerary(desk: Desk) -> Filled:
     fares = desk.sum("Add up the fares.", [trip["fare"] for trip in trips])
     converted = desk.currency("Convert the fares.", fares, own, other)
     away = desk.days("Count the days from the first leg to the last.", trips[0]["on"], trips[-1]["on"])
-    asked = draw.pick(
+    request = draw.pick(
         f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
         f"first leg to the last, and the fares in the journey's currency and in {other}.",
         f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
@@ -117,7 +117,7 @@ def itinerary(desk: Desk) -> Filled:
         f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
         f"many days lie between first and last leg, and what it costs, also in {other}.",
     )
-    return asked, {
+    return request, {
         "traveller|passenger": text(record["head"]["traveller"]),
         "legs|stages|segments": rows(
             [
@@ -176,13 +176,13 @@ def loan(desk: Desk) -> Filled:
     states = [desk.code("copy states", table, volume["state_code"]) for volume in volumes]
     late = desk.days("Count the days by which copy 1 is late.", volumes[0]["due"], counter["day"]["today"])
     fee = desk.times("Work out the fee for copy 1.", late, counter["day"]["fee_per_day"])
-    asked = draw.pick(
+    request = draw.pick(
         f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
         f"and the daily fee at counter {counter.record.reference}.",
         f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
         "reckon by how many days copy 1 is late today and what that costs.",
     )
-    return asked, {
+    return request, {
         "work|book": desk.group(
             {
                 "title|name": text(record["head"]["title"]),
@@ -239,7 +239,7 @@ def fixture(desk: Desk) -> Filled:
     present = desk.sum("Count everybody in the stadium.", [record["head"]["seats_sold"], record["gate"]["free_tickets"]])
     takings = desk.times("Work out the takings.", record["head"]["seats_sold"], record["gate"]["price"])
     tax = desk.rounded("Round the entertainment tax.", desk.percent("Find the tax.", record["gate"]["tax_percent"], takings))
-    asked = draw.pick(
+    request = draw.pick(
         f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
         "the seats sold, and the tax on the takings, rounded to cents.",
         f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
@@ -247,7 +247,7 @@ def fixture(desk: Desk) -> Filled:
         f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
         "taken for the seats sold and the tax (rounded to cents) on that money?",
     )
-    return asked, {
+    return request, {
         "teams|clubs": desk.group({"home|hosts": text(record["head"]["home"]), "away|guests": text(record["head"]["away"])}),
         "date|played_on": day(record["head"]["on"]),
         "goals|scored": rows(

@@ -102,8 +102,8 @@ def blank(schema: Mapping[str, Any]) -> str:
     if kind == "enum":
         return " or ".join(json.dumps(option) for option in schema["enum"])
     pattern = schema.get("pattern", "").strip("^$")
-    shown = "YYYY-MM-DD" if pattern == DATE else f"text like {pattern}" if pattern else _KINDS[kind]
-    return f"{shown} or null" if isinstance(kinds, list) else shown
+    form = "YYYY-MM-DD" if pattern == DATE else f"text like {pattern}" if pattern else _KINDS[kind]
+    return f"{form} or null" if isinstance(kinds, list) else form
 
 
 _KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
@@ -139,11 +139,15 @@ class Desk:
         self.records.add(record)
         twin = {name: altered(self.draw, section) for name, section in sections.items()}
         self.records.add(FormRecord(self._new_id(), kind, _similar(literal), twin))
-        given = reference.answer if isinstance(reference, Value) else reference
-        found = self.call(
-            f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": given}, {"record": record.id}, "record"
+        reference_text = reference.answer if isinstance(reference, Value) else reference
+        record_id = self.call(
+            f"Find the record of the {kind}.",
+            "find_record",
+            {"kind": kind, "reference": reference_text},
+            {"record": record.id},
+            "record",
         )
-        return Opened(self, record, found)
+        return Opened(self, record, record_id)
 
     def _new_id(self) -> str:
         return draw_new(self.records.by_id, lambda: f"R-{self.draw.integer(10_000, 99_999)}")
@@ -208,8 +212,8 @@ class Desk:
         """
         key = f"{tool}{resolve(arguments, self._results)}"
         if key not in self._planned_calls:
-            made = self._planned_calls[key] = self.plan.call(goal, tool, arguments)
-            self._results[made.call] = result
+            reply = self._planned_calls[key] = self.plan.call(goal, tool, arguments)
+            self._results[reply.call] = result
         wanted = part(self._planned_calls[key], *path)
         return Value(wanted, wanted.of(result))
 
@@ -262,15 +266,15 @@ class Opened:
     def __getitem__(self, section: str) -> FetchedSection:
         """Return a section, which the plan fetches when it is first asked for."""
         facts = self.record.sections[section]
-        given = {"record": self.id.answer, "section": section}
-        return FetchedSection(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", given, facts))
+        arguments = {"record": self.id.answer, "section": section}
+        return FetchedSection(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", arguments, facts))
 
     def is_withdrawn(self, section: str) -> bool:
         """Return whether a section no longer counts; if so, the plan meets the error."""
         if section not in self.record.withdrawn:
             return False
-        given = {"record": self.id.answer, "section": section}
-        self.desk.plan.call(f"Try to fetch {section} of the {self.record.kind}.", "fetch", given, fails=True)
+        arguments = {"record": self.id.answer, "section": section}
+        self.desk.plan.call(f"Try to fetch {section} of the {self.record.kind}.", "fetch", arguments, fails=True)
         return True
 
 

@@ -50,7 +50,7 @@ def invoice(desk: Desk) -> Filled:
     discount = desk.rounded("Round the discount.", desk.percent("Find the discount.", order["head"]["discount_percent"], net))
     payable = desk.minus("Take the discount off.", net, discount)
     converted = desk.currency("Convert what is payable.", payable, own, other)
-    asked = draw.pick(
+    request = draw.pick(
         f"Write the invoice for order {reference}. The discount on the net sum is rounded to cents, and what is payable is "
         f"stated in {other} as well.",
         f"The buyer waits for an invoice on the order {reference}: take the discount, rounded to cents, off the sum of all "
@@ -58,7 +58,7 @@ def invoice(desk: Desk) -> Filled:
         f"The order with reference {reference} has been delivered and has to be billed line by line. Payable is the net "
         f"sum less the discount (to the cent), once in the order's currency and once in {other}.",
     )
-    return asked, {
+    return request, {
         "buyer|customer|bill_to": desk.group(
             {
                 "name|company": text(order["head"]["buyer"]),
@@ -124,13 +124,13 @@ def payslip(desk: Desk) -> Filled:
     gross = desk.sum("Add up all earnings.", amounts)
     tax = desk.rounded("Round the tax.", desk.percent("Find the tax.", slip["head"]["tax_percent"], gross))
     net = desk.minus("Take off the pension.", desk.minus("Take off the tax.", gross, tax), slip["head"]["pension"])
-    asked = draw.pick(
+    request = draw.pick(
         f"Make out payslip {reference}. The tax is a percentage of the gross pay, rounded to cents; tax and pension are taken off.",
         f"Payroll has to print the slip {reference}, with gross pay, the tax on it (to the cent), the pension, and what remains.",
         f"Complete the payslip with reference {reference} for the employee whom it names; net is gross less pension and tax, "
         "the latter rounded to cents.",
     )
-    return asked, {
+    return request, {
         "employee|person|payee": desk.group(
             {
                 "id|staff_number": coded(slip["head"]["employee"], r"EM-\d{4}"),
@@ -186,13 +186,13 @@ def grant(desk: Desk) -> Filled:
         for place, (item, currency) in enumerate(zip(items, foreign, strict=True), 1)
     ]
     total = desk.sum("Add up all costs.", costs)
-    left = desk.minus("Find out what is left of the grant.", record["head"]["granted"], total)
-    asked = draw.pick(
+    unspent = desk.minus("Find out what is left of the grant.", record["head"]["granted"], total)
+    request = draw.pick(
         f"Report on grant {reference}: what each item cost in the currency of the grant, what was spent, and what is left.",
         f"The account of the grant {reference} is due. Each item is converted to the grant's own currency before all are added up.",
         f"How was grant {reference} used? Put every item down as it was paid, and in the currency in which the money was given.",
     )
-    return asked, {
+    return request, {
         "award|grant": desk.group(
             {"leader|principal": text(record["head"]["leader"]), "partner|partner_firm": or_null(text(record["head"]["partner"]))}
         ),
@@ -214,7 +214,7 @@ def grant(desk: Desk) -> Filled:
             5,
         ),
         "balance|account": desk.group(
-            {"granted|budget": whole(record["head"]["granted"]), "spent|used": number(total), "left|remaining": number(left)}
+            {"granted|budget": whole(record["head"]["granted"]), "spent|used": number(total), "left|remaining": number(unspent)}
         ),
     }
 
@@ -245,7 +245,7 @@ def lease(desk: Desk) -> Filled:
     days = desk.days("Count the days of the term.", terms["from"], terms["to"])
     deposit = desk.times("Work out the deposit.", terms["rent"], terms["deposit_months"])
     notice = desk.later("Find the first day on which notice may have its effect.", terms["from"], terms["notice_days"])
-    asked = draw.pick(
+    request = draw.pick(
         f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
         "in money, and the earliest end, which is the first day plus the days of notice.",
         f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
@@ -254,7 +254,7 @@ def lease(desk: Desk) -> Filled:
         f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
         "amount; and as earliest end the day that follows the first one by the period of notice.",
     )
-    return asked, {
+    return request, {
         "property|premises": _premises(desk, address),
         "tenant|lessee": text(terms["tenant"]),
         "residents|others": rows(

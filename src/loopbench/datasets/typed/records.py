@@ -59,17 +59,17 @@ def find_record(records: Records, kind: str, reference: str) -> dict[str, Any]:
     """Find the record of a kind (such as invoice) by its exact reference; gives its id and the names of its sections."""
     record = records.by_reference.get((kind, reference))
     if record is None:
-        kinds = ", ".join(sorted({known for known, _ in records.by_reference}))
+        kinds = ", ".join(sorted({known_kind for known_kind, _ in records.by_reference}))
         raise RecordNotFound(f"no {kind[:40]!r} has the reference {reference[:40]!r}; there are records of the kinds {kinds}")
     return {"record": record.id, "sections": [*record.sections, *record.withdrawn]}
 
 
 def fetch(records: Records, record: str, section: str) -> dict[str, Any]:
     """Fetch one section of a record: names and values."""
-    found = _record(records, record)
-    if section in found.withdrawn:
-        raise ResultWithdrawn(f"section {section!r} of {record} was withdrawn, reason: {found.withdrawn[section]}")
-    return dict(_section(found, section))
+    form = _record(records, record)
+    if section in form.withdrawn:
+        raise ResultWithdrawn(f"section {section!r} of {record} was withdrawn, reason: {form.withdrawn[section]}")
+    return dict(_section(form, section))
 
 
 def fetch_draft(records: Records, record: str, section: str) -> dict[str, Any]:
@@ -134,10 +134,10 @@ def _altered(draw: Draw, value: Any) -> Any:
 
 
 def _record(records: Records, record: str) -> FormRecord:
-    found = records.by_id.get(record)
-    if found is None:
+    form = records.by_id.get(record)
+    if form is None:
         raise RecordNotFound(f"no record {record[:40]!r}; ids look like R-12345, and find_record gives them")
-    return found
+    return form
 
 
 def _section(record: FormRecord, section: str) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ def parts_list(desk: Desk) -> Filled:
     all_inside = desk.times("Weigh all assemblies.", one, whole_unit["head"]["times"])
     total = desk.sum("Weigh the whole unit in grams.", [all_inside, *outer_weights])
     kilograms = desk.units("Give the weight in kilograms.", total, ("g", "kg"), "0.001")
-    asked = draw.pick(
+    request = draw.pick(
         f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
         "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
         f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
@@ -65,7 +65,7 @@ def parts_list(desk: Desk) -> Filled:
         "which is contained several times, and the kilograms in all.",
     )
     head_of = whole_unit["head"]
-    return asked, {
+    return request, {
         "unit|product": desk.group(
             {"name|title": text(head_of["name"]), "revision|version": one_of(head_of["revision"], "ABCDEF")}
         ),
@@ -84,22 +84,22 @@ def parts_list(desk: Desk) -> Filled:
 
 def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
     """Return the rows of a record's parts, and what each weighs in grams."""
-    shown, weights = [], []
+    groups, weights = [], []
     for place in range(1, count + 1):
         item = record[f"part {place}"]
         weight = desk.times(f"Weigh part {place} of the {record.record.kind}.", item["count"], item["grams"])
         fields = {"part|name": text(item["part"]), "count|pieces": whole(item["count"], 1), "grams|total_grams": number(weight)}
-        shown.append(desk.group(fields))
+        groups.append(desk.group(fields))
         weights.append(weight)
-    return shown, weights
+    return groups, weights
 
 
 def lab_report(desk: Desk) -> Filled:
     """One assay may have been withdrawn: then the result is null, and the reason is what the system says."""
     draw, calendar = desk.draw, Calendar(desk.draw)
     analytes = draw.sample(ANALYTES, draw.integer(3, 4))
-    found = [{"milligrams": cents(draw, 110, 9_800), "limit": draw.integer(10, 90)} for _ in analytes]
-    lost = draw.integer(1, len(found)) if draw.chance(0.6) else 0
+    assays = [{"milligrams": cents(draw, 110, 9_800), "limit": draw.integer(10, 90)} for _ in analytes]
+    lost = draw.integer(1, len(assays)) if draw.chance(0.6) else 0
     reason = draw.choice(REASONS)
     head: dict[str, Any] = {
         "taken": calendar.after(0, 90),
@@ -110,13 +110,13 @@ def lab_report(desk: Desk) -> Filled:
     }
     panel: dict[str, Any] = {f"assay {place}": name for place, name in enumerate(analytes, 1)}
     withdrawn = {f"assay {lost}": reason} if lost else {}
-    kept = {name: assay for name, assay in numbered("assay", found).items() if name not in withdrawn}
+    kept_assays = {name: assay for name, assay in numbered("assay", assays).items() if name not in withdrawn}
     reference = f"LS-{draw.integer(10_000, 99_999)}"
-    record = desk.file("lab report", {"sample": head, "panel": panel} | kept, reference=reference, withdrawn=withdrawn)
+    record = desk.file("lab report", {"sample": head, "panel": panel} | kept_assays, reference=reference, withdrawn=withdrawn)
 
     results = [_assay(desk, record, name, reason) for name in panel]
     discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
-    asked = draw.pick(
+    request = draw.pick(
         f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
         "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
         f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
@@ -124,7 +124,7 @@ def lab_report(desk: Desk) -> Filled:
         "after it was taken.",
     )
     sample = record["sample"]
-    return asked, {
+    return request, {
         "sample|specimen": desk.group(
             {
                 "taken|taken_on": day(sample["taken"]),
@@ -183,7 +183,7 @@ def calibration(desk: Desk) -> Filled:
     )
     due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
     verdict = desk.code("verdicts", table, done["verdict_code"])
-    asked = draw.pick(
+    request = draw.pick(
         f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
         "of all errors is rounded to three decimals.",
         f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
@@ -191,7 +191,7 @@ def calibration(desk: Desk) -> Filled:
         f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
         "their mean, rounded to three decimals.",
     )
-    return asked, {
+    return request, {
         "instrument|device": desk.group(
             {"serial|serial_number": coded(done["serial"], r"[A-Z]\d{3}-\d{2}"), "next_due|due": day(due)}
         ),
@@ -243,7 +243,7 @@ def manifest(desk: Desk) -> Filled:
         )
     weight = desk.rounded("Round the weight of all parcels.", desk.sum("Add up the weights.", kilograms), 1)
     hazards = [desk.code("hazards", table, parcel["hazard_code"]) for parcel in parcels]
-    asked = draw.pick(
+    request = draw.pick(
         f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
         "unrounded, and the weight of all parcels to one decimal.",
         f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
@@ -251,7 +251,7 @@ def manifest(desk: Desk) -> Filled:
         f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
         "converted, its hazard in words, and the joint weight to one decimal.",
     )
-    return asked, {
+    return request, {
         "container|unit": desk.group(
             {
                 "number|id": coded(record["head"]["container"], r"[A-Z]{3}U\d{7}"),
@@ -319,7 +319,7 @@ def recipe(desk: Desk) -> Filled:
         )
     energy = desk.sum("Add up the energy.", energies)
     each = desk.rounded("Round the energy per person.", desk.divided_by("Share the energy out.", energy, card["persons"]), 1)
-    asked = draw.pick(
+    request = draw.pick(
         f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
         "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
         "among its persons.",
@@ -327,7 +327,7 @@ def recipe(desk: Desk) -> Filled:
         "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
         "record is per gram.",
     )
-    return asked, {
+    return request, {
         "dish|meal": desk.group(
             {
                 "title|name_of_dish": text(card["dish"]),

@@ -95,16 +95,17 @@ def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem
     What a reference stands for is known only when the plan is replayed. An expected error must come from the tool itself: a call
     that is refused for its arguments gets no receipt.
     """
-    known = {tool.name: tool for tool in tools}
+    tools_by_name = {tool.name: tool for tool in tools}
     for call in task.plan.calls if task.plan is not None else ():
         for option in (call, *call.alternatives):
             where = f"task {task.id!r}, call {call.id!r}"
-            if option.tool not in known:
-                hint = near(option.tool, known) or f"there are {', '.join(known) or 'none'}"
+            if option.tool not in tools_by_name:
+                hint = near(option.tool, tools_by_name) or f"there are {', '.join(tools_by_name) or 'none'}"
                 yield Problem(f"{where}: no tool {option.tool!r}; {hint}")
             else:
                 yield from (
-                    Problem(f"{where}: {option.tool}: {text}") for text in argument_misfits(option, known[option.tool].parameters)
+                    Problem(f"{where}: {option.tool}: {text}")
+                    for text in argument_misfits(option, tools_by_name[option.tool].parameters)
                 )
 
 
@@ -124,13 +125,13 @@ def name_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     is_open = schema.get("additionalProperties", True) is not False
     unknown = [] if is_open else [name for name in call.arguments if name not in properties]
-    left = [name for name in properties if name not in call.arguments]
-    meant = {name: most_like(name, left) for name in unknown}
+    unused = [name for name in properties if name not in call.arguments]
+    meant = {name: most_like(name, unused) for name in unknown}
     if missing := [name for name in schema.get("required", ()) if name not in {*call.arguments, *meant.values()}]:
         yield f"missing argument {missing[0]!r}"
     for name in unknown:
-        asked = f"did you mean {meant[name]!r}?" if meant[name] else f"there are {', '.join(properties) or 'none'}"
-        yield f"unknown argument {name!r}; {asked}"
+        hint = f"did you mean {meant[name]!r}?" if meant[name] else f"there are {', '.join(properties) or 'none'}"
+        yield f"unknown argument {name!r}; {hint}"
 
 
 def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
@@ -200,8 +201,8 @@ def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
         instance = task.labels.get("instance")
         keys = [(questions, _asked_and_answered(task), "question")]
         keys += [(instances, str(instance), f"instance {instance!r}")] if instance else []
-        for known, key, what in keys:
-            first, where = known.setdefault(key, (task.id, split))
+        for first_places, key, what in keys:
+            first, where = first_places.setdefault(key, (task.id, split))
             if where != split:
                 yield Problem(f"tasks {first!r} ({where}) and {task.id!r} ({split}) share one {what}: it stands in two splits")
 
@@ -269,10 +270,10 @@ def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, whe
     """Find tasks that a lookup passes. `chances`: for each task, that a near copy drawn from there has its answer."""
     share = sum(chances.values()) / tasks
     if share > most:
-        found = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
+        tasks_passed = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
         yield Problem(
             f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be: "
-            f"{some(found)}",
+            f"{some(tasks_passed)}",
             fails,
         )
 

@@ -126,8 +126,8 @@ def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]
 
 async def _lasting_differences(task: Task, suite: Suite, truth: Truth, other: Truth, when: str) -> list[str]:
     """Return the same, without results that differ each time: `state_problems` reports those."""
-    found = _differences(task, truth, other, when)
-    return [] if found and _differences(task, truth, await replay(task, suite), when) else found
+    differences = _differences(task, truth, other, when)
+    return [] if differences and _differences(task, truth, await replay(task, suite), when) else differences
 
 
 def _order(calls: Iterable[PlannedCall]) -> str:

@@ -46,8 +46,8 @@ def alike(wordings: Sequence[str]) -> list[list[int]]:
         for other in bucket[1:]:
             if groups.find(first) != groups.find(other) and _similarity(shingles[first], shingles[other]) >= ALIKE:
                 groups.join(first, other)
-    found = [[place for index in group for place in places[different[index]]] for group in groups.all()]
-    return [group for group in found if len(group) > 1]
+    all_groups = [[place for index in group for place in places[different[index]]] for group in groups.all()]
+    return [group for group in all_groups if len(group) > 1]
 
 
 def _shingles(wordings: Sequence[str]) -> list[Hashes]:
@@ -116,10 +116,10 @@ class _Groups:
         self._parents[self.find(other)] = self.find(one)
 
     def all(self) -> list[list[int]]:
-        found: dict[int, list[int]] = defaultdict(list)
+        members: dict[int, list[int]] = defaultdict(list)
         for place in range(len(self._parents)):
-            found[self.find(place)].append(place)
-        return list(found.values())
+            members[self.find(place)].append(place)
+        return list(members.values())
 
 
 def _constants(name: str, count: int) -> Hashes:

@@ -71,11 +71,11 @@ async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) 
 def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
     """Return the plan's calls in another order that it allows: of those that can be made, always the last."""
     calls_left, ordered = list(plan.calls), []
-    made: set[str] = set()
+    made_ids: set[str] = set()
     while calls_left:
-        ready = next(call for call in reversed(calls_left) if plan.dependencies[call.id] <= made)
+        ready = next(call for call in reversed(calls_left) if plan.dependencies[call.id] <= made_ids)
         calls_left.remove(ready)
-        made.add(ready.id)
+        made_ids.add(ready.id)
         ordered.append(ready)
     return tuple(ordered)
 
@@ -111,8 +111,8 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     if observation.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
     if not observation.ok and not call.fails:
-        said = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {said}")
+        detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {detail}")
     return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 async def solve(task: SolverTask) -> object:
     model = OpenAILike(id=task.model, base_url=task.base_url, api_key=task.api_key)
-    found = await Agent(model=model, tools=list(task.tools), telemetry=False).arun(task.question)
-    status = getattr(found.status, "value", found.status)
+    response = await Agent(model=model, tools=list(task.tools), telemetry=False).arun(task.question)
+    status = getattr(response.status, "value", response.status)
     if str(status).lower() == "error":  # it raises nothing, and its content is the error's text
-        raise RuntimeError(found.content)
-    return found.messages[-1].content if found.messages else found.content
+        raise RuntimeError(response.content)
+    return response.messages[-1].content if response.messages else response.content

@@ -19,8 +19,8 @@ async def solve(task: SolverTask) -> object:
     model = OpenAIChatCompletionClient(model=task.model, base_url=task.base_url, api_key=task.api_key, model_info=ABILITIES)
     tools = [FunctionTool(tool, description=tool.__doc__) for tool in task.tools]
     agent = AssistantAgent("solver", model, tools=tools, max_tool_iterations=task.max_steps)
-    found = await agent.run(task=task.question)
-    last = found.messages[-1]
+    result = await agent.run(task=task.question)
+    last = result.messages[-1]
     if isinstance(last, ToolCallSummaryMessage):  # at the limit it returns the results of the last tools
         raise task.StepLimit
     return last.to_text()

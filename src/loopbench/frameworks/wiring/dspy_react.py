@@ -18,11 +18,11 @@ async def solve(task: SolverTask) -> object:
     agent = dspy.ReActV2("question -> answer", tools=list(task.tools), max_iters=task.max_steps)
     with dspy.context(lm=model, adapter=dspy.ChatAdapter(use_native_function_calling=True)):
         try:
-            found = await agent.acall(question=task.question)
+            prediction = await agent.acall(question=task.question)
         except ValueError as error:
             if "after max_iters" in str(error):
                 raise task.StepLimit from error
             raise
-    if found.termination_reason == "forced_submit" and len(found.history.messages) > task.max_steps:
-        raise task.StepLimit(found.answer)
-    return found.answer
+    if prediction.termination_reason == "forced_submit" and len(prediction.history.messages) > task.max_steps:
+        raise task.StepLimit(prediction.answer)
+    return prediction.answer

@@ -23,11 +23,11 @@ async def solve(task: SolverTask) -> object:
     plugins = [ReflectAndRetryToolPlugin()] if task.options["tool_errors"] == "shown" else []
     runner = InMemoryRunner(agent, app_name="solver", plugins=plugins)
     session = await runner.session_service.create_session(app_name="solver", user_id="user")
-    asked = types.Content(role="user", parts=[types.Part(text=task.question)])
+    message = types.Content(role="user", parts=[types.Part(text=task.question)])
     limit = RunConfig(max_llm_calls=task.max_steps)
     text = ""
     try:
-        async for event in runner.run_async(user_id="user", session_id=session.id, new_message=asked, run_config=limit):
+        async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message, run_config=limit):
             if "LlmCallsLimit" in str(event.error_code or ""):
                 raise task.StepLimit
             if event.error_message:  # it raises nothing: errors are events

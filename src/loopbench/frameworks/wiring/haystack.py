@@ -22,5 +22,5 @@ def run(task: SolverTask) -> object:
     model = OpenAIChatGenerator(model=task.model, api_base_url=task.base_url, api_key=Secret.from_token(task.api_key))
     tools = [create_tool_from_function(tool) for tool in task.sync_tools]
     agent = Agent(chat_generator=model, tools=tools, max_agent_steps=task.max_steps)
-    found = agent.run(messages=[ChatMessage.from_user(task.question)])
-    return found["last_message"].text
+    result = agent.run(messages=[ChatMessage.from_user(task.question)])
+    return result["last_message"].text

@@ -30,12 +30,12 @@ async def solve(task: SolverTask) -> object:
     tools = [function_tool(tool, strict_mode=False, **more) for tool in task.tools]
     config = RunConfig(tool_not_found_behavior="return_error_to_model") if task.options["unknown_tool"] == "shown" else None
     try:
-        found = await Runner.run(
+        result = await Runner.run(
             Agent("solver", tools=tools, model=model), task.question, max_turns=task.max_steps, run_config=config
         )
     except MaxTurnsExceeded as error:
         raise task.StepLimit from error
-    return found.final_output
+    return result.final_output
 
 
 def error_for_model(context: object, error: Exception) -> str:

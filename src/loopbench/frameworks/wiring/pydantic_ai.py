@@ -24,10 +24,10 @@ async def solve(task: SolverTask) -> object:
     model = speaks(task.model, provider=OpenAIProvider(openai_client=client))
     agent = Agent(model, tools=tools, retries=task.options["retries"])
     try:
-        found = await agent.run(task.question, usage_limits=UsageLimits(request_limit=task.max_steps))
+        result = await agent.run(task.question, usage_limits=UsageLimits(request_limit=task.max_steps))
     except UsageLimitExceeded as error:
         raise task.StepLimit from error
-    return found.output
+    return result.output
 
 
 def retried(tool: Callable[..., Awaitable[str]], task: SolverTask) -> Callable[..., Awaitable[str]]:

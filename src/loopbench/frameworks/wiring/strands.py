@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 async def solve(task: SolverTask) -> object:
     model = OpenAIModel(client_args={"base_url": task.base_url, "api_key": task.api_key}, model_id=task.model)
     agent = Agent(model, tools=[tool(function) for function in task.tools], callback_handler=None)
-    found = await agent.invoke_async(task.question, limits={"turns": task.max_steps})
-    if found.stop_reason == "limit_turns":
+    result = await agent.invoke_async(task.question, limits={"turns": task.max_steps})
+    if result.stop_reason == "limit_turns":
         raise task.StepLimit
-    return str(found).strip()
+    return str(result).strip()

@@ -77,10 +77,10 @@ class FinishCodec:
         elif isinstance(move, Act) and 0 < len(move.calls) <= self.max_calls and all(c.name != FINISH for c in move.calls):
             calls = list(move.calls)
         else:
-            said = "only an answer can be given now" if self.max_calls == 0 else "it is neither calls nor an answer"
-            raise Inexpressible(f"the {type(move).__name__}: {said}")
-        made = tuple(native_call(call, place) for place, call in enumerate(calls))
-        return Reply(move.thought, made, None, "tool_calls")
+            reason = "only an answer can be given now" if self.max_calls == 0 else "it is neither calls nor an answer"
+            raise Inexpressible(f"the {type(move).__name__}: {reason}")
+        native_calls = tuple(native_call(call, place) for place, call in enumerate(calls))
+        return Reply(move.thought, native_calls, None, "tool_calls")
 
     def parse(self, reply: Reply) -> Move:
         calls = read_calls(reply)

@@ -25,20 +25,20 @@ def entry(role: MessageRole, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def insert_results(history: History, asked: Mapping[str, Any], results: Sequence[tuple[str, str]]) -> bool:
+def insert_results(history: History, message: Mapping[str, Any], results: Sequence[tuple[str, str]]) -> bool:
     """Put results, `(id, text)` in call order, behind the message that made the calls. Return False if that is gone."""
-    place = index_of_message(history, asked)
+    place = index_of_message(history, message)
     if place is None:
         return False
     history[place + 1 : place + 1] = [{"role": "tool", "content": text, "tool_call_id": name} for name, text in results]
     return True
 
 
-def index_of_message(history: History, asked: Mapping[str, Any]) -> int | None:
+def index_of_message(history: History, message: Mapping[str, Any]) -> int | None:
     """Return the index of a message, or of the copy that a hook has put in its place; None if absent."""
     for index in range(len(history) - 1, -1, -1):
         item = history[index]
-        if item is asked or (isinstance(item, Mapping) and item.get("tool_calls", ()) == asked.get("tool_calls")):
+        if item is message or (isinstance(item, Mapping) and item.get("tool_calls", ()) == message.get("tool_calls")):
             return index
     return None
 
@@ -111,7 +111,7 @@ def _message(item: Any) -> Message:
 
 
 def _call(item: Any) -> NativeCall:
-    made = item if isinstance(item, Mapping) else {}
-    function = made.get("function")
+    fields = item if isinstance(item, Mapping) else {}
+    function = fields.get("function")
     named = function if isinstance(function, Mapping) else {}
-    return NativeCall(str(made.get("id", "")), str(named.get("name", "")), str(named.get("arguments", "")))
+    return NativeCall(str(fields.get("id", "")), str(named.get("name", "")), str(named.get("arguments", "")))

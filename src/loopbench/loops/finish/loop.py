@@ -123,9 +123,9 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens must be 1 or more, or None, not {self.max_tokens}")
         for name in ("on_step", "on_stream", "resolver"):
-            given = getattr(self, name)
-            if not callable(given) and not (given is None and name != "resolver"):
-                raise TypeError(f"{name} must be a function, not {given!r}")
+            hook = getattr(self, name)
+            if not callable(hook) and not (hook is None and name != "resolver"):
+                raise TypeError(f"{name} must be a function, not {hook!r}")
 
     name: ClassVar[str] = "finish"
     calls_in: ClassVar[CallsIn] = "native"
@@ -166,8 +166,8 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
         output = JsonOutput.of(query.schema, query.problem, query.takes_null) if self.typed_output else JsonOutput.of(None)
         text = input_xml({"question": query.full_text})
-        asked = Message("user", text, images=query.images).as_dict() if query.images else entry("user", text)
-        run = self.begin(output, tools, model, [asked], observer)
+        question = Message("user", text, images=query.images).as_dict() if query.images else entry("user", text)
+        run = self.begin(output, tools, model, [question], observer)
         error: Exception | None = None
         try:
             ending = await self.drive(run)
@@ -191,15 +191,15 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         """Return a run that is about to start; `history` follows the system message. Raises ValueError for a reserved tool name."""
         refuse_reserved(tools)
         prompt = self.predictors[DECIDE]
-        shown = in_own_format(prompt)
-        system = [entry("system", shown.text)] if shown.text or self.system_prompt is not None else []
+        rendered_prompt = in_own_format(prompt)
+        system = [entry("system", rendered_prompt.text)] if rendered_prompt.text or self.system_prompt is not None else []
         run = Run(
             output,
             CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools)),
             model,
             [*system, *history],
             prompt,
-            shown.turns,
+            rendered_prompt.turns,
             observer,
         )
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
@@ -316,8 +316,8 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             return ToolResult(call.call.name, seen.value, call.call.call_id, None, seen)
         text = f"{seen.error_type}: {seen.data}"
         if seen.error_type == "UnknownTool":
-            known = f". Available tools: {', '.join((*run.tools.names, FINISH))}" if self.list_tools_in_error else ""
-            text = f"Tool '{call.call.name}' not found{known}"
+            available = f". Available tools: {', '.join((*run.tools.names, FINISH))}" if self.list_tools_in_error else ""
+            text = f"Tool '{call.call.name}' not found{available}"
         elif seen.error_type == "InvalidArguments":
             text = seen.data
         return ToolResult(call.call.name, f"Tool error: {text}", call.call.call_id, seen.error_type, seen)
@@ -328,13 +328,13 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         step = Step(
             run.counter, run.model_given, run.temperature, run.max_tokens, reply, [call.call for call in calls], results, run
         )
-        given = [(result, render_value(result.output)) for result in results]
+        result_texts = [(result, render_value(result.output)) for result in results]
         returned = await call_hook(self.on_step, step)
         if returned is not None and returned is not step:
             raise HookFailed(TypeError(f"on_step must return the step or None, not {type(returned).__name__}"))
         if not all(isinstance(result, ToolResult) for result in step.tool_results):
             raise HookFailed(TypeError("step.tool_results must hold results; change their output"))
-        for result, text in given:
+        for result, text in result_texts:
             result.is_edited = render_value(result.output) != text
         results[:] = step.tool_results
         if step.finished:

@@ -58,10 +58,10 @@ def _refuse_misspelt(cls: type[Module]) -> None:
 
     The plural or singular of a single word, such as `models`, is an attribute of the subclass's own.
     """
-    known = [name for name in vars(Module) if not name.startswith("_")] + ["on_step", "on_stream"]
+    known_names = [name for name in vars(Module) if not name.startswith("_")] + ["on_step", "on_stream"]
     for name in vars(cls):
-        near = difflib.get_close_matches(name, known, 1, cutoff=0.85)
-        if near and name not in known and not _is_other_number(name, near[0]):
+        near = difflib.get_close_matches(name, known_names, 1, cutoff=0.85)
+        if near and name not in known_names and not _is_other_number(name, near[0]):
             raise TypeError(f"{cls.__name__}.{name}: did you mean {near[0]!r}?")
 
 
@@ -132,9 +132,9 @@ class Module:
         refuse_checkpoint(cls, "Finish(max_steps=…)")
         _config_of(cls, None, None)
         for name in ("initial_input", "final_output"):
-            given = getattr(cls, name)
-            if given is not None and not (isinstance(given, type) and issubclass(given, BaseModel)):
-                raise TypeError(f"{cls.__name__}.{name} must be a pydantic model, not {given!r}")
+            model_class = getattr(cls, name)
+            if model_class is not None and not (isinstance(model_class, type) and issubclass(model_class, BaseModel)):
+                raise TypeError(f"{cls.__name__}.{name} must be a pydantic model, not {model_class!r}")
         refuse_reserved(_toolbox_of(cls))
 
     def __call__(self, **inputs: Any) -> Any:
@@ -197,8 +197,10 @@ class Module:
         if parent is not None:
             inherited, depth, observer = _inherited(parent.run), parent.depth + 1, parent.run.observer
         config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
-        shown = _shown_input(type(self).__name__, self.initial_input, inputs)
-        run = config.begin(_output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", shown)], observer)
+        input_text = _shown_input(type(self).__name__, self.initial_input, inputs)
+        run = config.begin(
+            _output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", input_text)], observer
+        )
         run.model_given, run.scope = model_given, scope
         call = _ModuleCall(self, run, parent, depth, asyncio.get_running_loop())
         before = _CALL.set(call)
@@ -235,7 +237,7 @@ def _config_of(owner: Any, on_step: Any, on_stream: Any) -> Finish:
 
 
 def _toolbox_of(owner: Any) -> Toolbox:
-    return Toolbox([as_tool(given) for given in owner.tools])
+    return Toolbox([as_tool(item) for item in owner.tools])
 
 
 def _output_of(final_output: type[BaseModel] | None) -> Output:
@@ -254,8 +256,8 @@ def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mappi
 # --- branches ---
 
 
-async def _branch(call: _ModuleCall, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
-    child = given() if isinstance(given, type) else given
+async def _branch(call: _ModuleCall, module: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+    child = module() if isinstance(module, type) else module
     if call.depth >= MAX_DEPTH:
         raise RuntimeError(f"branch: deeper than {MAX_DEPTH} modules")
     name = type(child).__name__
@@ -267,11 +269,11 @@ async def _branch(call: _ModuleCall, given: type[Module] | Module, inputs: Mappi
 def _inherited(run: Run) -> History:
     """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
     unfinished = index_of_message(run.history, run.unanswered) if run.unanswered is not None else None
-    kept = (item for index, item in enumerate(run.history) if index != unfinished)
-    return copy.deepcopy([item for item in kept if not is_system(item)])
+    finished_items = (item for index, item in enumerate(run.history) if index != unfinished)
+    return copy.deepcopy([item for item in finished_items if not is_system(item)])
 
 
-async def _watched(call: _ModuleCall, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+async def _watched(call: _ModuleCall, module: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
     """Run a branch that ends with the call, whether or not the hook still waits for it."""
     if call.is_over:
         raise asyncio.CancelledError
@@ -279,7 +281,7 @@ async def _watched(call: _ModuleCall, given: type[Module] | Module, inputs: Mapp
     assert task is not None
     call.running.add(task)
     try:
-        return await _branch(call, given, inputs)
+        return await _branch(call, module, inputs)
     finally:
         call.running.discard(task)
 

@@ -79,9 +79,9 @@ class JsonOutput:
     ) -> JsonOutput:
         if schema is not None and schema.get("type") == "object":
             return cls(schema, schema, False, refusal)
-        shown: dict[str, Any] = {"type": "string"} if schema is None else dict(schema)
-        definitions = {"$defs": shown.pop("$defs")} if "$defs" in shown else {}  # "#/$defs/…" means the root
-        wrapped = {"type": "object", "properties": {WRAPPED: shown}, "required": [WRAPPED], "additionalProperties": False}
+        answer_schema: dict[str, Any] = {"type": "string"} if schema is None else dict(schema)
+        definitions = {"$defs": answer_schema.pop("$defs")} if "$defs" in answer_schema else {}  # "#/$defs/…" means the root
+        wrapped = {"type": "object", "properties": {WRAPPED: answer_schema}, "required": [WRAPPED], "additionalProperties": False}
         return cls(wrapped | definitions, schema, True, refusal, takes_null)
 
     def validate(self, arguments: Mapping[str, Any]) -> Any:
@@ -102,9 +102,9 @@ class JsonOutput:
         return self.validate(arguments)
 
     def converted(self, tree: Mapping[str, Any]) -> Mapping[str, Any]:
-        made = converted(tree, self.parameters, self.parameters)
-        assert isinstance(made, dict)  # as the tree is
-        return made
+        arguments = converted(tree, self.parameters, self.parameters)
+        assert isinstance(arguments, dict)  # as the tree is
+        return arguments
 
     def snapshot(self, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> Any:
         return dict(so_far)
@@ -155,9 +155,9 @@ class ModelOutput:
         try:
             return self.built(arguments)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
+            problems = error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
             raise InvalidOutput(
-                "; ".join(f"{_place('', item['loc']) or 'the arguments'}: {item['msg']}" for item in found)
+                "; ".join(f"{_place('', item['loc']) or 'the arguments'}: {item['msg']}" for item in problems)
             ) from None
 
     def built(self, arguments: Mapping[str, Any]) -> Any:

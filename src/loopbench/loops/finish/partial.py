@@ -78,8 +78,8 @@ class PartialModel(BaseModel):
         values = {}
         for key, name in cls._names.items():
             for source in (so_far, complete):
-                known, value = _fitting(cls._adapters[key], source[key], source is complete) if key in source else (False, None)
-                if known:
+                is_known, value = _fitting(cls._adapters[key], source[key], source is complete) if key in source else (False, None)
+                if is_known:
                     values[name] = value
                     break
         return cls.model_construct(**values)
@@ -92,10 +92,10 @@ def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[
     """
     try:
         typed = adapter.validate_python(value)
-        kept = is_complete or adapter.dump_python(typed, by_alias=True, exclude_unset=True, warnings=False) == value
+        fits = is_complete or adapter.dump_python(typed, by_alias=True, exclude_unset=True, warnings=False) == value
     except Exception:  # a type of the user's may raise anything
         return False, None
-    return kept, typed if kept else None
+    return fits, typed if fits else None
 
 
 @lru_cache(maxsize=256)
@@ -113,9 +113,9 @@ def _partial_class(model: type[BaseModel], inside: tuple[type[BaseModel], ...]) 
         fields[name] = (annotation | None, Field(None, alias=key))
         adapters[key] = _adapter(annotation)
         names[key] = name
-    made = create_model(f"Partial[{model.__name__}]", __base__=PartialModel, **fields)
-    made._adapters, made._names = adapters, names
-    return made
+    partial_class = create_model(f"Partial[{model.__name__}]", __base__=PartialModel, **fields)
+    partial_class._adapters, partial_class._names = adapters, names
+    return partial_class
 
 
 def _argument_name(name: str, alias: Any) -> str:

@@ -83,5 +83,5 @@ def _pieces(chunk: Chunk, calls: dict[int, _ArrivingCall], output: Output) -> li
 def _of_call(call: PartialCall, output: Output) -> StreamChunk:
     if call.name != FINISH:
         return StreamChunk(tool_call=call)
-    found = partial_json(call.arguments)
-    return StreamChunk(partial=None if found is None else output.snapshot(*found))
+    arguments = partial_json(call.arguments)
+    return StreamChunk(partial=None if arguments is None else output.snapshot(*arguments))

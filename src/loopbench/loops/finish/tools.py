@@ -48,8 +48,8 @@ def as_tool(given: Tool | Callable[..., Any]) -> Tool:
     """Return a given tool, the tool of a decorated function, or one made of a plain function."""
     if isinstance(given, Tool):
         return given
-    made = getattr(given, _MARK, None)
-    return made if isinstance(made, Tool) else Tool.from_function(given)
+    marked = getattr(given, _MARK, None)
+    return marked if isinstance(marked, Tool) else Tool.from_function(given)
 
 
 def refuse_reserved(tools: Toolbox) -> None:

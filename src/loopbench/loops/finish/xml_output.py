@@ -196,8 +196,8 @@ def _object(part: XmlPart, schema: Mapping[str, Any], root: Mapping[str, Any]) -
     values: dict[str, Any] = {}
     for inner in part.elements(properties, lambda name: not _has_parts(shapes[name])):
         if inner.name not in values:
-            known, value = _value(inner, properties[inner.name], shapes[inner.name], root)
-            if known:
+            is_known, value = _value(inner, properties[inner.name], shapes[inner.name], root)
+            if is_known:
                 values[inner.name] = value
     return values
 
@@ -217,7 +217,7 @@ def _value(part: XmlPart, schema: Any, shape: Mapping[str, Any], root: Mapping[s
         if not entries and text.strip():
             return True, _unescaped(text.strip())
         values = (_value(inner, shape.get("items"), item_shape, root) for inner in entries)
-        return True, [value for known, value in values if known]
+        return True, [value for is_known, value in values if is_known]
     if shape.get("properties"):
         return True, _object(part, shape, root)
     if (value := _unescaped(text)) in [choice for option in options for choice in option.get("enum", ())]:

@@ -48,10 +48,10 @@ class XmlTags:
     def of(cls, text: str, names: Collection[str]) -> XmlTags:
         """Find the tags of these names. Raises WireError if there are too many of them."""
         pattern = re.compile(rf"<(/?)({'|'.join(map(re.escape, dict.fromkeys(names)))}){_ATTRIBUTES}(/?)>")
-        found = pattern.finditer(text)
+        matches = pattern.finditer(text)
         tags = [
             XmlTag(tag.start(), tag.end(), tag[2], "empty" if tag[3] else "close" if tag[1] else "open")
-            for tag in islice(found, MAX_TAGS + 1)
+            for tag in islice(matches, MAX_TAGS + 1)
         ]
         if len(tags) > MAX_TAGS:
             raise WireError(f"the XML has more than {MAX_TAGS:,} tags")

@@ -26,9 +26,9 @@ class Agent(AgentTools):
         """`tools`: in any form (row S1-32). `model`: needed by all that asks one. `config`: the phases' options."""
         self.config = config or Phased()
         self.context_manager = self.config.context_manager or ToolContextManager()
-        given = tools if isinstance(tools, Toolbox) else list(tools)
+        own_tools = tools if isinstance(tools, Toolbox) else list(tools)
         options = ToolExecutorOptions(
-            given,
+            own_tools,
             self.context_manager,
             model,
             self.config.prompts,
@@ -46,6 +46,6 @@ class Agent(AgentTools):
         """Understand, plan, execute, reflect, answer. Raises ValueError without a model."""
         if self.options.model is None:
             raise ValueError("run needs a model: Agent(tools, model)")
-        asked = query if isinstance(query, Query) else Query(query)
+        full_query = query if isinstance(query, Query) else Query(query)
         loop = replace(self.config, executor=self, context_manager=self.context_manager)
-        return await loop.run(asked, self.toolbox, self.options.model, self.options.observer)
+        return await loop.run(full_query, self.toolbox, self.options.model, self.options.observer)

@@ -82,10 +82,10 @@ class AgentTools(ToolSelector):
             raise ValueError(f"Tool '{tool_name}' not found")
         if not seen.ok:
             raise ToolFailed(f"{seen.error_type}: {seen.data}")
-        shown = f"{query}\n\nResults of this task so far:\n{scratchpad.text}" if scratchpad.entries else query
+        context = f"{query}\n\nResults of this task so far:\n{scratchpad.text}" if scratchpad.entries else query
         before = _MAX_CHARS.set(seen.max_chars)
         try:
-            summary = await self.summarize_tool_result(shown, tool_name, tool_args, seen.whole)
+            summary = await self.summarize_tool_result(context, tool_name, tool_args, seen.whole)
         except (asyncio.CancelledError, StopRun, ModelError):  # the run ends, but the tool did run (row B1-6)
             scratchpad.add_tool_result(tool_name, tool_args, seen.whole, "", max_chars=seen.max_chars)
             raise
@@ -116,8 +116,8 @@ class AgentTools(ToolSelector):
         if self.options.model is None:
             raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
         text = cap(render_value(result), _MAX_CHARS.get())
-        shown = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{text}"))
-        request = self.predictors[SUMMARIZE_PROMPT].request(shown, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
+        prompt_text = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{text}"))
+        request = self.predictors[SUMMARIZE_PROMPT].request(prompt_text, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
         return SUMMARIZE.parse(await self.options.model.complete(request)).text
 
     async def execute_tools(

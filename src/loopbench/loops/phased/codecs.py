@@ -161,8 +161,8 @@ class ReflectCodec:
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Completion):
             raise _inexpressible(move)
-        made = {"isComplete": move.done, "reasoning": move.reason, "missingInfo": list(move.missing), "suggestedNextSteps": []}
-        return _json_reply(self, move, made)
+        fields = {"isComplete": move.done, "reasoning": move.reason, "missingInfo": list(move.missing), "suggestedNextSteps": []}
+        return _json_reply(self, move, fields)
 
     @read_once
     def parse(self, reply: Reply) -> Completion:
@@ -216,10 +216,10 @@ class ContextsCodec:
         """Return the labels in the order of the results without unknown ones. Raises WireError, also if all are unknown."""
         self.parse(reply)
         wanted = read_object(reply.text)["contexts"]
-        known = tuple(label for label, _ in self.contents if label in wanted)
-        if wanted and not known:
+        labels = tuple(label for label, _ in self.contents if label in wanted)
+        if wanted and not labels:
             raise WireError(f'"contexts" holds no label of a result; they are {", ".join(label for label, _ in self.contents)}')
-        return known
+        return labels
 
 
 def _last_word(text: str) -> str:

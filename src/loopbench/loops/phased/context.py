@@ -104,10 +104,10 @@ _FIELDS = ("tool", "args", "result", "task_id", "query_id")
 def _through_json(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as JSON gives them back, so that memory and directory keep the same."""
     try:
-        made: dict[str, Any] = json.loads(json.dumps(dict(args), default=render_value))
+        arguments: dict[str, Any] = json.loads(json.dumps(dict(args), default=render_value))
     except (TypeError, ValueError, RecursionError):
         return {"arguments": render_value(args)}
-    return made
+    return arguments
 
 
 @dataclass(frozen=True, slots=True)

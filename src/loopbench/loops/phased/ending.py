@@ -29,10 +29,10 @@ async def unless_set(token: asyncio.Event | None, work: Coroutine[Any, Any, T]) 
     """Return the result of `work`; once the token is set, cancel it and raise CancelledError."""
     if token is None:
         return await work
-    ended = await ended_before(token, work)
-    if ended is None:
+    finished = await ended_before(token, work)
+    if finished is None:
         raise asyncio.CancelledError(TOKEN_SET)
-    return ended.result()
+    return finished.result()
 
 
 async def finish_together(

@@ -81,9 +81,13 @@ class ToolSelector:
         if model is None:
             raise ValueError("select_tools needs a model: ToolExecutorOptions(tools, context_manager, model)")
         tools = f"Tools:\n{self._format_tool_descriptions()}"
-        shown = paragraphs(task.context, sections(("Understanding", understanding_text(understanding)), ("Task", task.description)))
+        prompt_text = paragraphs(
+            task.context, sections(("Understanding", understanding_text(understanding)), ("Task", task.description))
+        )
         select = self.predictors[SELECT_TOOLS]
-        request = select.request(shown, tools, tools=self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT)
+        request = select.request(
+            prompt_text, tools, tools=self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT
+        )
         reply = await model.complete(request)
         return [ToolCallStatus(call.tool, call.args) for call in self._extract_tool_calls(reply)]
 
@@ -117,7 +121,7 @@ class ToolSelector:
             return any(call.status is TaskStatus.IN_PROGRESS and self._in_thread(call.tool) for call in calls)
 
         try:
-            work = {made: partial(threaded, calls) for made, calls in running.items()}
+            work = {name: partial(threaded, calls) for name, calls in running.items()}
             await finish_together(work, token, self.options.cancel_grace_s)
         except asyncio.CancelledError:
             self._note_abandoned(task)

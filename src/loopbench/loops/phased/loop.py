@@ -66,8 +66,8 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
             "reflect": not self.reflect,
             "summarize": self.executor is not None or self.tool_layout == "executor",
         }
-        known = program_of(self.prompts, self.program)
-        return {name: prompt for name, prompt in known.items() if not left_out.get(name, False)}
+        program = program_of(self.prompts, self.program)
+        return {name: prompt for name, prompt in program.items() if not left_out.get(name, False)}
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)

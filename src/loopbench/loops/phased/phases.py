@@ -184,10 +184,10 @@ class PhasedRun(RunContext):
     def _whole(self, call: ToolCallStatus) -> str:
         """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
         try:
-            kept = self.inputs.contexts.load([call.pointer or ""])[0].result
+            text = self.inputs.contexts.load([call.pointer or ""])[0].result
         except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
-            kept = call.output or ""
-        return cap(kept, call.max_chars)
+            text = call.output or ""
+        return cap(text, call.max_chars)
 
     @property
     def _streams(self) -> bool:

@@ -42,11 +42,11 @@ class Predictor:
     def request(self, text: str, form: str = "", **rest: Any) -> Request:
         """Return a request. `text`: the user message. `form`: what follows the instructions. `rest`: fields of the request."""
         system = Message("system", f"{self.shown.text}\n\n{form}" if form else self.shown.text)
-        asked = Message("user", text)
+        question = Message("user", text)
         return Request(
-            (system, *self.shown.turns, asked),
+            (system, *self.shown.turns, question),
             examples=len(self.shown.turns),
-            prompted=prompted(self.name, self.prompt, (asked,)),
+            prompted=prompted(self.name, self.prompt, (question,)),
             **rest,
         )
 

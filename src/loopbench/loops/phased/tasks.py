@@ -126,8 +126,8 @@ class RoundTasks:
             return
         notify(run.callbacks.on_task_tool_calls_set, task.id, task.toolCalls)
         run.ending.checkpoint()
-        asked = (token,) if token is not None else ()  # the document's own signature has none
-        good = await inputs.executor.execute_tools(task, run.query_id, run.callbacks, *asked)
+        token_argument = (token,) if token is not None else ()  # the document's own signature has none
+        good = await inputs.executor.execute_tools(task, run.query_id, run.callbacks, *token_argument)
         for call in completed(task):
             if call.pointer is None:  # an executor of the user's own need not keep results
                 keep(inputs.contexts, task, call, run.query_id, inputs.observer)

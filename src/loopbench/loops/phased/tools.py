@@ -46,11 +46,11 @@ def _sync_call(tool: Any) -> Callable[..., Any]:
 
 def _schema(tool: Any) -> Mapping[str, Any]:
     """Return the JSON schema of the arguments, from a pydantic model or a schema."""
-    given = getattr(tool, "args_schema", None)
-    if given is not None and hasattr(given, "model_json_schema"):
-        made: Mapping[str, Any] = given.model_json_schema()
-        return made
-    return given if isinstance(given, Mapping) else {"type": "object"}
+    args_schema = getattr(tool, "args_schema", None)
+    if args_schema is not None and hasattr(args_schema, "model_json_schema"):
+        json_schema: Mapping[str, Any] = args_schema.model_json_schema()
+        return json_schema
+    return args_schema if isinstance(args_schema, Mapping) else {"type": "object"}
 
 
 def add(a: float, b: float) -> float:

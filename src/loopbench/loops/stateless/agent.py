@@ -269,8 +269,8 @@ class ManualAgentLoop(dspy.Module):
                 calls[place] = _recovery_call(strategy, results[place])
                 kinds.append(strategy.strategy_type)
         if calls:
-            kept = [place for place in range(len(results)) if place not in calls]
-            return _recovery_decision(list(calls.values()), kinds, kept)
+            kept_places = [place for place in range(len(results)) if place not in calls]
+            return _recovery_decision(list(calls.values()), kinds, kept_places)
         if skipped:
             return await self._decide(state, caller)
         summary = self._summarize_errors([results[place] for place in failed])
@@ -314,9 +314,9 @@ class ManualAgentLoop(dspy.Module):
         return "; ".join(f"{result.get('tool_name')}: {result.get('error')}" for result in failed)
 
     def _generate_error_aware_response(self, state: ConversationState, summary: str) -> str:
-        found = render_results(r for r in state.last_tool_results or () if r.get("status") == "success")
+        results_text = render_results(r for r in state.last_tool_results or () if r.get("status") == "success")
         text = f"I could not complete the request, because tools failed: {summary}"
-        return f"{text}\nWhat was found:\n{found}" if found else text
+        return f"{text}\nWhat was found:\n{results_text}" if results_text else text
 
     def _generate_safe_error_response(self, state: ConversationState, error: Exception) -> str:
         """Return what a user is told after an error: nothing of the error or the state. A subclass that knows both may say more."""
@@ -353,7 +353,7 @@ _RECOVERY_TEXTS = {
 
 
 def _recovery_decision(calls: list[ToolCall], kinds: Sequence[str], kept_places: list[int]) -> ActionDecision:
-    texts, confidences = zip(*(said for kind, said in _RECOVERY_TEXTS.items() if kind in kinds), strict=True)
+    texts, confidences = zip(*(texts_of_kind for kind, texts_of_kind in _RECOVERY_TEXTS.items() if kind in kinds), strict=True)
     return ActionDecision(
         action_type=ActionType.TOOL_EXECUTION,
         reasoning="; ".join(texts),

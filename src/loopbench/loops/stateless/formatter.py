@@ -42,7 +42,7 @@ class ResponseFormatter(dspy.Module):
         self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
     ) -> list[str]:
         """Return the response, then what is put under it. Raises WireError for an unreadable reply, ModelError without one."""
-        shown = {
+        inputs = {
             "raw_response": raw_response,
             "user_query": user_query,
             "key_results": prompt_json(self._extract_key_results(state.conversation_history)),
@@ -50,8 +50,8 @@ class ResponseFormatter(dspy.Module):
         predictor = self.formatter
         if self.style_guide == "detailed":
             predictor = self.formatter.predict
-            shown["tool_history"] = self._format_tool_history(state.conversation_history)
-        fields = await caller.ask(predictor, format_codec(predictor.signature, self.style_guide), **shown)
+            inputs["tool_history"] = self._format_tool_history(state.conversation_history)
+        fields = await caller.ask(predictor, format_codec(predictor.signature, self.style_guide), **inputs)
         parts: list[str] = [fields["formatted_response"]]
         points = _points(fields.get("summary_points", ""))
         if points:

@@ -49,8 +49,8 @@ def shown_value(result: ToolResult) -> Any:
     if most is None:
         return value
     text = render_value(value)
-    shown = cap(text, most)
-    return value if shown is text else shown  # what a hook has shortened is shown as it is
+    shortened = cap(text, most)
+    return value if shortened is text else shortened  # what a hook has shortened is shown as it is
 
 
 def render_results(results: Iterable[ToolResult]) -> str:
@@ -99,8 +99,8 @@ def stored_value(seen: Observation) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value if is_plain_json(value) else seen.whole
     if type(value) in (list, dict) and is_plain_json(value):
-        shown = json.dumps(value, ensure_ascii=False)
-        return json.loads(shown) if shown == seen.whole else seen.whole  # a copy: the tool may change what it gave
+        encoded = json.dumps(value, ensure_ascii=False)
+        return json.loads(encoded) if encoded == seen.whole else seen.whole  # a copy: the tool may change what it gave
     return seen.whole
 
 

@@ -82,9 +82,9 @@ class Stateless(ToolSettings, RunsSync):
         if self.program is not None:
             program_options = _agent_of(self).options
             for item in fields(AgentOptions):
-                given, right = getattr(agent_options, item.name), getattr(program_options, item.name)
-                if given != right:
-                    raise ValueError(f"{item.name} must be {right!r} as in the program, not {given!r}")
+                agent_value, program_value = getattr(agent_options, item.name), getattr(program_options, item.name)
+                if agent_value != program_value:
+                    raise ValueError(f"{item.name} must be {program_value!r} as in the program, not {agent_value!r}")
 
     @property
     def agent_options(self) -> AgentOptions:
@@ -114,7 +114,7 @@ class Stateless(ToolSettings, RunsSync):
     @property
     def predictors(self) -> Program:
         """One per kind of request that this configuration makes."""
-        asked = {
+        used_by_name = {
             "reasoner": True,
             "history_summarizer": self.history_as == "prose",
             "entry_summarizer": self.max_history_length is not None,
@@ -123,7 +123,7 @@ class Stateless(ToolSettings, RunsSync):
             "formatter": self.response_style is not None,
         }
         agent = _agent_of(self)
-        return program_of({name: predictor_of(agent, name) for name, is_asked in asked.items() if is_asked})
+        return program_of({name: predictor_of(agent, name) for name, is_asked in used_by_name.items() if is_asked})
 
     def with_predictors(self, program: Program) -> Self:
         """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
@@ -138,10 +138,10 @@ class Stateless(ToolSettings, RunsSync):
         agent = _agent_of(self).for_run(registry, model, observer, takes_null=query.takes_null)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
         manager.refusal = None if query.held_to is None else query.problem
-        ended = await manager.carry_on(manager.new_state(_asked(query)))
-        if ended.stop is StopReason.CRASHED:
-            _raise_cause(ended)
-        return _outcome(ended, query)
+        activity = await manager.carry_on(manager.new_state(_asked(query)))
+        if activity.stop is StopReason.CRASHED:
+            _raise_cause(activity)
+        return _outcome(activity, query)
 
 
 def _asked(query: Query) -> str:
@@ -151,28 +151,28 @@ def _asked(query: Query) -> str:
     return f"{query.full_text}\n\nThe final response must be JSON that follows this schema: {canonical_json(query.schema)}"
 
 
-def _raise_cause(ended: Activity) -> NoReturn:
+def _raise_cause(activity: Activity) -> NoReturn:
     """Raise the cause of a crash: a bug is not behaviour of a model or a tool (row G-3)."""
-    raise ended.cause or RuntimeError(ended.final_response)
+    raise activity.cause or RuntimeError(activity.final_response)
 
 
-def _outcome(ended: Activity, query: Query) -> Outcome:
-    state = ended.state
-    text = None if ended.stop in _WITHOUT_ANSWER else ended.final_response
-    answer = text if ended.answer is None else ended.answer
-    confidence = state.last_confidence if ended.stop is StopReason.FINISHED else None
+def _outcome(activity: Activity, query: Query) -> Outcome:
+    state = activity.state
+    text = None if activity.stop in _WITHOUT_ANSWER else activity.final_response
+    answer = text if activity.answer is None else activity.answer
+    confidence = state.last_confidence if activity.stop is StopReason.FINISHED else None
     details: dict[str, Any] = {
-        "status": ended.status,
+        "status": activity.status,
         "final_response": text,
         "total_tool_calls": state.total_tool_calls,
         "tools_used": list(state.tools_used),
         "state": state,
     }
-    if ended.cause is not None:
-        details["error"] = str(ended.cause)
-        logger.info("the run ends as %s: %s", ended.stop, ended.cause)
-    gave_up = ended.answer is None and ended.stop in _OWN_WORDS
-    return Outcome(_typed(answer, query.schema), ended.stop, state.iteration_count, confidence, details, gave_up)
+    if activity.cause is not None:
+        details["error"] = str(activity.cause)
+        logger.info("the run ends as %s: %s", activity.stop, activity.cause)
+    gave_up = activity.answer is None and activity.stop in _OWN_WORDS
+    return Outcome(_typed(answer, query.schema), activity.stop, state.iteration_count, confidence, details, gave_up)
 
 
 def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
@@ -220,10 +220,10 @@ class StatelessProgram(dspy.Module):
 
 
 def _agent_of(config: Stateless) -> ManualAgentLoop:
-    given = config.program
-    if given is None:
+    program = config.program
+    if program is None:
         return _default_agent(config)
-    return given.agent if isinstance(given, StatelessProgram) else given
+    return program.agent if isinstance(program, StatelessProgram) else program
 
 
 @lru_cache(maxsize=64)

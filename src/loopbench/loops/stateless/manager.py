@@ -109,12 +109,14 @@ class ActivityManager(ToolExecution):
 
     async def acontinue_activity(self, state: ConversationState) -> dict[str, Any]:
         """Carry on from a state, for example one that was read back from JSON (row S0-68)."""
-        ended = await self.carry_on(state)
-        if ended.cause is not None:  # the result says no more than that something went wrong
-            trace = ended.cause if ended.stop is StopReason.CRASHED else None
-            logger.warning("activity %s: %s: %s", state.activity_id, ended.stop, ended.cause, exc_info=trace)
-        made = self._create_activity_result(state.activity_id, ended.state, ended.final_response, status=ended.status)
-        result: dict[str, Any] = await settled(made)
+        activity = await self.carry_on(state)
+        if activity.cause is not None:  # the result says no more than that something went wrong
+            trace = activity.cause if activity.stop is StopReason.CRASHED else None
+            logger.warning("activity %s: %s: %s", state.activity_id, activity.stop, activity.cause, exc_info=trace)
+        pending_result = self._create_activity_result(
+            state.activity_id, activity.state, activity.final_response, status=activity.status
+        )
+        result: dict[str, Any] = await settled(pending_result)
         return result
 
     def new_state(self, user_query: str, activity_id: str | None = None) -> ConversationState:
@@ -139,13 +141,13 @@ class ActivityManager(ToolExecution):
             if action.history_summary is not None:
                 state.history_summary = action.history_summary
             try:
-                ended = await self._act_on(state, action)
+                activity = await self._act_on(state, action)
             except ModelError as error:  # the history could not be summarised: the run ends without an answer (row G-3)
                 stop = StopReason.CONTEXT_OVERFLOW if isinstance(error, ContextOverflow) else StopReason.PROVIDER_ERROR
                 return Activity("error_recovery", None, stop, state, error)
-            problem = "" if ended is None else self._problem_of(ended)
-            if ended is not None and not problem:
-                return ended
+            problem = "" if activity is None else self._problem_of(activity)
+            if activity is not None and not problem:
+                return activity
             if problem:
                 refused = ValueError(problem)
                 await self._refuse(state, action, problem)
@@ -155,11 +157,11 @@ class ActivityManager(ToolExecution):
         text = await settled(self._generate_timeout_response(state))
         return Activity("max_iterations", text, StopReason.MAX_STEPS, state, refused)
 
-    def _problem_of(self, ended: Activity) -> str:
+    def _problem_of(self, activity: Activity) -> str:
         """Return why the answer of an activity is refused; empty if it is taken."""
-        if self.refusal is None or ended.stop is not StopReason.FINISHED:
+        if self.refusal is None or activity.stop is not StopReason.FINISHED:
             return ""
-        return self.refusal(ended.final_response if ended.answer is None else ended.answer)
+        return self.refusal(activity.final_response if activity.answer is None else activity.answer)
 
     async def _refuse(self, state: ConversationState, action: ActionDecision, problem: str) -> None:
         """Show the agent why its answer is refused: an error that no planner has to recover from, because it decides again."""
@@ -215,9 +217,9 @@ class ActivityManager(ToolExecution):
         The results of a recovery stand beside those that it did not replace (row B0-22); two recoveries in a row without a success
         end the run (row B0-36).
         """
-        made = await settled(self._execute_tools(calls, mode=self.execution_mode, parallel_safe=action.parallel_safe))
-        results: list[ToolResult] = list(await settled(self._process_results(state, made)))
-        run = [result["tool_name"] for result in made if result["status"] != "skipped"]
+        raw_results = await settled(self._execute_tools(calls, mode=self.execution_mode, parallel_safe=action.parallel_safe))
+        results: list[ToolResult] = list(await settled(self._process_results(state, raw_results)))
+        run = [result["tool_name"] for result in raw_results if result["status"] != "skipped"]
         errors = [f"Tool {result['tool_name']}: {result['error']}" for result in results if result.get("status") == "error"]
         state.empty_decisions = 0
         state.total_tool_calls += len(run)
@@ -228,8 +230,8 @@ class ActivityManager(ToolExecution):
         elif action.is_recovery:
             state.recovery_rounds += 1
         before = state.last_tool_results or []
-        kept = [_marked_as_seen(before[place]) for place in action.kept_results or () if place < len(before)]
-        state.last_tool_results = kept + results
+        earlier_results = [_marked_as_seen(before[place]) for place in action.kept_results or () if place < len(before)]
+        state.last_tool_results = earlier_results + results
         await self._add_entry(state, action, calls, results, errors)
 
     async def _note_empty(self, state: ConversationState, action: ActionDecision) -> None:

@@ -44,6 +44,6 @@ def _path(agent: ManualAgentLoop, name: str) -> tuple[str, ...]:
 def _put(owner: Any, path: Sequence[str], predictor: Any) -> Any:
     """Return a copy of the owner with the predictor in its place."""
     name, *rest = path
-    made = copy.copy(owner)
-    setattr(made, name, _put(getattr(owner, name), rest, predictor) if rest else predictor)
-    return made
+    copied = copy.copy(owner)
+    setattr(copied, name, _put(getattr(owner, name), rest, predictor) if rest else predictor)
+    return copied

@@ -106,8 +106,8 @@ class AgentReasoner(dspy.Module):
         """Return a dspy.Prediction of `reasoning_output`, by the model that DSPy is configured with; summarise a long history."""
         caller = Caller()
         history, _ = await self.condense(user_query, conversation_history, None, caller)
-        told = self.max_iterations if max_iterations is None else max_iterations
-        question = Question(user_query, history, last_tool_results, available_tools, iteration_count, told)
+        iteration_limit = self.max_iterations if max_iterations is None else max_iterations
+        question = Question(user_query, history, last_tool_results, available_tools, iteration_count, iteration_limit)
         return dspy.Prediction(reasoning_output=await self.decide(question, self.tool_names, caller))
 
     async def decide(
@@ -120,10 +120,10 @@ class AgentReasoner(dspy.Module):
         fields: dict[str, str | int] = {name: getattr(question, name) for name in AgentReasonerSignature.input_fields}
         fields["last_tool_results"] = question.last_tool_results or NO_RESULTS
         if question.turns:
-            said = await _ask_after_turns(question.turns, predictor, codec, caller, fields)
+            outputs = await _ask_after_turns(question.turns, predictor, codec, caller, fields)
         else:
-            said = await caller.ask(predictor, codec, **fields)
-        output: ReasoningOutput = said["reasoning_output"]
+            outputs = await caller.ask(predictor, codec, **fields)
+        output: ReasoningOutput = outputs["reasoning_output"]
         if self.validate_output:
             await self._validate(question.user_query, output, caller, observer)
         return output
@@ -144,8 +144,8 @@ class AgentReasoner(dspy.Module):
     ) -> tuple[str, HistorySummary | None]:
         """Return the history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
         rest = entries if stored is None else _uncovered(entries, stored.last_iteration)
-        shown = render_history(rest) if rest or stored is None else ""
-        text, summary = await self.condense(user_query, shown, stored, caller)
+        rendered = render_history(rest) if rest or stored is None else ""
+        text, summary = await self.condense(user_query, rendered, stored, caller)
         if summary is None:
             return text, None
         covered = max(entry.iteration for entry in entries)

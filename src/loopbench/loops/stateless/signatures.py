@@ -275,9 +275,9 @@ class RecoverCodec(CheckedCodec):
         return {"reasoning": one_line(move.reason), "recovery_strategy": strategy}
 
     def move(self, fields: Fields) -> Move:
-        said: ErrorRecoveryStrategy = fields["recovery_strategy"]
-        call = None if said.alternative_tool is None else Call(said.alternative_tool, said.retry_with_params or {})
-        return Recovery(said.strategy_type if said.can_recover else "fail", call, said.details)
+        strategy: ErrorRecoveryStrategy = fields["recovery_strategy"]
+        call = None if strategy.alternative_tool is None else Call(strategy.alternative_tool, strategy.retry_with_params or {})
+        return Recovery(strategy.strategy_type if strategy.can_recover else "fail", call, strategy.details)
 
     def check(self, fields: Fields) -> None:
         if not is_plain_json(fields["recovery_strategy"].retry_with_params):
@@ -338,8 +338,8 @@ def decide_codec(
 ) -> DecideCodec:
     """Return the codec of a decision. `tool_names`: the only names that a call may have (row B0-16); if empty, any."""
     if tool_names:
-        known = signature.output_fields["reasoning_output"]
-        desc = (known.json_schema_extra or {}).get("desc", "")
+        output_field = signature.output_fields["reasoning_output"]
+        desc = (output_field.json_schema_extra or {}).get("desc", "")
         constrained = dspy.OutputField(desc=desc)
         signature = signature.delete("reasoning_output").append("reasoning_output", constrained, _constrained(tool_names))
     return DecideCodec(signature, calls_win=calls_win, takes_null=takes_null)
@@ -348,8 +348,8 @@ def decide_codec(
 def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
     """Return a ReasoningOutput whose calls can name these tools only."""
     name_field = Field(description=ToolCall.model_fields["tool_name"].description)
-    known: Any = Literal[tool_names]
-    call: Any = create_model("ToolCall", __base__=ToolCall, __doc__=ToolCall.__doc__, tool_name=(known, name_field))
+    tool_literal: Any = Literal[tool_names]
+    call: Any = create_model("ToolCall", __base__=ToolCall, __doc__=ToolCall.__doc__, tool_name=(tool_literal, name_field))
     calls_field = Field(None, description=ReasoningOutput.model_fields["tool_calls"].description)
     constrained: type[ReasoningOutput] = create_model(
         "ReasoningOutput",
@@ -363,14 +363,14 @@ def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
 @lru_cache(maxsize=256)
 def recover_codec(signature: Any, strategies: tuple[str, ...]) -> RecoverCodec:
     """Return the codec of recovery. `strategies`: what may be proposed, which the instructions say."""
-    told = f"{signature.instructions}\n\nAllowed strategies: {', '.join(strategies)}."
-    return RecoverCodec(with_instructions(signature, told))
+    instructions = f"{signature.instructions}\n\nAllowed strategies: {', '.join(strategies)}."
+    return RecoverCodec(with_instructions(signature, instructions))
 
 
 @lru_cache(maxsize=256)
 def format_codec(signature: Any, style: str) -> ProseCodec:
-    told = f"{signature.instructions}\n\nStyle: {style}."
-    return ProseCodec("stateless.format", Role.FORMAT, with_instructions(signature, told), "formatted_response")
+    instructions = f"{signature.instructions}\n\nStyle: {style}."
+    return ProseCodec("stateless.format", Role.FORMAT, with_instructions(signature, instructions), "formatted_response")
 
 
 @lru_cache(maxsize=256)
@@ -397,19 +397,19 @@ class Caller:
 
     async def ask(self, predictor: Any, codec: SignatureCodec, **fields: str | int) -> Fields:
         """Return the output fields of one call. Raises WireError for an unreadable reply, ModelError without a reply."""
-        given: Mapping[str, Any] = fields
+        inputs: Mapping[str, Any] = fields
         by_dspy = isinstance(self.model, ThroughPredictor)
         if not by_dspy:
-            given = {name: str(value) for name, value in fields.items()}  # shown alike, and faster
+            inputs = {name: str(value) for name, value in fields.items()}  # shown alike, and faster
         try:
-            asked = await ask_fields(predictor, given, codec=codec, model=self.model)
+            reply = await ask_fields(predictor, inputs, codec=codec, model=self.model)
         except WireError:
             self.count(None)  # there was a reply, but its tokens are unknown
             raise
-        self.count(asked.usage)
+        self.count(reply.usage)
         if by_dspy and isinstance(codec, CheckedCodec):
-            codec.check(asked.fields)
-        return asked.fields
+            codec.check(reply.fields)
+        return reply.fields
 
     def count(self, usage: Usage | None) -> None:
         self.tokens = None if usage is None or self.tokens is None else self.tokens + usage.total_tokens

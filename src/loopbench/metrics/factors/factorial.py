@@ -45,8 +45,8 @@ class Conditional:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        said = {"verdict": self.verdict.word, "within_margin": self.verdict.within_margin}
-        return {"change": self.change, "given": self.given, "difference": self.difference.as_dict(), **said}
+        verdict = {"verdict": self.verdict.word, "within_margin": self.verdict.within_margin}
+        return {"change": self.change, "given": self.given, "difference": self.difference.as_dict(), **verdict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Effect:
             "within_margin": self.verdict.within_margin,
             "odds_ratio": interval_json(self.odds_ratio),
             "aliases": list(self.aliases),
-            "conditional": [found.to_json() for found in self.conditional],
+            "conditional": [effect.to_json() for effect in self.conditional],
         }
 
 
@@ -163,18 +163,20 @@ class _Observed:
 
     def left_out(self) -> list[str]:
         missing = self.known_trials - len(self.clusters)
-        known, where = counted(self.known_trials, "task"), "not scored in every cell and"
-        found = counted(missing, f"of {known} was {where} counts in no effect.", f"of {known} were {where} count in no effect.")
-        return [found] if missing else []
+        task_count, where = counted(self.known_trials, "task"), "not scored in every cell and"
+        sentence = counted(
+            missing, f"of {task_count} was {where} counts in no effect.", f"of {task_count} were {where} count in no effect."
+        )
+        return [sentence] if missing else []
 
 
 def _observed(metric: str, cells: Sequence[Sequence[Record]]) -> _Observed:
     cell_values = [task_values(records, METRICS[metric]) for records in cells]
-    known = {task for cell in cell_values for task in cell.values}
+    known_tasks = {task for cell in cell_values for task in cell.values}
     tasks = [task for task in cell_values[0].values if all(task in cell.values for cell in cell_values)]
     values = tuple(tuple(cell.values[task] for cell in cell_values) for task in tasks)
     means = np.array([[math.fsum(cell) / len(cell) for cell in task] for task in values], dtype=np.float64)
-    return _Observed(tuple(cell_values[0].clusters[task] for task in tasks), values, means, len(known))
+    return _Observed(tuple(cell_values[0].clusters[task] for task in tasks), values, means, len(known_tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def _test(
 ) -> _Tested:
     means = observed.means
     bound = margin if metric in SHARES else margin * float(means.mean())
-    flips = [_flip(metric, observed, given.weights) for given in contrast.conditional]
+    flips = [_flip(metric, observed, condition.weights) for condition in contrast.conditional]
     conditional = tuple(decision for flip in flips for decision in judge_family([(flip, bound)], alpha))
     return _Tested(contrast, metric, profile, _flip(metric, observed, contrast.weights), bound, odds_ratio, conditional)
 

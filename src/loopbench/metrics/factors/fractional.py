@@ -71,11 +71,11 @@ def fraction(sizes: Sequence[int], most: int | None = None) -> Fraction:
 def _regular(k: int, most: int | None) -> Fraction:
     """Return the cells of a regular fraction. Products are taken of numbers 0 and 1, as sums modulo 2, so that the cell of all
     bases is one of them."""
-    known = [generators.split() for generators in GENERATORS[k]]
-    sizes = [2 ** (k - len(generators)) for generators in known]
+    designs = [generators.split() for generators in GENERATORS[k]]
+    sizes = [2 ** (k - len(generators)) for generators in designs]
     if most is not None and most < sizes[0]:
         raise _too_small(sizes[0], most)
-    chosen = known[0] if most is None else max(zip(sizes, known, strict=True), key=lambda pair: (pair[0] <= most, pair[0]))[1]
+    chosen = designs[0] if most is None else max(zip(sizes, designs, strict=True), key=lambda pair: (pair[0] <= most, pair[0]))[1]
     basic = k - len(chosen)
     columns = [[ord(letter) - ord("A") for letter in word] for word in chosen]
     cells = tuple((*cell, *(sum(cell[i] for i in column) % 2 for column in columns)) for cell in full_factorial([2] * basic))

@@ -114,22 +114,22 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
     for f, g in combinations(range(len(factors)), 2):
         columns = crossed(mains[f], mains[g])
         if not blocks.add((f, g), columns):
-            known, sign = blocks.alias(columns)
-            if known is None or len(known) < 2:
+            aliased, sign = blocks.alias(columns)
+            if aliased is None or len(aliased) < 2:
                 raise ValueError(f"these cells cannot tell {_product(factors, (f, g))} from effects of single factors")
-            aliases.setdefault(known, []).append(f"{sign}{_product(factors, (f, g))}")
+            aliases.setdefault(aliased, []).append(f"{sign}{_product(factors, (f, g))}")
     inverse = np.asarray(np.linalg.pinv(blocks.matrix), dtype=np.float64)
     factors_of_layout = []
     for changes in _changes(factors, blocks.places):
         named = tuple(change.factor for change in changes)
         code = blocks.code({named: _code(factors, changes)})
         kind: Literal["main", "interaction"] = "main" if len(changes) == 1 else "interaction"
-        given = () if kind == "main" or named in aliases else _conditionals(factors, changes, blocks, inverse)
-        factors_of_layout.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ())), given))
+        conditionals = () if kind == "main" or named in aliases else _conditionals(factors, changes, blocks, inverse)
+        factors_of_layout.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ())), conditionals))
     return Layout(tuple(factors), tuple(cells), blocks.matrix, main_columns, tuple(factors_of_layout))
 
 
-def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[Change, ...]]:
+def _changes(factors: Sequence[Factor], terms: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[Change, ...]]:
     """Return the changes, main effects first; interactions are between changes from both bases only."""
     for f, factor in enumerate(factors):
         for level in range(1, len(factor.levels)):
@@ -137,7 +137,7 @@ def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) 
             if level > 1:
                 yield (Change(f, level - 1, level),)
     for f, g in combinations(range(len(factors)), 2):
-        if (f, g) in known:
+        if (f, g) in terms:
             for a in range(1, len(factors[f].levels)):
                 for b in range(1, len(factors[g].levels)):
                     yield (Change(f, 0, a), Change(g, 0, b))
@@ -177,11 +177,11 @@ def _coding(levels: int) -> Floats:
 
 def _code(factors: Sequence[Factor], changes: Sequence[Change]) -> Floats:
     """Return weights of the columns of the changes' own block: the change, or the difference between the two differences."""
-    made = np.ones(1)
+    weights = np.ones(1)
     for change in changes:
         rows = _coding(len(factors[change.factor].levels))
-        made = np.kron(made, rows[change.end] - rows[change.start])
-    return made
+        weights = np.kron(weights, rows[change.end] - rows[change.start])
+    return weights
 
 
 def _product(factors: Sequence[Factor], named: Sequence[int]) -> str:
@@ -206,10 +206,10 @@ class _Blocks:
 
     def code(self, parts: Mapping[tuple[int, ...], Floats]) -> Floats:
         """Return weights of all columns, from the weights of some terms' own."""
-        made = np.zeros(self.matrix.shape[1])
+        weights = np.zeros(self.matrix.shape[1])
         for term, part in parts.items():
-            made[self.places[term]] = part
-        return made
+            weights[self.places[term]] = part
+        return weights
 
     def alias(self, columns: Floats) -> tuple[tuple[int, ...] | None, str]:
         """Return the term whose one column is this one, and `-` where its sign is turned; None if it is not another term's."""

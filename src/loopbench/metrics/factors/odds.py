@@ -88,9 +88,9 @@ def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
 
 def _summed(counts: Floats, units: NDArray[np.int64], g: int) -> Floats:
     """Return units × cells: trials of one unit and cell share their row, so that their sum is all that the estimate needs."""
-    made = np.zeros((g, counts.shape[1]))
-    np.add.at(made, units, counts)
-    return made
+    sums = np.zeros((g, counts.shape[1]))
+    np.add.at(sums, units, counts)
+    return sums
 
 
 def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats]:

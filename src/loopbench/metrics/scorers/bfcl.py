@@ -25,8 +25,8 @@ def bfcl(checker: str = "strict") -> Scorer:
     def score(judgement: Judgement) -> float:
         if judgement.task.expected is None:
             return float(is_abstention(judgement.answer))
-        said = judgement.answer is not None and render_value(judgement.answer).strip() != ""
-        return float(said and _calls_are_right(judgement, checker == "official"))
+        has_answer = judgement.answer is not None and render_value(judgement.answer).strip() != ""
+        return float(has_answer and _calls_are_right(judgement, checker == "official"))
 
     return score
 

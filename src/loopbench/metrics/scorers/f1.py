@@ -17,11 +17,11 @@ def f1() -> Scorer:
 
 
 def _compare(expected: Any, answer: Any) -> float:
-    wanted = Counter(squad_form(render_value(expected), MARK).split())
-    given = Counter(squad_form(render_value(answer), MARK).split())
-    if not wanted or not given:
-        return float(wanted == given)
-    return 2 * (wanted & given).total() / (wanted.total() + given.total())
+    expected_words = Counter(squad_form(render_value(expected), MARK).split())
+    answer_words = Counter(squad_form(render_value(answer), MARK).split())
+    if not expected_words or not answer_words:
+        return float(expected_words == answer_words)
+    return 2 * (expected_words & answer_words).total() / (expected_words.total() + answer_words.total())
 
 
 SCORER = f1

@@ -17,8 +17,8 @@ def numeric(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
     check_tolerance(tolerance)
 
     def compare(expected: Any, answer: Any) -> float:
-        wanted, given = number_in(expected), number_in(answer)
-        return float(wanted is not None and given is not None and close(wanted, given, tolerance))
+        expected_number, answer_number = number_in(expected), number_in(answer)
+        return float(expected_number is not None and answer_number is not None and close(expected_number, answer_number, tolerance))
 
     return answer_scorer(compare)
 

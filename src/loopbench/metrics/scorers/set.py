@@ -15,10 +15,10 @@ def same_items() -> Scorer:
 
 
 def _compare(expected: Any, answer: Any) -> float:
-    wanted, given = items_in(expected), items_in(answer)
-    if wanted is None or given is None:
+    expected_items, answer_items = items_in(expected), items_in(answer)
+    if expected_items is None or answer_items is None:
         return 0.0
-    return float(Counter(map(item_key, wanted)) == Counter(map(item_key, given)))
+    return float(Counter(map(item_key, expected_items)) == Counter(map(item_key, answer_items)))
 
 
 SCORER = same_items

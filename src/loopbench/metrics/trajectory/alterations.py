@@ -46,8 +46,8 @@ class Alteration:
 
 def alterations(trial: TracedTrial) -> list[Alteration]:
     """Return what the loop altered, in time; empty if it altered nothing, or if no codec says what the model wrote."""
-    found = [*_of_calls(trial), *trial.once(_beside_calls)]
-    return sorted(found, key=lambda each: each.event)
+    unsorted = [*_of_calls(trial), *trial.once(_beside_calls)]
+    return sorted(unsorted, key=lambda each: each.event)
 
 
 def _beside_calls(trial: TracedTrial) -> list[Alteration]:
@@ -146,8 +146,8 @@ def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -
         matching.take(same[0])
         return
     soon = _run_before_next_reply(trial, place)
-    left = [each for each in matching.open if each.call.key not in soon]
-    meant = [each for each in left if each.call.tool == run.call.tool] or left
+    open_runs = [each for each in matching.open if each.call.key not in soon]
+    meant = [each for each in open_runs if each.call.tool == run.call.tool] or open_runs
     if matching.is_recovering or (is_retry and (key in matching.written or not meant)):
         return
     if meant:
@@ -175,8 +175,8 @@ def _run_before_next_reply(trial: TracedTrial, place: int) -> frozenset[str]:
 
 def _was_unreadable(trial: TracedTrial, place: int) -> bool:
     """Whether the deciding reply before a run could not be read: the loop may have read it more generously than the codec."""
-    asked = [ask for at, ask in trial.asks() if at < place and ask.role in CHOOSING]
-    return bool(asked) and asked[-1].wire_error is not None
+    choosing_asks = [ask for at, ask in trial.asks() if at < place and ask.role in CHOOSING]
+    return bool(choosing_asks) and choosing_asks[-1].wire_error is not None
 
 
 def _altered_text(called: TracedCall, written: _WrittenCall) -> str:
@@ -219,13 +219,15 @@ def _dropped(trial: TracedTrial, matching: _Matching) -> Iterator[Alteration]:
 
 def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
     runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun)]
-    known = frozenset(receipt for _, run in runs for receipt in _beside_receipts((run.data,)))
+    known_receipts = frozenset(receipt for _, run in runs for receipt in _beside_receipts((run.data,)))
     others = frozenset(run.result.replace("\\", "") for _, run in runs)
     for place, run in runs:
         prompt = _next_prompt(trial, place)
-        told = None if prompt is None else _told_instead(prompt, run, known, others)
-        if told is not None:
-            detail = f"{call_text(run.call)} gave {quoted_answer(run.result)}, and the loop showed the model {quoted_answer(told)}"
+        shown_text = None if prompt is None else _told_instead(prompt, run, known_receipts, others)
+        if shown_text is not None:
+            detail = (
+                f"{call_text(run.call)} gave {quoted_answer(run.result)}, and the loop showed the model {quoted_answer(shown_text)}"
+            )
             yield Alteration("altered result", detail, place)
         elif _never_shown(trial, place, run):
             detail = f"the loop never showed the model what {call_text(run.call)} gave, {quoted_answer(run.result)}"
@@ -250,8 +252,8 @@ def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     same = [at for at, ask in later if decider is not None and (ask.role, ask.scope) == (decider.role, decider.scope)]
     if not same and not trial.is_finished:  # one of several scopes at once, whose turn never came
         return False
-    asked = same[:1] or [at for at, _ in later]
-    return not any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in asked)
+    places = same[:1] or [at for at, _ in later]
+    return not any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in places)
 
 
 MIN_SHOWN = 12
@@ -293,19 +295,19 @@ def _next_prompt(trial: TracedTrial, place: int) -> Prompt | None:
     return next((trial.prompts[at] for at, ask in trial.asks(place) if ask.role in PLANNING), None)
 
 
-def _told_instead(prompt: Prompt, run: ToolRun, known: frozenset[str], others: frozenset[str]) -> str | None:
+def _told_instead(prompt: Prompt, run: ToolRun, known_receipts: frozenset[str], others: frozenset[str]) -> str | None:
     """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
 
     The place is where a receipt stands that no result has; or where a text stands that is the result but for its digits: beside its
-    own receipt, or anywhere if the prompt has none of it. `known`: receipts of the trial's results; `others`: its results, without
-    backslashes.
+    own receipt, or anywhere if the prompt has none of it. `known_receipts`: receipts of the trial's results;
+    `others`: its results, without backslashes.
     """
     beside_own = _beside_own_receipt(prompt, run)
     if beside_own:
         altered_texts = [one.text for one, text in beside_own if _is_changed(text, one.side, bare(run.result))]
         return altered_texts[-1][-MAX_SHOWN:] if len(altered_texts) == len(beside_own) else None
     if MARK.search(run.data):
-        unknown = [one.text for receipt, seen in _beside_receipts(prompt).items() if receipt not in known for one in seen]
+        unknown = [one.text for receipt, seen in _beside_receipts(prompt).items() if receipt not in known_receipts for one in seen]
         if unknown:
             return unknown[-1][-MAX_SHOWN:]
     if shows(prompt, run.result):
@@ -320,18 +322,18 @@ MAX_SHOWN = 80
 _DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d+")
 
 
-def _is_changed(shown: str, side: Side, given: str) -> bool:
+def _is_changed(shown_text: str, side: Side, given_text: str) -> bool:
     """Whether what stands beside a result's receipt is the result with other digits, both texts without white space.
 
     Beside a single mark the result may be cut, so that the last characters in common may be those of what follows.
     """
     if side == "both":
-        return shown != given and _DIGITS.sub("0", shown) == _DIGITS.sub("0", given)
+        return shown_text != given_text and _DIGITS.sub("0", shown_text) == _DIGITS.sub("0", given_text)
     if side == "back":
-        shown, given = shown[::-1], given[::-1]
-    alike = common_start(_DIGIT.sub("0", shown), _DIGIT.sub("0", given))
-    sure = alike if alike == len(given) else alike - MIN_SHOWN
-    return sure > 0 and shown[:sure] != given[:sure]
+        shown_text, given_text = shown_text[::-1], given_text[::-1]
+    alike = common_start(_DIGIT.sub("0", shown_text), _DIGIT.sub("0", given_text))
+    sure = alike if alike == len(given_text) else alike - MIN_SHOWN
+    return sure > 0 and shown_text[:sure] != given_text[:sure]
 
 
 def _but_for_digits(text: str) -> re.Pattern[str] | None:
@@ -354,9 +356,9 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
         yield from _ignored(trial)
         return
     stated = list(_stated(trial))
-    given = _line_of_value(trial.head.answer)
+    given_line = _line_of_value(trial.head.answer)
     read_whole = (ask.reply for _, ask in trial.asks() if ask.role in ANSWERING and ask.reply is not None)
-    if any(given == _line_of_value(value) for value in (*stated, *read_whole)):
+    if any(given_line == _line_of_value(value) for value in (*stated, *read_whole)):
         return
     answered = f"the loop answered {quoted_answer(trial.head.answer)}"
     if stated:

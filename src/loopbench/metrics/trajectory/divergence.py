@@ -114,8 +114,8 @@ def read_trial(trace: Trace, record: Record, other: Sequence[str] = (), limit: i
 
 def explain(trial: TracedTrial) -> Loss:
     """Return why a trial was lost."""
-    found = next(found for rule in _RULES if (found := rule(trial)) is not None)  # the last rule always has something to say
-    return Loss(found.cause, found.detail, _step(trial, found), _fault(trial, found))
+    finding = next(finding for rule in _RULES if (finding := rule(trial)) is not None)  # the last rule always has something to say
+    return Loss(finding.cause, finding.detail, _step(trial, finding), _fault(trial, finding))
 
 
 def ended_unread(trial: TracedTrial) -> bool:
@@ -126,15 +126,15 @@ def ended_unread(trial: TracedTrial) -> bool:
     return not any(isinstance(event, ToolRun) for event in trial.events[place:])
 
 
-def _step(trial: TracedTrial, found: RuleFinding) -> int:
+def _step(trial: TracedTrial, finding: RuleFinding) -> int:
     """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
-    about = set(found.events)
+    about = set(finding.events)
     return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
 
 
-def _fault(trial: TracedTrial, found: RuleFinding) -> str:
+def _fault(trial: TracedTrial, finding: RuleFinding) -> str:
     """Return the kind of fault that struck most of what the cause is about, the latest among equals; empty without any."""
-    kinds = [kind for kind in (faults_of_events(trial, found.events) if found.faults is None else found.faults) if kind]
+    kinds = [kind for kind in (faults_of_events(trial, finding.events) if finding.faults is None else finding.faults) if kind]
     often = Counter(kinds)
     return max(reversed(kinds), key=lambda kind: often[kind], default="")
 
@@ -171,11 +171,11 @@ def _obeyed(trial: TracedTrial) -> RuleFinding | None:
 
 def _altered(trial: TracedTrial) -> RuleFinding | None:
     """Return the first thing that the loop altered: what came after it may have come from it."""
-    found = alterations(trial)
-    if not found:
+    altered = alterations(trial)
+    if not altered:
         return None
-    first = found[0]
-    also = sum(each.cause == first.cause for each in found) - 1
+    first = altered[0]
+    also = sum(each.cause == first.cause for each in altered) - 1
     return RuleFinding(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
 
 
@@ -195,8 +195,8 @@ def _misread(trial: TracedTrial) -> RuleFinding | None:
         if ask.error is None and ask.wire_error is None:
             is_decisive = trial.is_finished or (trial.other_course and not calls_left_out(trial))
             if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
-                said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted_answer(trial.head.answer)}"
-                return RuleFinding("parse", said, [place])
+                sentence = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted_answer(trial.head.answer)}"
+                return RuleFinding("parse", sentence, [place])
             return None
     return None
 
@@ -205,8 +205,8 @@ def _misread(trial: TracedTrial) -> RuleFinding | None:
 
 
 def _blocked(trial: TracedTrial) -> RuleFinding | None:
-    found = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
-    return None if trial.is_finished else _worst(trial, list(found))
+    lasting = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
+    return None if trial.is_finished else _worst(trial, list(lasting))
 
 
 def _gave_up(trial: TracedTrial) -> RuleFinding | None:
@@ -224,9 +224,11 @@ def _again(trial: TracedTrial) -> RuleFinding | None:
 
 
 def _never_put_right(trial: TracedTrial) -> RuleFinding | None:
-    found = setbacks(trial, -1)
-    found = _lasting(trial, found) if trial.is_finished else [setback for setback in found if setback.kind not in _LATER]
-    return _worst(trial, [setback for setback in found if setback.kind != "not run" or setback.fault])
+    remaining = setbacks(trial, -1)
+    remaining = (
+        _lasting(trial, remaining) if trial.is_finished else [setback for setback in remaining if setback.kind not in _LATER]
+    )
+    return _worst(trial, [setback for setback in remaining if setback.kind != "not run" or setback.fault])
 
 
 _LATER = frozenset({"unfit", "repeated", "no call"})
@@ -331,8 +333,8 @@ def _argument(trial: TracedTrial) -> RuleFinding | None:
             continue
         meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
         if meant and not any(_gave_the_same(trial, step, other) for other in meant):
-            said = f"called {step.text}, where the other course called {meant[0].text}"
-            return RuleFinding("tool argument", said, [step.event])
+            sentence = f"called {step.text}, where the other course called {meant[0].text}"
+            return RuleFinding("tool argument", sentence, [step.event])
     return None
 
 
@@ -351,9 +353,9 @@ def _lost(trial: TracedTrial) -> RuleFinding | None:
     latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
     if not latest or trial.head.stop not in _ANSWERED:
         return None
-    shown = [message for place in latest.values() for message in trial.prompts[place]]
+    messages = [message for place in latest.values() for message in trial.prompts[place]]
     place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
-    if trial.head.query and not shows(shown, trial.head.query):
+    if trial.head.query and not shows(messages, trial.head.query):
         return RuleFinding("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.events[step.event] if step.event is not None and step.event < place else None
@@ -361,8 +363,8 @@ def _lost(trial: TracedTrial) -> RuleFinding | None:
             continue
         if any(trial.is_shown(run, asked) for asked in latest.values()):
             continue
-        said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
-        return RuleFinding("lost observation", said)
+        sentence = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
+        return RuleFinding("lost observation", sentence)
     return None
 
 

@@ -71,8 +71,8 @@ def _failed_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
 def _not_run(trial: TracedTrial, same: Sequence[Setback]) -> str:
     source = damaged_source(trial, same[-1].event)
     believed = f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else ""
-    said = f"the call {same[-1].what} could not be run {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
-    return f"{believed}{said}"
+    sentence = f"the call {same[-1].what} could not be run {times(len(same))}{_because(same[-1])}{_what_the_loop_did(trial, same)}"
+    return f"{believed}{sentence}"
 
 
 def damaged_source(trial: TracedTrial, place: int) -> TracedCall | None:
@@ -80,9 +80,9 @@ def damaged_source(trial: TracedTrial, place: int) -> TracedCall | None:
     failed = trial.events[place]
     if not isinstance(failed, ToolRun) or not isinstance(failed.call.arguments, dict):
         return None
-    given = {value for value in failed.call.arguments.values() if isinstance(value, str)}
+    passed_texts = {value for value in failed.call.arguments.values() if isinstance(value, str)}
     for event in trial.events[:place]:
-        if isinstance(event, ToolRun) and event.fault == GARBAGE and event.result.strip() in given:
+        if isinstance(event, ToolRun) and event.fault == GARBAGE and event.result.strip() in passed_texts:
             return event.call
     return None
 
@@ -91,8 +91,8 @@ def _because(setback: Setback) -> str:
     """Return the kind of the fault where it is known, and what was said about it, in brackets."""
     why = "" if setback.why == NOT_RUN else shortened(setback.why)
     fault = "" if why.startswith(setback.fault) else setback.fault  # a provider's error is named by its kind
-    said = ": ".join(part for part in (fault, why) if part)
-    return f" ({said})" if said else ""
+    reason = ": ".join(part for part in (fault, why) if part)
+    return f" ({reason})" if reason else ""
 
 
 def _repeated(trial: TracedTrial, same: Sequence[Setback]) -> str:
@@ -136,11 +136,11 @@ _ENDINGS = {
 
 def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
-    told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
+    if_untold = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
     gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
     ending = f"then {gave_up_early(trial)}" if trial.steps_left else _ENDINGS.get(trial.head.stop or "", gave_up)
-    ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
-    return f"{told}{ended}{_other_tries(trial, same)}"
+    if_ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
+    return f"{if_untold}{if_ended}{_other_tries(trial, same)}"
 
 
 def gave_up_early(trial: TracedTrial) -> str:

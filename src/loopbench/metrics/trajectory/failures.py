@@ -109,14 +109,14 @@ class TracedTrial:
 
     def asks(self, since: int = -1) -> Iterator[tuple[int, ModelExchange]]:
         """Yield the requests after an event, each with its place."""
-        asked = self.once(_asked)
-        return iter(asked[bisect_right(asked, since, key=itemgetter(0)) :])
+        exchanges = self.once(_asked)
+        return iter(exchanges[bisect_right(exchanges, since, key=itemgetter(0)) :])
 
     @property
     def last_ask(self) -> tuple[int, ModelExchange] | tuple[None, None]:
         """The last request, with its event."""
-        asked = self.once(_asked)
-        return asked[-1] if asked else (None, None)
+        exchanges = self.once(_asked)
+        return exchanges[-1] if exchanges else (None, None)
 
     @property
     def steps_left(self) -> int:
@@ -212,8 +212,8 @@ class Setback:
 
 def setbacks(trial: TracedTrial, since: int) -> list[Setback]:
     """Return what went wrong after an event and was not put right afterwards, in time."""
-    found = [*_of_replies(trial, since), *_of_calls(trial, since)]
-    return sorted((setback for setback in found if _stands(trial, setback)), key=lambda setback: setback.event)
+    candidates = [*_of_replies(trial, since), *_of_calls(trial, since)]
+    return sorted((setback for setback in candidates if _stands(trial, setback)), key=lambda setback: setback.event)
 
 
 def _stands(trial: TracedTrial, setback: Setback) -> bool:
@@ -257,12 +257,12 @@ def _same_request(one: ModelExchange, other: ModelExchange) -> bool:
 
 def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
     put_right = {step.call.key for step in trial.course if step.call is not None and step.gave_result}
-    made: set[str] = set()
+    keys_called: set[str] = set()
     for number, step in enumerate(trial.course):
         if step.call is None or step.event is None:
             continue
-        was_made = step.call.key in made
-        made.add(step.call.key)
+        was_made = step.call.key in keys_called
+        keys_called.add(step.call.key)
         if step.event <= since:
             continue
         decider = trial.decider(step.event)
@@ -329,15 +329,15 @@ def was_asked_again(trial: TracedTrial, setback: Setback) -> bool:
 
 def was_told(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the model was told of it when it was next asked for the same; true where it never was."""
-    event, asked = trial.events[setback.event], trial.decider(setback.event)
-    if asked is None:
+    event, decider = trial.events[setback.event], trial.decider(setback.event)
+    if decider is None:
         return True
-    before = next(place for place, ask in trial.asks() if ask is asked)
+    before = next(place for place, ask in trial.asks() if ask is decider)
     for place, later in trial.asks(setback.event):
         if isinstance(event, ToolRun) and trial.is_shown(event, place):
             return True
-        if _same_request(asked, later):  # it may be said in the loop's own words
-            return says_more(trial.prompts[before], trial.prompts[place], asked.reply_text)
+        if _same_request(decider, later):  # it may be said in the loop's own words
+            return says_more(trial.prompts[before], trial.prompts[place], decider.reply_text)
     return True
 
 
@@ -346,11 +346,11 @@ def was_cut_out(trial: TracedTrial, place: int) -> bool:
     run = trial.events[place]
     assert isinstance(run, ToolRun)
     before = enumerate(trial.events[:place])
-    given = [
+    runs = [
         (at, event) for at, event in before if isinstance(event, ToolRun) and event.call.key == run.call.key and event.gave_result
     ]
-    if not given:
+    if not runs:
         return False
-    at, last = given[-1]
+    at, last = runs[-1]
     latest = {ask.role: asked for asked, ask in trial.asks(at) if asked < place and ask.role in PLANNING}
     return bool(latest) and not any(trial.is_shown(last, asked) for asked in latest.values())

@@ -71,4 +71,4 @@ class Divergence:
 
 
 def _about(detail: str, subject: str) -> str:
-    return _LOOP.sub(lambda found: f"the {subject}" if found[0] == "the loop" else found[0], detail)
+    return _LOOP.sub(lambda match: f"the {subject}" if match[0] == "the loop" else match[0], detail)

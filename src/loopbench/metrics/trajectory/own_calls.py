@@ -59,16 +59,16 @@ class RequestCounts:
     @classmethod
     def of(cls, trace: Trace) -> RequestCounts:
         """Count the requests of a trace."""
-        asked = [event for event in trace.events if isinstance(event, ModelExchange)]
+        exchanges = [event for event in trace.events if isinstance(event, ModelExchange)]
         before: dict[tuple[str, str], ModelExchange] = {}
         again: list[ModelExchange] = []
-        for ask in asked:
+        for ask in exchanges:
             earlier = before.get((ask.role, ask.scope))
             if earlier is not None and not ask.messages and ask.same == _messages(earlier):
                 again.append(earlier)
             before[ask.role, ask.scope] = ask
         failed = sum(earlier.error is not None or earlier.wire_error is not None for earlier in again)
-        return cls(len(asked), len(again), failed, max(map(_messages, asked), default=0))
+        return cls(len(exchanges), len(again), failed, max(map(_messages, exchanges), default=0))
 
 
 def _messages(ask: ModelExchange) -> int:

@@ -26,15 +26,15 @@ def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
 
     A trace keeps of a request what the last one of its role and scope had not shown yet.
     """
-    shown: dict[tuple[str, str], tuple[str, ...]] = {}
+    latest: dict[tuple[str, str], tuple[str, ...]] = {}
     prompts_found: list[Prompt] = []
     for event in happened:
         if not isinstance(event, ModelExchange):
             prompts_found.append(())
             continue
         key = (event.role, event.scope)
-        shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.texts)
-        prompts_found.append(shown[key])
+        latest[key] = (*latest.get(key, ())[: max(event.same, 0)], *event.texts)
+        prompts_found.append(latest[key])
     return prompts_found
 
 
@@ -44,7 +44,7 @@ def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:
     `illegible`: receipts, CALL.CONTENT, whose marks prove nothing: beside them a scripted model could not read in this prompt what
     its plan goes on to use of their results.
     """
-    marks = {found[0]: receipt_of(found) for found in MARK.finditer(text)}
+    marks = {match[0]: receipt_of(match) for match in MARK.finditer(text)}
     if marks:
         return any(mark in message for message in prompt for mark, receipt in marks.items() if receipt not in illegible)
     plain = text.strip()

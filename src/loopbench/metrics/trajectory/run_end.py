@@ -20,17 +20,17 @@ def how_it_ended(trial: TracedTrial) -> RuleFinding | None:
     last = reply(trial.replies)
     stop = trial.head.stop
     if not stop:
-        said = f"the trace does not say how the run ended{f' after {last}' if trial.replies else ''}{_used_up(trial)}"
-        return RuleFinding("other", NO_CONTENT if trial.trace.lacks_content else said)
+        sentence = f"the trace does not say how the run ended{f' after {last}' if trial.replies else ''}{_used_up(trial)}"
+        return RuleFinding("other", NO_CONTENT if trial.trace.lacks_content else sentence)
     if not trial.is_finished:
         how = gave_up_early(trial) if trial.steps_left else _STOPS.get(stop, f"the run ended with stop {stop}")
         at = f" at {last}" if trial.replies else ""
         return RuleFinding(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}", faults=_faults_on_the_way(trial))
-    left, fewer = calls_left_out(trial), len(trial.other) - len(trial.course)
-    if left and all(step.call is None for step in trial.course):
-        return RuleFinding("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
-    if left:
-        return RuleFinding("termination", f"answered at {last} and never called {left[0].text}")
+    calls_omitted, fewer = calls_left_out(trial), len(trial.other) - len(trial.course)
+    if calls_omitted and all(step.call is None for step in trial.course):
+        return RuleFinding("termination", f"answered at {last} and made no call; the other course called {calls_omitted[0].text}")
+    if calls_omitted:
+        return RuleFinding("termination", f"answered at {last} and never called {calls_omitted[0].text}")
     if fewer > 0 and not trial.other_course:
         return RuleFinding("termination", f"answered at {last}, {counted(fewer, 'step')} before the other course")
     return None

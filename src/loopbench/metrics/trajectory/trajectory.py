@@ -75,11 +75,11 @@ def signatures(line: str) -> tuple[str, ...]:
 
 def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
     """Return places in `own` of the signatures that have no counterpart in `other`, in whatever order they stand there."""
-    left = Counter(other)
+    remaining = Counter(other)
     places = set()
     for place, signature in enumerate(own):
-        if left[signature] > 0:
-            left[signature] -= 1
+        if remaining[signature] > 0:
+            remaining[signature] -= 1
         else:
             places.add(place)
     return frozenset(places)
@@ -228,10 +228,10 @@ def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> 
     return _UnplacedStep(True, place, slot, "call", content, call_text(call), observed, call, ran is not None and ran.gave_result)
 
 
-def _last(ended: TraceHead) -> TracedStep:
-    answer = render_value(ended.answer)
-    content = canonical(["end", answer, ended.stop])
-    return TracedStep("answer", shortened(answer), ended.stop or "", _signature(content))
+def _last(head: TraceHead) -> TracedStep:
+    answer = render_value(head.answer)
+    content = canonical(["end", answer, head.stop])
+    return TracedStep("answer", shortened(answer), head.stop or "", _signature(content))
 
 
 def group(exchange: ModelExchange) -> str:
@@ -241,10 +241,10 @@ def group(exchange: ModelExchange) -> str:
 
 def call_text(call: TracedCall) -> str:
     """Return `add(a=1, b=2)`, short."""
-    given = call.arguments
-    if not isinstance(given, Mapping):
-        return shortened(f"{call.tool}({render_value(given)})")
-    return shortened(f"{call.tool}({', '.join(f'{name}={_value_text(value)}' for name, value in given.items())})")
+    arguments = call.arguments
+    if not isinstance(arguments, Mapping):
+        return shortened(f"{call.tool}({render_value(arguments)})")
+    return shortened(f"{call.tool}({', '.join(f'{name}={_value_text(value)}' for name, value in arguments.items())})")
 
 
 def _signature(content: str) -> str:

@@ -112,9 +112,9 @@ class RecordedModel:
     async def complete(self, request: Request) -> Reply:
         """Return the recorded or fresh reply. Raises RecordingMiss, RecordingError if recording fails, or what the model raised."""
         ask = self._begin(request)
-        found = self._recorded_exchange(ask)
-        if found is not None:
-            return await self._replay(ask, found)
+        exchange = self._recorded_exchange(ask)
+        if exchange is not None:
+            return await self._replay(ask, exchange)
         inner = self._inner(ask)
         try:
             reply = await inner.complete(request)
@@ -129,9 +129,9 @@ class RecordedModel:
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the same in pieces; a stream that the loop closes early is recorded as far as it came."""
         ask = self._begin(request)
-        found = self._recorded_exchange(ask)
-        if found is not None:
-            reply = await self._replay(ask, found)
+        exchange = self._recorded_exchange(ask)
+        if exchange is not None:
+            reply = await self._replay(ask, exchange)
             for chunk in pieces(reply) if self.capabilities.streaming else (Chunk(reply.text, reply=reply),):
                 yield chunk
             return

@@ -170,8 +170,8 @@ class Recording:
 
         def name_of(kind: str, value: Mapping[str, Any]) -> str:
             for name in (part_id(kind, value), part_id(kind, value, FULL_ID)):
-                known = self._parts.get(name) or new.setdefault(name, (kind, value))
-                if known == (kind, value):
+                part = self._parts.get(name) or new.setdefault(name, (kind, value))
+                if part == (kind, value):
                     return name
             raise ValueError(f"{kind} {name} stands for something else in {self.path.name}")
 
@@ -186,10 +186,10 @@ class Recording:
         """Append all of it, or nothing."""
         file = self._file or self._open()
         start = file.seek(0, os.SEEK_END)
-        left = memoryview(data)
+        unwritten = memoryview(data)
         try:
-            while left:
-                left = left[file.write(left) :]
+            while unwritten:
+                unwritten = unwritten[file.write(unwritten) :]
         except BaseException:
             file.truncate(start)
             raise
@@ -246,9 +246,9 @@ class Recording:
         sealed, tally = NO_LINES, LinesTally()
         for number, line in read_lines(source):
             ends_open = not line.endswith(b"\n")
-            ended = line + b"\n" if ends_open else line
+            whole_line = line + b"\n" if ends_open else line
             try:
-                value = decode(ended)
+                value = decode(whole_line)
             except ValueError as error:
                 if ends_open and not is_whole_but_for_its_end(line):
                     break  # torn by a kill
@@ -265,7 +265,7 @@ class Recording:
             self._whole += len(line)
             self._ends_open = ends_open
             if number > 1:
-                tally.add(ended)
+                tally.add(whole_line)
             if tally.lines == sealed.lines and tally.seal() != sealed:
                 raise _bad(source, 1, f"tells of {sealed.lines} lines, and others follow, or in another order: {_EDITED}")
         if tally.lines < sealed.lines:

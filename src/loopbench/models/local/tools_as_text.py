@@ -53,7 +53,9 @@ def _grammar(request: Request) -> Grammar | None:
     calls: list[tuple[GrammarPart, ...]] = [
         (OPEN, json_object({"name": {"const": tool.name}, "arguments": tool.parameters}), CLOSE) for tool in offered
     ]
-    return Grammar(tuple(made for parts in grammar.alternatives for made in (calls if AnyCall() in parts else [parts])))
+    return Grammar(
+        tuple(alternative for parts in grammar.alternatives for alternative in (calls if AnyCall() in parts else [parts]))
+    )
 
 
 def with_calls_read(reply: Reply, request: Request) -> Reply:

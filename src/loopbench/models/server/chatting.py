@@ -95,8 +95,8 @@ def _codec(request: WireRequest, served: ServedTrial) -> Codec:
     if name is None:
         return foreign_codec(request, _task_tools(served))
     if name not in served.codecs:
-        known = ", ".join(served.codecs) or "none"
-        raise BadRequest(f"Unknown codec '{name}': this trial has {known}.", "metadata.codec", "unknown_codec")
+        names = ", ".join(served.codecs) or "none"
+        raise BadRequest(f"Unknown codec '{name}': this trial has {names}.", "metadata.codec", "unknown_codec")
     return served.codecs[name]
 
 
@@ -119,7 +119,7 @@ def unread(request: WireRequest, task_tools: Collection[str]) -> str:
 
 def _as_asked(codec: ForeignCodec, reply: Reply, *, spoiled: bool) -> Reply:
     """Return the reply as constrained decoding leaves it; what the wire has spoiled is not repaired."""
-    made = reply if spoiled else codec.constrained(reply)
-    if made is not reply and reply.usage is not None:
-        made = replace(made, usage=estimate_usage(reply.usage.input_tokens, made))
-    return made
+    constrained = reply if spoiled else codec.constrained(reply)
+    if constrained is not reply and reply.usage is not None:
+        constrained = replace(constrained, usage=estimate_usage(reply.usage.input_tokens, constrained))
+    return constrained

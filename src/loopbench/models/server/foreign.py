@@ -194,9 +194,9 @@ class ForeignCodec:
         return next(texts, reply.text)
 
 
-def foreign_codec(asked: WireRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
+def foreign_codec(wire_request: WireRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
     """Return the codec for one request. `task_tools`: names of the tools that the task is solved with."""
-    request = asked.request
+    request = wire_request.request
     calls_before = sum(len(message.calls) for message in request.messages)
     return ForeignCodec(
         request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, calls_before
@@ -222,9 +222,9 @@ def _is_valid_text(schema: Mapping[str, Any], value: Any) -> bool:
 
 def _filled(schema: Mapping[str, Any], value: Any) -> Any:
     """Return a value that fits the schema, with the answer in it if it has room; an empty object if no valid one is found."""
-    for said in (value, render_value(value)):
+    for candidate in (value, render_value(value)):
         try:
-            return fill(schema, said)
+            return fill(schema, candidate)
         except Unfillable:
             continue
     try:

@@ -76,6 +76,6 @@ def no_limits_left() -> RateLimitState:
 
 def _limits_left(requests: int, tokens: int) -> RateLimitState:
     """Return what is left after that many requests and tokens of the minute."""
-    left = REQUESTS_PER_MINUTE - requests, TOKENS_PER_MINUTE - tokens
+    remaining = REQUESTS_PER_MINUTE - requests, TOKENS_PER_MINUTE - tokens
     waits = 60 * requests / REQUESTS_PER_MINUTE, 60 * tokens / TOKENS_PER_MINUTE
-    return RateLimitState(REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, *left, *waits)
+    return RateLimitState(REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, *remaining, *waits)

@@ -53,9 +53,9 @@ def session_manager() -> StreamableHTTPSessionManager:
 def scope_of(trial: McpTrial, method: str, headers: Mapping[str, str], *, structured: bool) -> Scope:
     """Return a request to a trial in the terms of ASGI."""
     read = {name.lower(): value for name, value in headers.items() if _is_read(name.lower())}
-    kept = [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in read.items()]
+    raw_headers = [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in read.items()]
     scope: Scope = {"type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": "/mcp", "query_string": b""}
-    return scope | {"raw_path": b"/mcp", "root_path": "", "headers": kept, TRIAL: trial, STRUCTURED: structured}
+    return scope | {"raw_path": b"/mcp", "root_path": "", "headers": raw_headers, TRIAL: trial, STRUCTURED: structured}
 
 
 def _is_read(name: str) -> bool:

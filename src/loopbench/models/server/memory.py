@@ -31,18 +31,18 @@ class Memory:
         """Keep what a later request may recall by an id."""
         if answer is None:
             return
-        kept = self._answers[answer[0]] = json_bytes(answer[1])
-        self._bytes += len(kept)
+        encoded = self._answers[answer[0]] = json_bytes(answer[1])
+        self._bytes += len(encoded)
         while len(self._answers) > MAX_ANSWERS or self._bytes > MAX_ANSWERS_BYTES:
             self._bytes -= len(self._answers.popitem(last=False)[1])
 
     def recall(self, answer_id: str) -> Sequence[Any] | None:
         """Return what was kept of an answer, None if nothing is."""
-        known = self._answers.get(answer_id)
-        if known is None:
+        encoded = self._answers.get(answer_id)
+        if encoded is None:
             return None
         self._answers.move_to_end(answer_id)
-        items: list[Any] = from_json(known.decode())
+        items: list[Any] = from_json(encoded.decode())
         return items
 
     def cached(self, trial: str | None, marks: Sequence[CacheMark]) -> tuple[int, int]:
@@ -50,7 +50,7 @@ class Memory:
 
         A trial never meets what another one has cached: its result would depend on which of them came first.
         """
-        found = max((mark.tokens for mark in marks if (trial, mark.digest) in self._cached), default=0)
+        cached_tokens = max((mark.tokens for mark in marks if (trial, mark.digest) in self._cached), default=0)
         written = [mark for mark in marks if mark.is_written]
         for mark in written:
             self._cached[trial, mark.digest] = None
@@ -58,4 +58,4 @@ class Memory:
         while len(self._cached) > MAX_CACHED:
             self._cached.popitem(last=False)
         longest = max((mark.tokens for mark in written), default=0)
-        return found, longest - found
+        return cached_tokens, longest - cached_tokens

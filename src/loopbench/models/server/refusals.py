@@ -45,8 +45,8 @@ class Refusal(Exception):
 
     def on(self, wire: Wire) -> ErrorAnswer:
         """Return the answer in a vendor's form."""
-        made = wire.failure(self.failure, no_limits_left() if self.failure.status == 429 else None)
-        return made._replace(headers={**made.headers, **self.headers})
+        answer = wire.failure(self.failure, no_limits_left() if self.failure.status == 429 else None)
+        return answer._replace(headers={**answer.headers, **self.headers})
 
     def response(self, wire: Wire) -> web.Response:
         status, body, headers = self.on(wire)
@@ -103,9 +103,9 @@ def line_of(error: Exception) -> str:
 
 def no_page(request: BaseRequest, path: Path = (), right: Path | None = None) -> Refusal:
     """Return the refusal of a page that is not there; `path`, `right`: it and what it should be, without the trial."""
-    shown = request.raw_path.partition("?")[0][:MAX_SHOWN]
+    page = request.raw_path.partition("?")[0][:MAX_SHOWN]
     hint = "" if right is None else f"; {_hint(path, right)}"
-    return Refusal(404, f"Invalid URL ({request.method} {shown}){hint}", code="unknown_url")
+    return Refusal(404, f"Invalid URL ({request.method} {page}){hint}", code="unknown_url")
 
 
 def _hint(path: Path, right: Path) -> str:

@@ -144,10 +144,10 @@ class Server:
             raise wrong_method(request, str(error)) from None
 
     def _models(self, wire: Wire, page: WirePage) -> object:
-        known, created = self.trials.models(), self._chats.started
+        models, created = self.trials.models(), self._chats.started
         if page.model is None:
-            return wire.models(tuple(known), created)
-        if page.model not in known:
+            return wire.models(tuple(models), created)
+        if page.model not in models:
             raise no_model(f"The model '{page.model[:MAX_SHOWN]}' does not exist.")
         return wire.model(page.model, created)
 
@@ -155,16 +155,18 @@ class Server:
 
     async def _reply_page(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
         path = _place(request)[1]
-        asked = wire.read(Incoming(await read_json(request), path, request.query, request.headers, self._chats.memory.recall))
+        wire_request = wire.read(
+            Incoming(await read_json(request), path, request.query, request.headers, self._chats.memory.recall)
+        )
         if page.kind == "count":
-            return json_response(wire.count(estimate_input(asked.request)))
+            return json_response(wire.count(estimate_input(wire_request.request)))
         try:
-            served = self.trials.find(trial, asked)
+            served = self.trials.find(trial, wire_request)
         except UnknownModel as error:
             raise no_model(line_of(error)) from None
         except LookupError as error:
             raise Refusal(404, line_of(error), code="trial_not_found") from None
-        return await send(await self._chats.answer(wire, asked, served, trial), request)
+        return await send(await self._chats.answer(wire, wire_request, served, trial), request)
 
 
 _VENDORS_ROOTS = tuple((version,) for version in VERSIONS)

@@ -67,8 +67,8 @@ def only_known(data: Mapping[str, object], fields: Collection[str], where: str =
     """Check that an object has no field that the API lacks. Raises BadRequest."""
     unknown = next((name for name in data if name not in fields), None)
     if unknown is not None:
-        shown = unknown[:MAX_SHOWN_CHARS]
-        raise refused(f"{where}.{shown}" if where else shown, "Extra inputs are not permitted")
+        short_name = unknown[:MAX_SHOWN_CHARS]
+        raise refused(f"{where}.{short_name}" if where else short_name, "Extra inputs are not permitted")
 
 
 def one_of(value: object, options: Collection[str], where: str) -> str:
@@ -81,7 +81,5 @@ def one_of(value: object, options: Collection[str], where: str) -> str:
 
 def wrong_tag(tag: str, options: Collection[str], where: str) -> BadRequest:
     """Return the refusal of an object whose `type` is none that may stand there."""
-    known = ", ".join(f"'{option}'" for option in sorted(options))
-    return refused(
-        where, f"Input tag '{tag[:MAX_SHOWN_CHARS]}' found using 'type' does not match any of the expected tags: {known}"
-    )
+    tags = ", ".join(f"'{option}'" for option in sorted(options))
+    return refused(where, f"Input tag '{tag[:MAX_SHOWN_CHARS]}' found using 'type' does not match any of the expected tags: {tags}")

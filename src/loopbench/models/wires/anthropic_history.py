@@ -87,8 +87,8 @@ def read_messages(items: list[Any], *, may_cite: bool = True) -> tuple[Message, 
         _check_uncited(items)
     _check_calls(list(_joined(turns)))
     if turns[-1].role == "assistant":
-        said = "This model does not support assistant message prefill. The conversation must end with a user message."
-        raise BadRequest(said, "messages")
+        problem = "This model does not support assistant message prefill. The conversation must end with a user message."
+        raise BadRequest(problem, "messages")
     return tuple(message for turn in turns for message in _messages(turn))
 
 
@@ -120,14 +120,16 @@ def _turn(item: Any, place: int) -> Turn:
     only_known(data, ("role", "content"), where)
     role = required(data, "role", str, f"{where}.role")
     if role == "system" and not place:
-        said = 'Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" as an input message'
-        raise refused("messages", f"{said} role.")
+        problem = (
+            'Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" as an input message'
+        )
+        raise refused("messages", f"{problem} role.")
     if role != "system":
         one_of(role, ("user", "assistant"), f"{where}.role")
     blocks = tuple(
         PlacedBlock(block, place, index)
-        for index, given in enumerate(_contents(data, where))
-        if (block := _read_block(given, f"{where}.content.{index}", role)) is not None
+        for index, content in enumerate(_contents(data, where))
+        if (block := _read_block(content, f"{where}.content.{index}", role)) is not None
     )
     return Turn(role, place, blocks)
 
@@ -292,11 +294,11 @@ def _answered(turn: Turn, waiting: Collection[str]) -> set[str]:
             continue
         call_id, where = placed.block.call_id, f"messages.{placed.place}.content.{placed.index}"
         if call_id not in waiting:
-            said = f"unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. Each `tool_result` block must have"
-            raise refused(where, f"{said} a corresponding `tool_use` block in the previous message.")
+            problem = f"unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. Each `tool_result` block must have"
+            raise refused(where, f"{problem} a corresponding `tool_use` block in the previous message.")
         if call_id in answered:
-            said = "each tool_use must have a single result. Found multiple `tool_result` blocks with id"
-            raise refused(where, f"{said}: {call_id}")
+            problem = "each tool_use must have a single result. Found multiple `tool_result` blocks with id"
+            raise refused(where, f"{problem}: {call_id}")
         answered.add(call_id)
         if not has_text:
             leading.add(call_id)
@@ -317,5 +319,5 @@ def _calls(turn: Turn) -> Collection[str]:
 
 def _unanswered(turn: Turn, missing: Iterable[str]) -> BadRequest:
     ids = ", ".join(missing)
-    said = f"`tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each `tool_use` block must have"
-    return refused(f"messages.{turn.place}", f"{said} a corresponding `tool_result` block in the next message.")
+    problem = f"`tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each `tool_use` block must have"
+    return refused(f"messages.{turn.place}", f"{problem} a corresponding `tool_result` block in the next message.")

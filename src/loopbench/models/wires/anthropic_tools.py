@@ -126,8 +126,8 @@ def read_tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> To
     kind = required(choice, "type", str, "tool_choice.type")
     if kind not in ("auto", "any", "tool", "none"):
         raise wrong_tag(kind, ("auto", "any", "none", "tool"), "tool_choice")
-    known = ["type"] if kind == "none" else ["type", "disable_parallel_tool_use"]
-    only_known(choice, [*known, "name"] if kind == "tool" else known, f"tool_choice.{kind}")
+    fields = ["type"] if kind == "none" else ["type", "disable_parallel_tool_use"]
+    only_known(choice, [*fields, "name"] if kind == "tool" else fields, f"tool_choice.{kind}")
     if not body.get("tools"):
         raise refused(f"tool_choice.{kind}", "may only be specified while providing tools")
     parallel = not optional(choice, "disable_parallel_tool_use", bool, f"tool_choice.{kind}.disable_parallel_tool_use")

@@ -115,10 +115,10 @@ def _piece(where: str, kind: str, block: Mapping[str, object]) -> _Piece:
 
 def _chars(content: Mapping[str, Any]) -> int:
     """Return how many characters a block shows to the model."""
-    shown = sum(len(content[name]) for name in ("name", "text", "description") if isinstance(content.get(name), str))
-    shown += sum(len(canonical_json(content[name])) for name in ("input", "input_schema") if name in content)
+    chars = sum(len(content[name]) for name in ("name", "text", "description") if isinstance(content.get(name), str))
+    chars += sum(len(canonical_json(content[name])) for name in ("input", "input_schema") if name in content)
     inner = content.get("content")
     if isinstance(inner, str):
-        return shown + len(inner)
+        return chars + len(inner)
     parts = inner if isinstance(inner, list) else ()
-    return shown + sum(_chars(part) for part in parts if isinstance(part, dict))
+    return chars + sum(_chars(part) for part in parts if isinstance(part, dict))

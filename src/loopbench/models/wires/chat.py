@@ -99,8 +99,8 @@ def read_request(body: object) -> WireRequest:
     data = request_object(body, _FIELDS)
     for legacy in ("functions", "function_call"):
         if data.get(legacy) is not None:
-            said = f"Unsupported parameter: '{legacy}' is not supported. Use 'tools' instead."
-            raise BadRequest(said, legacy, "unsupported_parameter")
+            problem = f"Unsupported parameter: '{legacy}' is not supported. Use 'tools' instead."
+            raise BadRequest(problem, legacy, "unsupported_parameter")
     model = required_text(data, "model")
     messages = tuple(_message(item, place) for place, item in enumerate(_messages(data)))
     check_history(messages)
@@ -156,11 +156,11 @@ _ROLES: Mapping[str, MessageRole] = {
 def _message(item: Any, place: int) -> Message:
     where = f"messages[{place}]"
     data = required(item, dict, where)
-    said = required_text(data, "role", f"{where}.role")
-    role = _ROLES.get(said)
+    role_name = required_text(data, "role", f"{where}.role")
+    role = _ROLES.get(role_name)
     if role is None:
-        known = ", ".join(f"'{name}'" for name in _ROLES)
-        raise invalid_value(f"{where}.role", f"Invalid value: '{said[:64]}'. Supported values are: {known}.")
+        role_names = ", ".join(f"'{name}'" for name in _ROLES)
+        raise invalid_value(f"{where}.role", f"Invalid value: '{role_name[:64]}'. Supported values are: {role_names}.")
     calls = filled_list(data, "tool_calls", MAX_CALLS, f"{where}.tool_calls") if role == "assistant" else ()
     if data.get("content") is None and not calls:
         raise BadRequest("Invalid value for 'content': expected a string, got null.", f"messages.[{place}].content")
@@ -172,8 +172,8 @@ def _message(item: Any, place: int) -> Message:
 
 def _answered_id(data: Mapping[str, object], place: int) -> str:
     if data.get("tool_call_id") is None:
-        said = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
-        raise BadRequest(said, f"messages.[{place}].tool_call_id")
+        problem = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
+        raise BadRequest(problem, f"messages.[{place}].tool_call_id")
     return bounded_text(data, "tool_call_id", MAX_CALL_ID_CHARS, f"messages[{place}].tool_call_id")
 
 
@@ -192,8 +192,8 @@ def _part(part: object, where: str) -> str:
     data = required(part, dict, where)
     kind = required_text(data, "type", f"{where}.type")
     if kind not in ("text", "refusal"):
-        said = "Supported values are: 'text'."
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. {said} This model reads text only.")
+        problem = "Supported values are: 'text'."
+        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. {problem} This model reads text only.")
     return required(data.get(kind), str, f"{where}.{kind}")
 
 
@@ -232,12 +232,12 @@ def _response_schema(body: Mapping[str, object], messages: tuple[Message, ...]) 
         return None
     if kind == "json_object":
         if not any("json" in message.content.lower() for message in messages):
-            said = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
-            raise BadRequest(said, "messages")
+            problem = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+            raise BadRequest(problem, "messages")
         return {"type": "object"}
     if kind != "json_schema":
-        known = "Supported values are: 'text', 'json_object', and 'json_schema'."
-        raise invalid_value("response_format.type", f"Invalid value: '{kind[:64]}'. {known}")
+        supported = "Supported values are: 'text', 'json_object', and 'json_schema'."
+        raise invalid_value("response_format.type", f"Invalid value: '{kind[:64]}'. {supported}")
     where = "response_format.json_schema"
     return reply_schema(required(response_format.get("json_schema"), dict, where), where, "response_format")
 
@@ -246,8 +246,8 @@ def _sampling(body: Mapping[str, object]) -> Sampling:
     newer = optional_number(body, "max_completion_tokens", 1, math.inf, whole=True)
     older = optional_number(body, "max_tokens", 1, math.inf, whole=True)
     if newer is not None and older is not None:
-        said = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
-        raise BadRequest(said, "max_tokens", "invalid_parameter_combination")
+        problem = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+        raise BadRequest(problem, "max_tokens", "invalid_parameter_combination")
     return Sampling(
         optional_number(body, "temperature", 0, 2),
         newer if newer is not None else older,
@@ -289,8 +289,8 @@ def completion(reply: Reply, model: str, id: str, created: int) -> dict[str, Any
     if reply.calls and not reply.text:
         message["content"] = None
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _FINISH[reply.finish_reason]}
-    made = {"id": id, "object": "chat.completion", "created": created, "model": model, "choices": [choice], **_SERVED}
-    return made if reply.usage is None else made | {"usage": _usage(reply.usage)}
+    body = {"id": id, "object": "chat.completion", "created": created, "model": model, "choices": [choice], **_SERVED}
+    return body if reply.usage is None else body | {"usage": _usage(reply.usage)}
 
 
 def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool = False) -> Iterator[dict[str, Any]]:  # noqa: A002
@@ -298,8 +298,8 @@ def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool 
     head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model, **_SERVED}
 
     def chunk(delta: Mapping[str, object], finish: str | None = None) -> dict[str, Any]:
-        made = head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
-        return made | {"usage": None} if include_usage else made
+        payload = head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+        return payload | {"usage": None} if include_usage else payload
 
     yield chunk({"role": "assistant", "content": "" if reply.text or not reply.calls else None, "refusal": None})
     for piece in pieces(reply):

@@ -91,8 +91,8 @@ def name_field(data: Mapping[str, object], where: str) -> str:
     """Return the field `name`, as OpenAI allows it: letters, digits, underscores and dashes."""
     name = bounded_text(data, "name", MAX_NAME_CHARS, where)
     if not _NAME.fullmatch(name):
-        said = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        raise invalid_value(where, f"Invalid '{where}': {said}")
+        problem = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        raise invalid_value(where, f"Invalid '{where}': {problem}")
     return name
 
 
@@ -100,8 +100,8 @@ def bounded_text(data: Mapping[str, object], name: str, max_chars: int, where: s
     """Return a text that is neither empty nor longer than `max_chars`."""
     text = required_text(data, name, where)
     if len(text) > max_chars:
-        said = f"Expected a string with maximum length {max_chars}, but got a string with length {len(text)} instead."
-        raise BadRequest(f"Invalid '{where}': string too long. {said}", where, "string_above_max_length")
+        problem = f"Expected a string with maximum length {max_chars}, but got a string with length {len(text)} instead."
+        raise BadRequest(f"Invalid '{where}': string too long. {problem}", where, "string_above_max_length")
     return text
 
 
@@ -115,8 +115,8 @@ def filled_list(data: Mapping[str, object], name: str, max_length: int, where: s
 
 def empty_array(where: str) -> BadRequest:
     """Return the refusal of a list without items."""
-    said = "Expected an array with minimum length 1, but got an empty array instead."
-    return BadRequest(f"Invalid '{where}': empty array. {said}", where, "empty_array")
+    problem = "Expected an array with minimum length 1, but got an empty array instead."
+    return BadRequest(f"Invalid '{where}': empty array. {problem}", where, "empty_array")
 
 
 def optional_list(data: Mapping[str, object], name: str, max_length: int, where: str = "") -> list[Any]:
@@ -124,8 +124,8 @@ def optional_list(data: Mapping[str, object], name: str, max_length: int, where:
     where = where or name
     value = optional(data, name, list, where) or []
     if len(value) > max_length:
-        said = f"Expected an array with maximum length {max_length}, but got an array with length {len(value)} instead."
-        raise BadRequest(f"Invalid '{where}': array too long. {said}", where, "array_above_max_length")
+        problem = f"Expected an array with maximum length {max_length}, but got an array with length {len(value)} instead."
+        raise BadRequest(f"Invalid '{where}': array too long. {problem}", where, "array_above_max_length")
     return value
 
 

@@ -154,8 +154,8 @@ def read_request(body: object, model: str, verb: str = "generateContent", is_sse
     config, place = inner_message(data, "generationConfig", where, CONFIG) or {}, inside(where, "generationConfig")
     schema = _response_schema(config, place)
     if tools and schema is not None:
-        said = "Function calling with a response mime type: 'application/json' is unsupported"
-        raise BadRequest(said, inside(place, "responseMimeType"))
+        problem = "Function calling with a response mime type: 'application/json' is unsupported"
+        raise BadRequest(problem, inside(place, "responseMimeType"))
     metadata = read_metadata({"metadata": struct(data, "labels", where)})
     request = Request(
         tuple(messages),
@@ -176,12 +176,12 @@ def _response_schema(config: Mapping[str, object], where: str) -> Mapping[str, J
     schema_fields = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
     if kind in ("", "text/plain"):
         if schema_fields:
-            said = "only allowed when response_mime_type is application/json."
-            raise broken_rule(inside(where, schema_fields[0]), said)
+            problem = "only allowed when response_mime_type is application/json."
+            raise broken_rule(inside(where, schema_fields[0]), problem)
         return None
     if kind != "application/json":
-        said = "allowed mimetypes are text/plain and application/json."
-        raise broken_rule(inside(where, "responseMimeType"), said)
+        problem = "allowed mimetypes are text/plain and application/json."
+        raise broken_rule(inside(where, "responseMimeType"), problem)
     if len(schema_fields) > 1:
         raise broken_rule(inside(where, schema_fields[1]), "cannot be set beside response_schema.")
     if not schema_fields:

@@ -41,7 +41,7 @@ def message_type(name: str, fields: str) -> MessageType:
 
 def snake_case(name: str) -> str:
     """Return a name such as `maxOutputTokens` as `max_output_tokens`."""
-    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
 
 
 def _camel_case(name: str) -> str:
@@ -64,10 +64,10 @@ def broken_rule(where: str, reason: str) -> BadRequest:
 
 def invalid_value(where: str, kind: str, value: Any) -> BadRequest:
     """Return the error for a value of another type. `kind`: such as TYPE_STRING, or the name of a message or enumeration."""
-    shown = json.dumps(value)
-    said = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+    encoded = json.dumps(value)
+    shortened = encoded if len(encoded) <= MAX_SHOWN else f"{encoded[:MAX_SHOWN]}…"
     expected = kind if kind.startswith("TYPE_") else f"{_PACKAGE}.{kind}"
-    return BadRequest(f"Invalid value at '{where}' ({expected}), {said}", where, FIELD_VIOLATION)
+    return BadRequest(f"Invalid value at '{where}' ({expected}), {shortened}", where, FIELD_VIOLATION)
 
 
 def _unreadable(name: str, where: str, reason: str) -> BadRequest:
@@ -94,11 +94,11 @@ def message(value: Any, where: str, kind: MessageType) -> dict[str, Any]:
         raise invalid_value(where, kind.name, value)
     fields: dict[str, Any] = {}
     for name, inner in value.items():
-        known = _camel_case(name)
-        if known not in kind.fields:
+        camel_name = _camel_case(name)
+        if camel_name not in kind.fields:
             raise _unreadable(name, where, "Cannot find field.")
         if inner is not None:
-            fields[known] = inner
+            fields[camel_name] = inner
     return fields
 
 
@@ -173,8 +173,8 @@ def number(data: Mapping[str, Any], name: str, where: str, bounds: NumberRange) 
     if isinstance(value, bool) or not isinstance(value, int if bounds.whole else int | float):
         raise invalid_value(place, kind, value)
     if not bounds.low <= value <= bounds.high:
-        said = f"{snake_case(name)} must be in the range [{bounds.low:g}, {bounds.high:g}]."
-        raise broken_rule(place, said)
+        problem = f"{snake_case(name)} must be in the range [{bounds.low:g}, {bounds.high:g}]."
+        raise broken_rule(place, problem)
     return value
 
 

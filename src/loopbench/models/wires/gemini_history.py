@@ -166,8 +166,8 @@ def _answer(data: Mapping[str, object], where: str) -> _Answer:
     if answer.get("parts"):
         raise broken_rule(inside(place, "parts"), "this model reads text only.")
     result = _result(struct(answer, "response", place), name)
-    said = result if isinstance(result, str) else _json(result, inside(place, "response"))
-    return _Answer(text(answer, "id", place), name, said)
+    result_text = result if isinstance(result, str) else _json(result, inside(place, "response"))
+    return _Answer(text(answer, "id", place), name, result_text)
 
 
 def _result(response: Mapping[str, object], name: str) -> object:
@@ -220,8 +220,8 @@ def _check_order(turn: _Turn, before: str, waiting: int, where: str) -> None:
 def _messages(turn: _Turn, waiting: list[NativeCall]) -> list[Message]:
     if turn.calls or turn.is_model:
         return [Message("assistant", turn.text, tuple(turn.calls))]
-    made = [Message("tool", answer.text, call_id=call_id) for answer, call_id in _answered(turn.answers, waiting)]
-    return [*made, Message("user", turn.text)] if turn.text or not made else made
+    messages = [Message("tool", answer.text, call_id=call_id) for answer, call_id in _answered(turn.answers, waiting)]
+    return [*messages, Message("user", turn.text)] if turn.text or not messages else messages
 
 
 _SHARED: Sequence[tuple[Callable[[_Answer], str], Callable[[NativeCall], str]]] = (

@@ -67,8 +67,8 @@ def _read_tools(tools: Any, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
                 raise BadRequest(f"Duplicate function declaration found: {spec.name}", inside(inner, "name"))
             functions[spec.name] = spec
         if len(functions) > MAX_FUNCTIONS:
-            said = f"At most {MAX_FUNCTIONS} function declarations can be specified."
-            raise broken_rule(inside(place, "functionDeclarations"), said)
+            problem = f"At most {MAX_FUNCTIONS} function declarations can be specified."
+            raise broken_rule(inside(place, "functionDeclarations"), problem)
     if functions and own_tools and not may_mix:
         raise BadRequest("Tool use with function calling is unsupported", inside(where, "tools"))
     return tuple(functions.values())
@@ -100,9 +100,9 @@ def tool_choice(data: Mapping[str, Any], where: str, tools: tuple[ToolSpec, ...]
     mode = one_of(config, "mode", place, "FunctionCallingConfig.Mode", _MODES) or "MODE_UNSPECIFIED"
     names = texts(config, "allowedFunctionNames", place)
     if names and mode not in ("ANY", "VALIDATED"):
-        said = "allowed_function_names should only be set when the function calling mode is ANY or VALIDATED."
-        raise BadRequest(said, inside(place, "allowedFunctionNames"))
+        problem = "allowed_function_names should only be set when the function calling mode is ANY or VALIDATED."
+        raise BadRequest(problem, inside(place, "allowedFunctionNames"))
     if not {tool.name for tool in tools}.issuperset(names):
-        said = "allowed_function_names should be a subset of the provided function_declarations"
-        raise BadRequest(said, inside(place, "allowedFunctionNames"))
+        problem = "allowed_function_names should be a subset of the provided function_declarations"
+        raise BadRequest(problem, inside(place, "allowedFunctionNames"))
     return names[0] if mode == "ANY" and len(names) == 1 else _MODES[mode]

@@ -31,19 +31,19 @@ def _check_answer(place: int, call_id: str, waiting: dict[str, None], answered: 
     """Check that a tool message answers a call that waits for it."""
     where = f"messages.[{place}].tool_call_id"
     if not waiting and not answered:
-        said = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
-        raise BadRequest(f"Invalid parameter: {said}", f"messages.[{place}].role")
+        problem = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
+        raise BadRequest(f"Invalid parameter: {problem}", f"messages.[{place}].role")
     if call_id in answered:
-        said = f"Duplicate value for 'tool_call_id' of '{call_id}', in messages[{answered[call_id]}] and messages[{place}]."
-        raise BadRequest(f"Invalid parameter: {said}", where)
+        problem = f"Duplicate value for 'tool_call_id' of '{call_id}', in messages[{answered[call_id]}] and messages[{place}]."
+        raise BadRequest(f"Invalid parameter: {problem}", where)
     if call_id not in waiting:
-        said = f"'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message."
-        raise BadRequest(f"Invalid parameter: {said}", where)
+        problem = f"'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message."
+        raise BadRequest(f"Invalid parameter: {problem}", where)
 
 
 def _check_answered(where: str, waiting: dict[str, None]) -> None:
     """Check that no call is left without an answer; `where`: the message that comes in its place."""
     if waiting:
-        said = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
+        problem = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
         missing = f"The following tool_call_ids did not have response messages: {', '.join(waiting)}"
-        raise BadRequest(f"{said} {missing}", where)
+        raise BadRequest(f"{problem} {missing}", where)

@@ -121,8 +121,8 @@ def request_object(body: object, fields: frozenset[str]) -> dict[str, Json]:
     unknown = sorted(data.keys() - fields)
     if unknown:
         plural = "s" if len(unknown) > 1 else ""
-        shown = ", ".join(name[:MAX_NAME_CHARS] for name in unknown[:MAX_SHOWN_NAMES])
-        raise BadRequest(f"Unrecognized request argument{plural} supplied: {shown}")
+        names = ", ".join(name[:MAX_NAME_CHARS] for name in unknown[:MAX_SHOWN_NAMES])
+        raise BadRequest(f"Unrecognized request argument{plural} supplied: {names}")
     return data
 
 
@@ -178,8 +178,8 @@ def parallel_calls(body: Mapping[str, object], tools: tuple[ToolSpec, ...]) -> b
     """Return whether a reply may call several tools. Raises BadRequest where that is said of a request without tools."""
     several = optional(body, "parallel_tool_calls", bool)
     if several is not None and not tools:
-        said = "'parallel_tool_calls' is only allowed when 'tools' are specified."
-        raise BadRequest(f"Invalid value for 'parallel_tool_calls': {said}", "parallel_tool_calls")
+        problem = "'parallel_tool_calls' is only allowed when 'tools' are specified."
+        raise BadRequest(f"Invalid value for 'parallel_tool_calls': {problem}", "parallel_tool_calls")
     return several is not False
 
 
@@ -192,8 +192,8 @@ def tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...], name_of: N
     if choice is None or choice == "none":
         return choice
     if not tools:
-        said = "'tool_choice' is only allowed when 'tools' are specified."
-        raise BadRequest(f"Invalid value for 'tool_choice': {said}", "tool_choice")
+        problem = "'tool_choice' is only allowed when 'tools' are specified."
+        raise BadRequest(f"Invalid value for 'tool_choice': {problem}", "tool_choice")
     if choice in ("auto", "required"):
         return str(choice)
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
@@ -201,8 +201,8 @@ def tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...], name_of: N
     if isinstance(choice, dict) and choice.get("type") == "function":
         return offered(name_of(choice, "tool_choice"), tools)
     if isinstance(choice, str | dict):
-        said = "Supported values are: 'none', 'auto', 'required', and an object that names a function."
-        raise invalid_value("tool_choice", f"Invalid value for 'tool_choice'. {said}")
+        problem = "Supported values are: 'none', 'auto', 'required', and an object that names a function."
+        raise invalid_value("tool_choice", f"Invalid value for 'tool_choice'. {problem}")
     raise wrong_type("tool_choice", "a string or an object", choice)
 
 
@@ -246,14 +246,14 @@ def read_metadata(body: Mapping[str, object]) -> dict[str, str]:
     """Return the field `metadata`."""
     metadata = optional(body, "metadata", dict) or {}
     if len(metadata) > MAX_METADATA:
-        said = f"Expected an object with at most {MAX_METADATA} properties."
-        raise BadRequest(f"Invalid 'metadata': too many properties. {said}", "metadata", "object_above_max_properties")
+        problem = f"Expected an object with at most {MAX_METADATA} properties."
+        raise BadRequest(f"Invalid 'metadata': too many properties. {problem}", "metadata", "object_above_max_properties")
     for key, value in metadata.items():
         if not isinstance(value, str):
             raise wrong_type(f"metadata.{key[:MAX_KEY_CHARS]}", "a string", value)
         if len(key) > MAX_KEY_CHARS or len(value) > MAX_VALUE_CHARS:
-            said = f"keys have at most {MAX_KEY_CHARS} characters, values {MAX_VALUE_CHARS}"
-            raise BadRequest(f"Invalid 'metadata': {said}.", "metadata", "string_above_max_length")
+            problem = f"keys have at most {MAX_KEY_CHARS} characters, values {MAX_VALUE_CHARS}"
+            raise BadRequest(f"Invalid 'metadata': {problem}.", "metadata", "string_above_max_length")
     return metadata
 
 
@@ -262,15 +262,15 @@ def role_in(metadata: Mapping[str, str]) -> Role:
     try:
         return Role(metadata.get("role", Role.DECIDE))
     except ValueError:
-        known = ", ".join(f"'{role}'" for role in Role)
-        said = f"Invalid value: '{metadata['role'][:64]}'. Supported values are: {known}."
-        raise invalid_value("metadata.role", said) from None
+        role_names = ", ".join(f"'{role}'" for role in Role)
+        problem = f"Invalid value: '{metadata['role'][:64]}'. Supported values are: {role_names}."
+        raise invalid_value("metadata.role", problem) from None
 
 
 def examples_in(metadata: Mapping[str, str], max_count: int) -> int:
     """Return how many of the messages are demonstrations."""
     text = metadata.get("examples", "0")
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_MESSAGES)) or int(text) > max_count:
-        said = f"Invalid value: '{text[:64]}'. Expected how many of the messages are examples, a number up to {max_count}."
-        raise invalid_value("metadata.examples", said)
+        problem = f"Invalid value: '{text[:64]}'. Expected how many of the messages are examples, a number up to {max_count}."
+        raise invalid_value("metadata.examples", problem)
     return int(text)

@@ -79,8 +79,8 @@ def _previous(body: Mapping[str, object], recall: Recall) -> Sequence[Any]:
         return ()
     items = recall(previous_id) if previous_id.startswith(RESPONSE_PREFIX) else None
     if items is None:
-        said = f"Previous response with id '{previous_id[:MAX_ID_CHARS]}' not found."
-        raise BadRequest(said, "previous_response_id", "previous_response_not_found")
+        problem = f"Previous response with id '{previous_id[:MAX_ID_CHARS]}' not found."
+        raise BadRequest(problem, "previous_response_id", "previous_response_not_found")
     return items
 
 
@@ -101,8 +101,10 @@ def _check_ids(items: Sequence[Any]) -> None:
         if not isinstance(item_id, str):
             continue
         if item_id in ids:
-            said = f"Duplicate item found with id {item_id[:MAX_ID_CHARS]}. Remove duplicate items from your input and try again."
-            raise BadRequest(said, "input")
+            problem = (
+                f"Duplicate item found with id {item_id[:MAX_ID_CHARS]}. Remove duplicate items from your input and try again."
+            )
+            raise BadRequest(problem, "input")
         ids.add(item_id)
 
 
@@ -159,8 +161,8 @@ def _kind(item: Mapping[str, object], where: str) -> str:
         return "message"
     kind = required_text(item, "type", f"{where}.type")
     if kind not in _READ and kind not in _UNREAD:
-        known = ", ".join(f"'{name}'" for name in sorted({*_READ, *_UNREAD}))
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {known}.")
+        kinds = ", ".join(f"'{name}'" for name in sorted({*_READ, *_UNREAD}))
+        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {kinds}.")
     return kind
 
 
@@ -170,16 +172,16 @@ def _check_id(item: Mapping[str, Any], kind: str, where: str) -> None:
         return
     given = bounded_text(item, "id", MAX_ID_CHARS, f"{where}.id")
     if not given.startswith(prefix):
-        said = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
-        raise invalid_value(f"{where}.id", said)
+        problem = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
+        raise invalid_value(f"{where}.id", problem)
 
 
 def _message(item: Mapping[str, Any], where: str) -> _Draft:
-    said = required_text(item, "role", f"{where}.role")
-    role = _ROLES.get(said)
+    role_name = required_text(item, "role", f"{where}.role")
+    role = _ROLES.get(role_name)
     if role is None:
-        known = ", ".join(f"'{name}'" for name in _ROLES)
-        raise invalid_value(f"{where}.role", f"Invalid value: '{said[:64]}'. Supported values are: {known}.")
+        role_names = ", ".join(f"'{name}'" for name in _ROLES)
+        raise invalid_value(f"{where}.role", f"Invalid value: '{role_name[:64]}'. Supported values are: {role_names}.")
     parts = _OUTPUT_PARTS if role == "assistant" else _INPUT_PARTS
     return _Draft(role, _content(item, "content", parts, where))
 
@@ -203,9 +205,9 @@ def _part(part: object, kinds: Sequence[str], where: str) -> str:
     kind = required_text(data, "type", f"{where}.type")
     if kind not in kinds:
         *others, last = [f"'{name}'" for name in kinds]
-        known = f"{', '.join(others)} and {last}" if others else last
+        names = f"{', '.join(others)} and {last}" if others else last
         only = "" if kinds is _OUTPUT_PARTS else " This model reads text only."
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {known}.{only}")
+        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {names}.{only}")
     field_name = "refusal" if kind == "refusal" else "text"
     return required(data.get(field_name), str, f"{where}.{field_name}")
 

@@ -40,8 +40,8 @@ def _tool(item: object, where: str) -> ToolSpec | None:
     if kind in _VENDORS_TOOLS:
         return None
     if kind != "function":
-        known = ", ".join(f"'{name}'" for name in sorted({"function", *_VENDORS_TOOLS}))
-        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {known}.")
+        kinds = ", ".join(f"'{name}'" for name in sorted({"function", *_VENDORS_TOOLS}))
+        raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: {kinds}.")
     return function_tool(data, name_field(data, f"{where}.name"), where)
 
 

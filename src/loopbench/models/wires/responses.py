@@ -132,8 +132,8 @@ def _checked_object(body: object) -> dict[str, Json]:
     data = json_object(body)
     for name in data:
         if name in _MOVED:
-            said = f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{_MOVED[name]}'."
-            raise BadRequest(f"{said} Try again with the new parameter.", name, "unsupported_parameter")
+            problem = f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{_MOVED[name]}'."
+            raise BadRequest(f"{problem} Try again with the new parameter.", name, "unsupported_parameter")
         if name not in _FIELDS and name not in _OF_CODEX:
             raise BadRequest(f"Unknown parameter: '{name[:64]}'.", name[:64], "unknown_parameter")
     for name in ("background", "conversation", "prompt"):  # each would need a store of its own
@@ -145,8 +145,8 @@ def _checked_object(body: object) -> dict[str, Json]:
 def _max_tokens(data: Mapping[str, object]) -> int | None:
     limit: int | None = optional_number(data, "max_output_tokens", -math.inf, math.inf, whole=True)
     if limit is not None and limit < MIN_OUTPUT_TOKENS:
-        said = f"integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {limit} instead."
-        raise BadRequest(f"Invalid 'max_output_tokens': {said}", "max_output_tokens", "integer_below_min_value")
+        problem = f"integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {limit} instead."
+        raise BadRequest(f"Invalid 'max_output_tokens': {problem}", "max_output_tokens", "integer_below_min_value")
     return limit
 
 
@@ -160,12 +160,12 @@ def _reply_schema(data: Mapping[str, object], conversation: Sequence[Message]) -
         return None
     if kind == "json_object":
         if not any("json" in message.content.lower() for message in conversation):
-            said = "must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
-            raise BadRequest(f"Response input messages {said}", "input")
+            problem = "must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
+            raise BadRequest(f"Response input messages {problem}", "input")
         return {"type": "object"}
     if kind != "json_schema":
-        known = "Supported values are: 'json_object', 'json_schema', and 'text'."
-        raise invalid_value("text.format.type", f"Invalid value: '{kind[:64]}'. {known}")
+        supported = "Supported values are: 'json_object', 'json_schema', and 'text'."
+        raise invalid_value("text.format.type", f"Invalid value: '{kind[:64]}'. {supported}")
     required(text_format.get("schema"), dict, "text.format.schema")
     return reply_schema(text_format, "text.format", "text.format.schema", "invalid_json_schema")
 
@@ -297,12 +297,12 @@ def _events(request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[s
     """
     for kind in ("created", "in_progress"):
         yield {"type": f"response.{kind}", "response": _response(request, stamp, "in_progress")}
-    ended = _ended(request, reply, stamp)
+    response = _ended(request, reply, stamp)
     texts, arguments = _deltas(reply)
-    for place, item in enumerate(ended["output"]):
+    for place, item in enumerate(response["output"]):
         deltas = texts if item["type"] == "message" else arguments.pop(0)
         yield from _item_events(item, place, deltas)
-    yield {"type": f"response.{ended['status']}", "response": ended}
+    yield {"type": f"response.{response['status']}", "response": response}
 
 
 def _deltas(reply: Reply) -> tuple[list[str], list[list[str]]]:

@@ -74,13 +74,13 @@ def _strict_problem(context: Context, schema: Mapping[str, object]) -> str | Non
     if schema.get("additionalProperties") is not False:
         return _in_context(context, "'additionalProperties' is required to be supplied and to be false")
     required, properties = schema.get("required"), schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    missing = [name for name in known if not isinstance(required, list) or name not in required]
+    named_properties = properties if isinstance(properties, Mapping) else {}
+    missing = [name for name in named_properties if not isinstance(required, list) or name not in required]
     if missing:
-        said = "'required' is required to be supplied and to be an array including every key in properties."
-        return _in_context(context, f"{said} Missing '{missing[0]}'")
+        problem = "'required' is required to be supplied and to be an array including every key in properties."
+        return _in_context(context, f"{problem} Missing '{missing[0]}'")
     return None
 
 
-def _in_context(context: Context, said: str) -> str:
-    return f"In context={context!r}, {said}"
+def _in_context(context: Context, problem: str) -> str:
+    return f"In context={context!r}, {problem}"

@@ -70,8 +70,8 @@ class LineWatch:
     def news(self) -> dict[str, ReportedLines]:
         """Return what is to be told since the last call, as a part of a message; empty where that is nothing."""
         # An interruption, or code of a trial, may have ended the tracing.
-        ended = threading.get_ident() == self._thread and sys.gettrace() != self._called
-        self._gave_up = self._gave_up or ended
+        tracing_ended = threading.get_ident() == self._thread and sys.gettrace() != self._called
+        self._gave_up = self._gave_up or tracing_ended
         if self._gave_up:
             return {"lines": None}
         unreported, self._unreported = self._unreported, {}

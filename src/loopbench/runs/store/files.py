@@ -94,8 +94,8 @@ def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
     """
     suite, arms = manifest.get("suite"), manifest.get("arms")
     limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
-    known = [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
-    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in known)
+    arm_entries = [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
+    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in arm_entries)
     return limit if was_set and isinstance(limit, int) else None
 
 

@@ -131,10 +131,10 @@ class TracesSize:
         return f"traces: {each} per kept trial on disk ({text} before compression), {_size(self.bytes)} in all"
 
 
-def traces_size(folder: Path, kept: int, text_bytes: int) -> TracesSize:
+def traces_size(folder: Path, trace_count: int, text_bytes: int) -> TracesSize:
     """Return how much room the traces of a run take, of which so many can be read, of so many bytes before compression."""
     path = folder / TRACES
-    return TracesSize(kept, path.stat().st_size if path.exists() else 0, text_bytes)
+    return TracesSize(trace_count, path.stat().st_size if path.exists() else 0, text_bytes)
 
 
 def _size(count: float) -> str:

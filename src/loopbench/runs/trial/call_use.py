@@ -71,7 +71,7 @@ class CallUse:
             is_double = is_result and digest in self._again
             self._again.discard(digest)
         else:
-            retry = next((scope for scope, left in self._retries.items() if left), None)
+            retry = next((scope for scope, retries in self._retries.items() if retries), None)
             if retry is not None:
                 self._retries[retry] -= 1
             is_double = retry is None and digest in self._gave

@@ -37,8 +37,8 @@ class RetentionCount:
         """Results that the first prompt which needed them did not show."""
         return self.needed[DISTANCES[0]] - self.shown[DISTANCES[0]]
 
-    def count(self, request: Request, shown: Sequence[str]) -> None:
-        """Count one prompt. `shown`: the planned calls whose results it shows."""
+    def count(self, request: Request, shown_calls: Sequence[str]) -> None:
+        """Count one prompt. `shown_calls`: the planned calls whose results it shows."""
         if request.scope or request.role not in NEEDING_ROLES:
             return
         for entry in self._issued[self._entries_read :]:
@@ -46,13 +46,13 @@ class RetentionCount:
             if call and entry.ok is ok:
                 self._given_at[call] = self._prompts
         self._entries_read = len(self._issued)
-        for call in shown:  # also one whose place an alternative took, or that was made from a wrong result
+        for call in shown_calls:  # also one whose place an alternative took, or that was made from a wrong result
             self._given_at.setdefault(call, self._prompts)
         self._prompts += 1
         for call, given_at in self._given_at.items():
             distance = distance_range(self._prompts - given_at)
             self.needed[distance] += 1
-            self.shown[distance] += call in shown
+            self.shown[distance] += call in shown_calls
 
 
 class _Part:
@@ -165,11 +165,11 @@ class ContextCount:
         self.retention: RetentionCount | None = None
         """None without a scripted model: nobody else says what a prompt shows."""
 
-    def count(self, request: Request, shown: Sequence[str]) -> None:
-        """Count one prompt that was answered. `shown`: the planned calls whose results it shows."""
+    def count(self, request: Request, shown_calls: Sequence[str]) -> None:
+        """Count one prompt that was answered. `shown_calls`: the planned calls whose results it shows."""
         self.prefixes.count(request)
         if self.retention is not None:
-            self.retention.count(request, shown)
+            self.retention.count(request, shown_calls)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a record that say what the trial did with its context."""

@@ -84,5 +84,5 @@ def _abandon(running: asyncio.Task[object]) -> None:
     if coroutine is not None:
         with contextlib.suppress(RuntimeError):  # "coroutine ignored GeneratorExit"
             coroutine.close()
-    running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # looked at, so that nothing is logged
+    running.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at, so that nothing is logged
     running.cancel()  # wakes the task, which finds its coroutine closed and ends
