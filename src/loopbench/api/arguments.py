@@ -121,8 +121,8 @@ def naming_files(settings: Mapping[str, Any]) -> Iterator[None]:
         yield
     except OSError as error:
         named = str(error.filename or "")
-        found = [name for name, place in _places(settings) if named == place or named.startswith(f"{place.rstrip('/')}/")]
-        where = ": ".join([*found[:1], *([named] if named else [])])
+        names = [name for name, place in _places(settings) if named == place or named.startswith(f"{place.rstrip('/')}/")]
+        where = ": ".join([*names[:1], *([named] if named else [])])
         raise ValueError(f"{where or 'a file'}: {error.strerror or error}") from None
 
 
@@ -147,10 +147,10 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
     @functools.wraps(function)
     def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         _check_named(signature, args, kwargs)
-        given = dict(signature.bind(*args, **kwargs).arguments)
-        settings = given.pop("settings", {})
+        arguments = dict(signature.bind(*args, **kwargs).arguments)
+        settings = arguments.pop("settings", {})
         try:
-            check_kinds(given, optional)
+            check_kinds(arguments, optional)
             own = {name: value for name, value in settings.items() if name not in _OF_A_RUN}  # where it is unknown as a setting
             check_kinds(own, [name for name in own if name not in ("profiles", "models")])
             with needed_by(function.__name__):
@@ -158,9 +158,9 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
         except SettingError as error:
             raise ValueError(in_python(error.in_python)) from None
         except ValueError as error:
-            said = in_python(str(error))
-            if said != str(error):
-                error.args = (said,)
+            message = in_python(str(error))
+            if message != str(error):
+                error.args = (message,)
             raise
 
     return asked

@@ -58,15 +58,15 @@ def carry_out_run(
             experiment = prepared()
         with run_display(experiment, progress) as watching:
             stopped = carry_on(experiment, watching)
-        found = results(experiment.folder)
+        run_results = results(experiment.folder)
         notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
-        notes.extend(_publish(experiment, found))
+        notes.extend(_publish(experiment, run_results))
         notes.extend(filter(None, [named_alike(experiment.folder, experiment.config.name)]))
-        return found
+        return run_results
 
-    found = apart(finish)
+    run_results = apart(finish)
     warn_caller(notes)
-    return Loaded(found)
+    return Loaded(run_results)
 
 
 def _publish(experiment: Experiment, run: Results) -> Sequence[str]:
@@ -90,8 +90,8 @@ def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence
     """Return how a run that stopped early goes on; nothing for one that did not."""
     if not reason:
         return []
-    ended = counted(len(read_state(folder).ended), "trial has", "trials have")
-    return [f"{reason}: {ended} ended; {way_on(folder, own_code(config))}"]
+    ended_trials = counted(len(read_state(folder).ended), "trial has", "trials have")
+    return [f"{reason}: {ended_trials} ended; {way_on(folder, own_code(config))}"]
 
 
 def way_on(folder: Path, names: Sequence[str]) -> str:
@@ -107,13 +107,13 @@ def apart(work: Callable[[], Result]) -> Result:
     """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
     if not in_event_loop():
         return work()
-    ended: list[Result | BaseException] = []
+    outcomes: list[Result | BaseException] = []
 
     def carry_out() -> None:
         try:
-            ended.append(work())
+            outcomes.append(work())
         except BaseException as error:  # handed to the caller's thread
-            ended.append(error)
+            outcomes.append(error)
 
     thread = threading.Thread(target=carry_out, name="loopbench", daemon=True)
     thread.start()
@@ -123,6 +123,6 @@ def apart(work: Callable[[], Result]) -> Result:
         except KeyboardInterrupt:  # a notebook's button to stop: it reaches this thread only
             if not press_everywhere():
                 raise
-    if isinstance(ended[0], BaseException):
-        raise ended[0]
-    return ended[0]
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    return outcomes[0]

@@ -18,7 +18,7 @@ from .carry_out import CutSearch, apart, way_on, write_or_note
 from .warned import warn_caller
 
 
-def carry_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:
+def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:
     """Search and test, or go on with a search that was cut off, log it to MLflow, and return the result.
 
     Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
@@ -26,7 +26,7 @@ def carry_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -
     notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
 
     def finish() -> OptimizationResult:
-        optimization = _prepared(asked)
+        optimization = _prepared(request)
         with search_display(optimization, progress) as watching:
             logged = run_logged(optimization, watching, notes.append)
         result = optimization_result(optimization.folder)
@@ -49,8 +49,8 @@ def _how_it_stopped(reason: str, optimization: Optimization, result: Optimizatio
     return [f"{reason}; {result.state or EVERYTHING_RAN}; {way_on(optimization.folder, names)}"]
 
 
-def _prepared(asked: OptimizeConfig | CutSearch) -> Optimization:
-    if isinstance(asked, CutSearch):
-        return reopen(asked.folder, asked.allowed)
-    with naming_files(asked.compare.model_dump()):
-        return prepare(asked)
+def _prepared(request: OptimizeConfig | CutSearch) -> Optimization:
+    if isinstance(request, CutSearch):
+        return reopen(request.folder, request.allowed)
+    with naming_files(request.compare.model_dump()):
+        return prepare(request)

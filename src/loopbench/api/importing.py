@@ -108,11 +108,11 @@ def import_results(
     runs = Path(settings.get("runs") or RUNS)
     with _in_python(), naming_files({"files": files, "name": name, "runs": runs}):
         request = _request(settings_given)
-        made = import_files(_sources(files), request, run_place(name, runs), runs)
-    found = results(made.folder)
-    notes = [*made.remarks, *write_or_note(report_html(found), found.folder)]
+        imported = import_files(_sources(files), request, run_place(name, runs), runs)
+    run_results = results(imported.folder)
+    notes = [*imported.remarks, *write_or_note(report_html(run_results), run_results.folder)]
     warn_caller([import_words(note) for note in notes])
-    return Loaded(found)
+    return Loaded(run_results)
 
 
 @contextmanager
@@ -121,32 +121,32 @@ def _in_python() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        said = import_words(str(error))
-        if said != str(error):
-            error.args = (said,)
+        message = import_words(str(error))
+        if message != str(error):
+            error.args = (message,)
         raise
 
 
-def _request(given: Mapping[str, Any]) -> ImportRequest:
-    columns = check_map({meaning: "" if column is None else column for meaning, column in (given["map"] or {}).items()})
-    arm, scale = given["arm"], given.get("scale")
+def _request(settings: Mapping[str, Any]) -> ImportRequest:
+    columns = check_map({meaning: "" if column is None else column for meaning, column in (settings["map"] or {}).items()})
+    arm, scale = settings["arm"], settings.get("scale")
     if scale is not None and not isinstance(scale, str):
         scale = ",".join(str(end) for end in scale)
     return ImportRequest(
-        format=given["format"],
+        format=settings["format"],
         reading=ReadingOptions(
-            given["scorer"],
-            given.get("rows"),
+            settings["scorer"],
+            settings.get("rows"),
             None if scale is None else ScoreScale.parse(scale),
-            given.get("cluster"),
+            settings.get("cluster"),
             columns,
-            bool(given.get("errors_as_failures")),
+            bool(settings.get("errors_as_failures")),
         ),
         arms=[arm] if isinstance(arm, str) else list(arm),
-        models=list(given.get("models") or ()),
-        suite=given.get("suite"),
-        replace=bool(given.get("replace")),
-        **{name: given[name] for name in ("alpha", "margin") if given.get(name) is not None},
+        models=list(settings.get("models") or ()),
+        suite=settings.get("suite"),
+        replace=bool(settings.get("replace")),
+        **{name: settings[name] for name in ("alpha", "margin") if settings.get(name) is not None},
     )
 
 

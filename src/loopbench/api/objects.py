@@ -85,8 +85,8 @@ def _judged_suite_name(suite: AnySuite, scorer: AnyScorer, data: Path | None, to
         judged = _judged(suite, judge)
         return _keep_object(suite, suite.name, suite.open, variant=judge, gives=lambda: judged)
     name = suite_name(suite)
-    made = _judged(make_suite(parse_spec(name), data, tools), judge)
-    return session.keep((name, data, tools, judge), made.name, lambda: _giving(lambda: made, made.open))
+    judged_suite = _judged(make_suite(parse_spec(name), data, tools), judge)
+    return session.keep((name, data, tools, judge), judged_suite.name, lambda: _giving(lambda: judged_suite, judged_suite.open))
 
 
 def scorer_name(scorer: AnyScorer) -> str:
@@ -215,10 +215,10 @@ def _options(target: Any) -> str | None:
 def _makes_again(text: str, loop: Loop) -> bool:
     """Say whether a name makes an equal loop; objects that are not compared by value have no options to lose."""
     try:
-        made = make_loop(parse_spec(text))
+        remade = make_loop(parse_spec(text))
     except (ValueError, OSError):
         return False
-    return made == loop or (type(made) is type(loop) and not dataclasses.is_dataclass(loop) and not vars(loop))
+    return remade == loop or (type(remade) is type(loop) and not dataclasses.is_dataclass(loop) and not vars(loop))
 
 
 def _keep_class(target: type) -> str:
@@ -241,8 +241,8 @@ def _keep_object(
     `home`: whose module's code it counts as. `gives`: what the function gives in the place of the object; then there may be
     several functions, of different `variant`. `stays`: whether it is kept for as long as the process lives.
     """
-    made = functools.partial(_giving, gives or _reference(value), home)
-    return session.keep((id(value), variant), name, made, None if stays else value)
+    giver = functools.partial(_giving, gives or _reference(value), home)
+    return session.keep((id(value), variant), name, giver, None if stays else value)
 
 
 def _reference(value: Any) -> Callable[[], Any]:

@@ -159,9 +159,9 @@ def bless(run: AnyRun, baseline: str | Path) -> Path:
     with naming_files({"baseline": path}):
         new = gates.bless(gates.read_run(_loaded(run).results.folder))
         gates.replaced(path, new)  # a file that is not a baseline is not replaced
-        made = [] if path.parent.is_dir() else [f"made the folder {path.parent}"]
+        notes = [] if path.parent.is_dir() else [f"made the folder {path.parent}"]
         gates.write_baseline(path, new)
-    warn_caller(made)
+    warn_caller(notes)
     return path
 
 
@@ -192,12 +192,12 @@ def gate(
     gates.check_request(blessed, metrics, alpha)
     rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)
     if run is None:
-        ended = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
+        ended_run = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
-        ended = gates.EndedRun(gates.read_run(_loaded(run).results.folder))
-    return _gate_answer(ended.judged(blessed, rules, path))
+        ended_run = gates.EndedRun(gates.read_run(_loaded(run).results.folder))
+    return _gate_answer(ended_run.judged(blessed, rules, path))
 
 
 @question
@@ -225,13 +225,13 @@ def optimize(
     return carried_out_search(config, progress)
 
 
-def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizeAnswer:
+def carried_out_search(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizeAnswer:
     """Search and test, or go on with that, and return the answer. Raises as `optimize`."""
     from .carry_out_search import carry_out_search  # needs DSPy
 
-    found = carry_out_search(asked, progress)
-    said = [*optimize_tables.verdicts(found), *optimize_tables.brief_lines(found)]
-    return OptimizeAnswer(found.title, said_in_python(said), optimize_tables.optimization_tables(found), found)
+    result = carry_out_search(request, progress)
+    sentences = [*optimize_tables.verdicts(result), *optimize_tables.brief_lines(result)]
+    return OptimizeAnswer(result.title, said_in_python(sentences), optimize_tables.optimization_tables(result), result)
 
 
 @question
@@ -253,10 +253,10 @@ def size(
     check_known(settings, SizeSettings.__annotations__)
     purposes = PURPOSES if purpose is None else (purpose,)
     request = SizeRequest(metric, power=power, purposes=purposes, **settings)
-    found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    scope = size_tables.scope(found)
-    said = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(found), *found.caveats])
-    return SizeAnswer(found.run, said, size_tables.sizing_tables(found), found)
+    sizing = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
+    scope = size_tables.scope(sizing)
+    sentences = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats])
+    return SizeAnswer(sizing.run, sentences, size_tables.sizing_tables(sizing), sizing)
 
 
 @question
@@ -266,9 +266,9 @@ def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task
     `a`, `b`: arms by name, or loops in all their arms. `task`: only its trials. Raises ValueError for a name that no arm or task
     has, and for `b` without `a`.
     """
-    found = _loaded(run).results
-    named = [None if given is None else _arm_name(given, setting) for given, setting in ((a, "a"), (b, "b"))]
-    return shown_why(found, *named, task=task)
+    run_results = _loaded(run).results
+    named = [None if arm is None else _arm_name(arm, setting) for arm, setting in ((a, "a"), (b, "b"))]
+    return shown_why(run_results, *named, task=task)
 
 
 # --- shared ---
@@ -348,17 +348,17 @@ def _run_again(
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
     named = [loop_name(loop) for loop in loops]
-    asked = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
-    again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **asked)
+    rerun_fields = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
+    again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **rerun_fields)
     files = {**settings, "runs": runs}
-    ended: list[gates.EndedRun] = []
+    ended_runs: list[gates.EndedRun] = []
 
     def carry_on(experiment: Experiment, watched: Progress) -> str:
-        ended.append(gates.run_to_judge(experiment, watched, baseline, rules, run_trials))
-        return ended[0].stopped
+        ended_runs.append(gates.run_to_judge(experiment, watched, baseline, rules, run_trials))
+        return ended_runs[0].stopped
 
     carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on)
-    return ended[0]
+    return ended_runs[0]
 
 
 def _loaded(run: AnyRun) -> Loaded:

@@ -74,8 +74,8 @@ def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
     """
     finding = getattr(run, "finding", None)
     place = finding.folder if isinstance(finding, OptimizationResult) else run
-    given: Mapping[str, object] = {"run": place, "runs": "" if runs is None else runs}
-    for name, value in given.items():
+    arguments: Mapping[str, object] = {"run": place, "runs": "" if runs is None else runs}
+    for name, value in arguments.items():
         if not isinstance(value, str | Path):
             rows = "; loopbench.import_results reads results of other tools" if hasattr(value, "to_csv") else ""
             raise ValueError(f"{name}: give a text or a path, got {shown_short(value)}{rows}")
@@ -141,9 +141,9 @@ class Loaded:
     @cached_property
     def effects(self) -> pd.DataFrame:
         """Return a row per main effect or interaction, metric and profile of an ablation; no rows for other runs."""
-        made = ablation_result(self.results)
-        found = () if made is None else made.effects.effects
-        rows = [flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
+        ablation = ablation_result(self.results)
+        effects = () if ablation is None else ablation.effects.effects
+        rows = [flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in effects]
         return self._table(rows, _EFFECTS)
 
     @property
@@ -198,10 +198,10 @@ class Loaded:
 
     def __repr__(self) -> str:
         """Return a line that names the run, then its verdicts, the accuracy of each arm and how files were read, a line each."""
-        found = self.results
-        given = found.manifest.config.get("name")
-        name = found.folder.name if given is None else f"{found.folder.name} ({given})"
-        head = f"<{name}: {found.title}; {counted(len(self.comparison.arms), 'arm')}, {counted(len(found.records), 'trial')}>"
+        results = self.results
+        own_name = results.manifest.config.get("name")
+        name = results.folder.name if own_name is None else f"{results.folder.name} ({own_name})"
+        head = f"<{name}: {results.title}; {counted(len(self.comparison.arms), 'arm')}, {counted(len(results.records), 'trial')}>"
         return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared(), *self._readings()))
 
     def _repr_html_(self) -> str:
@@ -209,8 +209,8 @@ class Loaded:
         level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
         is_imported = self.results.manifest.imported is not None  # its arms are no loops that could be made again
         about = "; ".join([level, *([] if is_imported else ["loops: .loop(name)"]), *self._readings()])
-        shown = (*comparison_tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
-        return block(self.results.title, self._sentences(), [table for table in shown if table.rows], about)
+        tables = (*comparison_tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
+        return block(self.results.title, self._sentences(), [table for table in tables if table.rows], about)
 
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
@@ -220,10 +220,10 @@ class Loaded:
         warnings = said_in_python(every[:MAX_WARNINGS])
         if hidden := len(every) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
-        said = self.verdicts if ablation is None else conclusions(ablation)
+        sentences = self.verdicts if ablation is None else conclusions(ablation)
         about = [defaults_sentence(self.results.manifest)]
         about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
-        return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
+        return [*invalid, *(sentences or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
 
     def _compared(self) -> list[str]:
         """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""
@@ -271,8 +271,8 @@ def _check_texts(**target: object) -> None:
     """Raise ValueError, which names the argument, for a name that is no text; None stands for one that was left out."""
     for argument, value in target.items():
         if value is not None and not isinstance(value, str):
-            said = "; loopbench.why(run, loop) takes a loop as an object" if argument in ("a", "b") else ""
-            raise ValueError(f"{argument}: give a name, as a text, got {shown_short(value)}{said}")
+            hint = "; loopbench.why(run, loop) takes a loop as an object" if argument in ("a", "b") else ""
+            raise ValueError(f"{argument}: give a name, as a text, got {shown_short(value)}{hint}")
 
 
 def _counted(summary: ArmSummary) -> str:
@@ -316,13 +316,13 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
     by_task: dict[str, list[Record]] = {}
     for record in records:
         by_task.setdefault(record.task, []).append(record)
-    for task, found in by_task.items():
+    for task, task_records in by_task.items():
         yield {
             "task": task,
             "arm": arm,
-            "cluster": found[0].cluster,
-            **{status: sum(record.status == status for record in found) for status in ("scored", "errored", "excluded")},
-            "solved": sum(record.status == "scored" and record.is_solved for record in found),
+            "cluster": task_records[0].cluster,
+            **{status: sum(record.status == status for record in task_records) for status in ("scored", "errored", "excluded")},
+            "solved": sum(record.status == "scored" and record.is_solved for record in task_records),
             **{metric: values.get(task) for metric, values in means.items()},
         }
 

@@ -90,8 +90,8 @@ def _call(line: str) -> str | None:
         return f"{indent}loopbench.bless({words[0]!r}, {words[2]!r})"
     if command == "gate" and len(words) == 2 and words[0] == "--baseline":
         return f"{indent}loopbench.gate({words[1]!r})"
-    given = _settings(words) if command == "compare" else None
-    return None if given is None else f"{indent}loopbench.compare({given})"
+    arguments = _settings(words) if command == "compare" else None
+    return None if arguments is None else f"{indent}loopbench.compare({arguments})"
 
 
 def _settings(words: Sequence[str]) -> str | None:

@@ -77,8 +77,8 @@ def remember(source: str, page: str) -> None:
         entry.parent.mkdir(parents=True, exist_ok=True)
         write_whole(entry, hashlib.blake2b(page.encode("utf-8")).hexdigest().encode("ascii"))
         if len(os.listdir(entry.parent)) > MAX_KNOWN:
-            known = sorted(entry.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-            for oldest in known[:-KEPT]:
+            pages = sorted(entry.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            for oldest in pages[:-KEPT]:
                 oldest.unlink(missing_ok=True)
 
 

@@ -68,21 +68,21 @@ def without_none(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def without_untold(
-    rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], kept: Collection[str]
+    rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], wanted: Collection[str]
 ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]:
     """Return rows and constant columns without measures that no row has, an interval's with its ends.
 
-    `kept`: measures that stay, as text does.
+    `wanted`: measures that stay, as text does.
     """
 
     def is_untold(name: str) -> bool:
         measure = next((name.removesuffix(end) for end in _ENDS if name.endswith(end) and name.removesuffix(end) in dtypes), name)
-        is_measure = dtypes.get(name) != "string" and measure not in kept
+        is_measure = dtypes.get(name) != "string" and measure not in wanted
         return is_measure and all(row.get(measure) in (None, "") for row in rows)
 
     gone = {name for name in {*dtypes, *(name for row in rows for name in row)} if is_untold(name)}
-    left = [{name: value for name, value in row.items() if name not in gone} for row in rows]
-    return left, {name: dtype for name, dtype in dtypes.items() if name not in gone}
+    trimmed = [{name: value for name, value in row.items() if name not in gone} for row in rows]
+    return trimmed, {name: dtype for name, dtype in dtypes.items() if name not in gone}
 
 
 _ENDS = ("_low", "_high", "_n")

@@ -46,7 +46,7 @@ def run_logged(optimization: Optimization, view: SearchView, warn: Callable[[str
 
     with OptimizationTracker(optimization.folder, optimization.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
         stopped = run(optimization, Watchers(view, tracker), view)
-        found = optimization_result(optimization.folder)
-        page = optimization_html(found)
-        tracked = tracker.finish(found.to_json(), page)
+        result = optimization_result(optimization.folder)
+        page = optimization_html(result)
+        tracked = tracker.finish(result.to_json(), page)
     return LoggedSearch(stopped, "" if tracked is None else tracked.ui, page)

@@ -44,8 +44,8 @@ class LoggingProcess:
 
     def answer(self) -> str:
         """Wait for the answer: a warning, or an empty line."""
-        said = self.answers.readline()
-        return str(json.loads(said)) if said.endswith(b"\n") else _in_words(NO_ANSWER)
+        line = self.answers.readline()
+        return str(json.loads(line)) if line.endswith(b"\n") else _in_words(NO_ANSWER)
 
     def close(self) -> None:
         """End the process, whatever it does, and wait for it."""
@@ -105,8 +105,8 @@ def run_log(config: CompareConfig) -> Iterator[MlflowLog]:
 
 def _fork(config: CompareConfig) -> LoggingProcess:
     """Fork the process, which waits to be told to begin. Raises OSError if the system grants none."""
-    made = fork(partial(_log, config))
-    return LoggingProcess(made, os.fdopen(made.orders, "wb"), os.fdopen(made.answers, "rb"))
+    process = fork(partial(_log, config))
+    return LoggingProcess(process, os.fdopen(process.orders, "wb"), os.fdopen(process.answers, "rb"))
 
 
 def _log(config: CompareConfig, orders_read: int, answers: int) -> int:
@@ -122,10 +122,10 @@ def _logged(config: CompareConfig, orders: BinaryIO) -> Tracked | str:
     try:
         mlflow = tracking()
         mlflow.get_ready(uri_of(config, config.runs))
-        found = results(Path(json.loads(orders.readline())))
-        found.to_json()  # computes what the log holds, while the page is made
+        run_results = results(Path(json.loads(orders.readline())))
+        run_results.to_json()  # computes what the log holds, while the page is made
         page = json.loads(orders.readline())
-        tracked: Tracked | str = mlflow.track_as_configured(found, config, lambda _: page)
+        tracked: Tracked | str = mlflow.track_as_configured(run_results, config, lambda _: page)
     except Exception as error:  # MLflow cannot be imported, say: that may not cost a result
         return redact(" ".join(f"{type(error).__name__}: {error}".split()))
     return tracked

@@ -64,33 +64,33 @@ class ShownViews:
     def budgets(self) -> pd.DataFrame:
         """A row per arm, unit and budget (a quartile of what trials cost): accuracy where a trial scores only within the budget."""
         rows = [
-            head | flat({"arm": arm, "accuracy": found})
+            head | flat({"arm": arm, "accuracy": accuracy})
             for head, budget in self._budgets()
-            for arm, found in budget["arms"].items()
+            for arm, accuracy in budget["arms"].items()
         ]
         return rows_frame(rows, _BUDGETS)
 
     @cached_property
     def budget_pairs(self) -> pd.DataFrame:
         """A row per pair of arms, unit and budget: a minus b within the budget, with its verdict."""
-        known = _BUDGET_PAIRS.keys()
+        columns = _BUDGET_PAIRS.keys()
         pairs = [(head, flat(pair)) for head, budget in self._budgets() for pair in budget["pairs"]]
         return rows_frame(
-            [head | {name: value for name, value in pair.items() if name in known} for head, pair in pairs], _BUDGET_PAIRS
+            [head | {name: value for name, value in pair.items() if name in columns} for head, pair in pairs], _BUDGET_PAIRS
         )
 
     @cached_property
     def per_solved(self) -> pd.DataFrame:
         """A row per arm and unit: what one solved task costs; NaN where none was solved, or where the interval has no end."""
-        found = [view.to_json() for view in self.of.per_solved]
-        return rows_frame([flat({"arm": one["arm"], "unit": one["unit"], "cost": one["value"]}) for one in found], _PER_SOLVED)
+        views = [view.to_json() for view in self.of.per_solved]
+        return rows_frame([flat({"arm": one["arm"], "unit": one["unit"], "cost": one["value"]}) for one in views], _PER_SOLVED)
 
     @cached_property
     def confidence(self) -> pd.DataFrame:
         """A row per arm that reports its confidence: Brier score, calibration error, how well it ranks right and wrong trials."""
         lists = ("bins", "risk_coverage")
-        found = [view.to_json() for view in self.of.confidence]
-        return rows_frame([flat({name: part for name, part in one.items() if name not in lists}) for one in found], _CONFIDENCE)
+        views = [view.to_json() for view in self.of.confidence]
+        return rows_frame([flat({name: part for name, part in one.items() if name not in lists}) for one in views], _CONFIDENCE)
 
     @cached_property
     def reliability(self) -> pd.DataFrame:
@@ -117,5 +117,5 @@ class ShownViews:
 
     def _budgets(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Yield what names the rows of each budget, and the budget itself as JSON."""
-        for budget in (found.to_json() for found in self.of.budgets):
+        for budget in (view.to_json() for view in self.of.budgets):
             yield {name: budget[name] for name in ("suite", "profile", "unit", "quartile", "budget")}, budget

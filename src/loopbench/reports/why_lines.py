@@ -62,8 +62,8 @@ def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = Fal
     same = copies(run)
     for arm in lost:
         losses = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
-        said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {losses}" if losses else ""
-        yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{said}", hanging="  ")
+        clause = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {losses}" if losses else ""
+        yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{clause}", hanging="  ")
     lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
     total: Counter[Cause] = Counter()
     for arm in lost:
@@ -87,8 +87,8 @@ def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = Fal
 
 def _strangers(run: Results, arms: Collection[str]) -> Iterator[Shown]:
     """Yield to which of these arms' loops their profile does not apply, so that what they lost under it says nothing of them."""
-    if said := not_applicable([arm.info for arm in run.comparison.arms if arm.info.arm in arms]):
-        yield Prose(f"{said}.", "yellow")
+    if clause := not_applicable([arm.info for arm in run.comparison.arms if arm.info.arm in arms]):
+        yield Prose(f"{clause}.", "yellow")
 
 
 def _counts(causes: Mapping[Cause, int], kinds: Kinds, rates: BaseRates) -> str:
@@ -97,9 +97,9 @@ def _counts(causes: Mapping[Cause, int], kinds: Kinds, rates: BaseRates) -> str:
     No line breaks between a cause, or a kind of fault, and its number.
     """
     standing, _ = split_by_doubt(causes, rates)
-    told = ", ".join(counts_in_words(standing, kinds)).replace(" ", UNBROKEN)
-    told = told.replace(f",{UNBROKEN}", ", ").replace(f"{UNBROKEN}(", " (")
-    return "; ".join(filter(None, [told, *doubts_in_words(causes, rates)]))
+    counts = ", ".join(counts_in_words(standing, kinds)).replace(" ", UNBROKEN)
+    counts = counts.replace(f",{UNBROKEN}", ", ").replace(f"{UNBROKEN}(", " (")
+    return "; ".join(filter(None, [counts, *doubts_in_words(causes, rates)]))
 
 
 def _sum_of(cause: Cause, lost: Sequence[ArmLosses], run: Results, ways: WaysToSeeMore) -> Iterator[Shown]:
@@ -165,8 +165,8 @@ def _only_pair(comparison: Comparison, reasons: Why, ways: WaysToSeeMore) -> Ite
     yield Prose(f"{counted(trials, 'trial')} of both: {pair.counts}")
     for loser, winner, many in ((pair.a, pair.b, pair.only_b), (pair.b, pair.a, pair.only_a)):
         standing, doubted = split_by_doubt(pair.own_causes[loser], rates.get(loser, {}))
-        told = [_counts(standing, pair.own_kinds[loser], {}), f"in doubt: {_counts(doubted, {}, {})}" if doubted else ""]
-        if causes := "; ".join(filter(None, told)):
+        losses = [_counts(standing, pair.own_kinds[loser], {}), f"in doubt: {_counts(doubted, {}, {})}" if doubted else ""]
+        if causes := "; ".join(filter(None, losses)):
             yield Prose(f"where {winner} solved and {loser} lost {many}: {causes}", hanging="  ")
     yield OutputLine(f"{'with examples' if pair.divergences else 'task by task'}: {ways.why(pair.a, pair.b)}", "dim")
     yield OutputLine("")
@@ -281,10 +281,10 @@ class _LostTo:
         counts = _counts(self.causes, self.kinds, self.rates)
         return f"{self.many}: {counts}" if counts else self.many
 
-    def heading(self, cause: Cause, shown: int, ways: WaysToSeeMore) -> str:
+    def heading(self, cause: Cause, shown_trials: int, ways: WaysToSeeMore) -> str:
         """Return a cause, how many of its trials are shown where it is not all of them, and how many solved trials show it."""
         many = self.causes[cause]
-        first = f" (first {shown} of {many}; all: {ways.all_of_a_cause})" if shown < many else ""
+        first = f" (first {shown_trials} of {many}; all: {ways.all_of_a_cause})" if shown_trials < many else ""
         return f"{cause}{first}{f'; of all its trials: {self.rates[cause].in_short}' if cause in self.rates else ''}"
 
 
@@ -293,8 +293,8 @@ def _causes(ways: WaysToSeeMore, lost: _LostTo, examples: Sequence[_Example], *,
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
-            shown = sum(each.cause == example.cause for each in examples)
-            yield Prose(lost.heading(example.cause, shown, ways), indent="  ", hanging="    ")
+            shown_trials = sum(each.cause == example.cause for each in examples)
+            yield Prose(lost.heading(example.cause, shown_trials, ways), indent="  ", hanging="    ")
         last = example.cause
         yield Prose(
             f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
@@ -343,11 +343,11 @@ def _group(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
         for arm in group.arms
     )
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
-    if len(known) > 1:
-        if "wasted steps" in (columns[place] for place in known):
+    places = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
+    if len(places) > 1:
+        if "wasted steps" in (columns[place] for place in places):
             yield Prose(WASTED, "dim", indent="  ")
-        yield Table("", tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
+        yield Table("", tuple(columns[place] for place in places), tuple(tuple(row[place] for place in places) for row in rows))
 
 
 def _kinds(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
@@ -360,8 +360,8 @@ def _kinds(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
 
 
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:
-    shown = tasks if show_all else tasks[:MAX_TASKS]
-    return ", ".join(shown) + (", …" if len(shown) < len(tasks) else "")
+    named = tasks if show_all else tasks[:MAX_TASKS]
+    return ", ".join(named) + (", …" if len(named) < len(tasks) else "")
 
 
 def _others(trial: LostTrial) -> str:

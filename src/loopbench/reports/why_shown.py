@@ -154,14 +154,14 @@ def _rate_row(rate: BaseRate | None) -> dict[str, Any]:
     return {"solved_with": rate.solved, "solved": rate.of_solved, "p": rate.p, "doubtful": rate.is_doubtful}
 
 
-def text_lines(shown: why_lines.Shown) -> list[str]:
+def text_lines(item: why_lines.Shown) -> list[str]:
     """Return the lines of one thing that is shown; the columns of a table are as wide as their widest cells."""
-    if isinstance(shown, Table):
-        rows = [[plain_line(cell) for cell in row] for row in (shown.columns, *shown.rows)]
+    if isinstance(item, Table):
+        rows = [[plain_line(cell) for cell in row] for row in (item.columns, *item.rows)]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    indent = shown.indent if isinstance(shown, Prose) else ""
-    return terminal_safe(f"{indent}{shown.text}".replace(UNBROKEN, " ")).split("\n")
+    indent = item.indent if isinstance(item, Prose) else ""
+    return terminal_safe(f"{indent}{item.text}".replace(UNBROKEN, " ")).split("\n")
 
 
 def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
@@ -173,5 +173,5 @@ def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task:
         raise RunError("why: name an arm or loop a to compare b with")
     pairs = None if a is None else () if b is None else pairs_named(run, a, b)
     arms = None if a is None or b is not None else required_arms(run, a)
-    found = losses_explained(run, pairs=pairs, arms=arms, task=task)
-    return ShownWhy(**{item.name: getattr(found, item.name) for item in fields(found)}, run=run, is_sum=a is None)
+    losses = losses_explained(run, pairs=pairs, arms=arms, task=task)
+    return ShownWhy(**{item.name: getattr(losses, item.name) for item in fields(losses)}, run=run, is_sum=a is None)

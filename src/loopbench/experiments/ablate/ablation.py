@@ -119,8 +119,8 @@ def ablation_result(run: Results) -> AblationResult | None:
 
 def _with_uncached(metrics: Sequence[str]) -> list[str]:
     """Return the metrics with uncached dollars beside those with a cache: by these costs are compared."""
-    made = [name for metric in metrics for name in ((metric, "nominal_usd") if metric == "cost_usd" else (metric,))]
-    return list(dict.fromkeys(made))
+    all_metrics = [name for metric in metrics for name in ((metric, "nominal_usd") if metric == "cost_usd" else (metric,))]
+    return list(dict.fromkeys(all_metrics))
 
 
 def _groups(

@@ -17,9 +17,9 @@ def ablation_answer_json(result: AblationResult) -> dict[str, Any]:
     `recommendation` is the first sentence after those that say what it rests on; None where nothing is recommended. Costs are means
     over profiles, in `unit`.
     """
-    compared, found = answer_json(result.results.comparison), recommendation(result)
-    sentences = said_of(result, found)
-    choices = {} if found is None else {choice.factor: choice.value for choice in found.choices}
+    compared, recommended = answer_json(result.results.comparison), recommendation(result)
+    sentences = said_of(result, recommended)
+    choices = {} if recommended is None else {choice.factor: choice.value for choice in recommended.choices}
     own = {name: value_text(value) for name, value in result.ablation.own.items()}
     return compared | {
         "recommendation": next((each.in_full for each in sentences if not each.is_basis), None),

@@ -53,8 +53,12 @@ class OpenValues:
             rest = [level for level, pairs in at.items() if level not in still and pairs]
             if still and rest:
                 trials = counted(sum(self._trials(pair) for level in still for pair in at[level]), "pair")
-                said = f"{factor.name} made no difference in any of {trials} of trials with {other.name}={listed_names(still)}"
-                yield "; ".join([said, *(self._difference_made(factor, f"{other.name}={level}", at[level]) for level in rest)])
+                no_difference = (
+                    f"{factor.name} made no difference in any of {trials} of trials with {other.name}={listed_names(still)}"
+                )
+                yield "; ".join(
+                    [no_difference, *(self._difference_made(factor, f"{other.name}={level}", at[level]) for level in rest)]
+                )
 
     def _difference_made(self, factor: Factor, other_value: str, pairs: Sequence[Pair]) -> str:
         """Return what a factor made with a value of another one: the difference of a single pair of settings, else that it did."""

@@ -56,5 +56,5 @@ def mean_cost(result: AblationResult, factor: str, value: str, profiles: Sequenc
     arms, cells = result.results.comparison.arms, result.ablation.cells
     own = [arm for arm in arms if value_text(cells[arm.info.arm][factor]) == value and (not profiles or setting(arm) in profiles)]
     means = [arm.summary.means[unit_of_cost(arms)] for arm in own]
-    known = [mean.value for mean in means if mean is not None]
-    return math.fsum(known) / len(known) if known else math.inf
+    values = [mean.value for mean in means if mean is not None]
+    return math.fsum(values) / len(values) if values else math.inf

@@ -91,12 +91,12 @@ def recommendation(result: AblationResult) -> Recommendation | None:
     values = {choice.factor: choice.value for choice in chosen}
     arms = tuple(arm for arm, cell in result.ablation.cells.items() if value_texts(cell) == values)
     not_run = () if arms or not all(choice.is_tried for choice in chosen) else (AnswerSentence(NOT_RUN),)
-    shown = {e.profile for e in result.effects.effects if e.metric == PRIMARY and e.verdict.word in SHOWN}
-    before = (*limits_sentences(compared), *basis(without_copies(compared), shown))
+    shown_profiles = {e.profile for e in result.effects.effects if e.metric == PRIMARY and e.verdict.word in SHOWN}
+    before = (*limits_sentences(compared), *basis(without_copies(compared), shown_profiles))
     pairs = OpenValues(result, values)
-    unmoved = [AnswerSentence(said) for factor in result.layout.factors for said in pairs.without_difference(factor)]
-    said = (*before, AnswerSentence(_sentence(result, chosen, pairs)), *unmoved, *not_run, *_deciding(result, chosen, pairs))
-    return Recommendation(chosen, arms, said)
+    unmoved = [AnswerSentence(sentence) for factor in result.layout.factors for sentence in pairs.without_difference(factor)]
+    sentences = (*before, AnswerSentence(_sentence(result, chosen, pairs)), *unmoved, *not_run, *_deciding(result, chosen, pairs))
+    return Recommendation(chosen, arms, sentences)
 
 
 def recommendation_sentences(result: AblationResult) -> list[str]:
@@ -146,18 +146,18 @@ class _Choosing:
             cheaper = [each for each in equal if self._is_cheaper(factor, each, start)]
             if cheaper:
                 value, saves = min(cheaper, key=lambda each: mean_cost(self.result, factor.name, each)), start
-        against = {b: found for (a, b), found in relations.items() if a == value}
+        against = {b: relation for (a, b), relation in relations.items() if a == value}
         return Choice(factor.name, value, against, saves, value in factor.levels, is_idle(self.result, factor))
 
     def _relations(self, factor: Factor, chosen: Mapping[str, Choice]) -> dict[tuple[str, str], Relation]:
         """Return how each value stands to each other one that an effect holds against it."""
         relations: dict[tuple[str, str], Relation] = {}
         for a, b in permutations(factor.levels, 2):
-            found = [self._standing(effect, chosen) for effect in self._mains(f"{factor.name}: {a} → {b}", PRIMARY)]
-            if found:
-                word = _together([word for word, _ in found])
-                shown = [difference for own_word, difference in found if own_word in SHOWN]
-                is_close = bool(shown) and is_narrow(max(shown, key=clearance))
+            standings = [self._standing(effect, chosen) for effect in self._mains(f"{factor.name}: {a} → {b}", PRIMARY)]
+            if standings:
+                word = _together([word for word, _ in standings])
+                shown_differences = [difference for own_word, difference in standings if own_word in SHOWN]
+                is_close = bool(shown_differences) and is_narrow(max(shown_differences, key=clearance))
                 relations[b, a] = Relation(word, is_close)
                 relations[a, b] = Relation(OPPOSITE.get(word, word), is_close)
         return relations
@@ -294,5 +294,5 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
     alike = likelier_equivalent(pair)
     what = f"decide between {own} and {other}{alike}" if alike else f"tell {own} from {other}"
     run = f"{tasks_in_words(size, outlook)}{under}{open_values.elsewhere(choice.factor, pair)}"
-    said = f"{run} would {what} (chance about {chance_in_words(size.chance)})"
-    yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance))
+    sentence = f"{run} would {what} (chance about {chance_in_words(size.chance)})"
+    yield AnswerSentence(sentence, decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance))

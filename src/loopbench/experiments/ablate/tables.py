@@ -57,8 +57,10 @@ def effect_lines(result: AblationResult) -> list[str]:
         for name in result.ablation.factors:
             steps = _steps(result, profile, name)
             if steps:
-                told = ["no mean differs" if name in idle else _effect_text(effect) for effect in steps]
-                lines = "; ".join(f"{effect.term.partition(': ')[2]}: {text}" for effect, text in zip(steps, told, strict=True))
+                change_texts = ["no mean differs" if name in idle else _effect_text(effect) for effect in steps]
+                lines = "; ".join(
+                    f"{effect.term.partition(': ')[2]}: {text}" for effect, text in zip(steps, change_texts, strict=True)
+                )
                 texts.append(f"{f'{profile}: ' if many else ''}{name} {lines}{_dependence(result, profile, name, len(steps))}")
     return texts
 

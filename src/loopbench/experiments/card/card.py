@@ -106,8 +106,8 @@ class HarnessCard:
             for distance in dict.fromkeys(distance for arm in arms for distance in arm.summary.retention_at)
         ]
         rows.append(("ended by", *(", ".join(f"{stop} {count}" for stop, count in arm.summary.stops.items()) for arm in arms)))
-        known = [row for row in rows if any(cell != "–" for cell in row[1:])]
-        return Table("Figures, per trial", ("figure", *(arm.info.profile for arm in arms)), tuple(known))
+        known_rows = [row for row in rows if any(cell != "–" for cell in row[1:])]
+        return Table("Figures, per trial", ("figure", *(arm.info.profile for arm in arms)), tuple(known_rows))
 
     def _faults(self) -> Table:
         rows = tuple(

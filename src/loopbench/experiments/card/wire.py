@@ -37,23 +37,25 @@ class WireUse:
         return asdict(self)
 
 
-def wire_uses(asked: Sequence[Request], tools: Mapping[str, str]) -> tuple[WireUse, ...]:
+def wire_uses(requests: Sequence[Request], tools: Mapping[str, str]) -> tuple[WireUse, ...]:
     """Return what an agent's requests are like, role by role, in the order in which roles come up. `tools`: name → description."""
-    roles = dict.fromkeys(request.role for request in asked)
-    return tuple(_use([request for request in asked if request.role is role], tools) for role in roles)
+    roles = dict.fromkeys(request.role for request in requests)
+    return tuple(_use([request for request in requests if request.role is role], tools) for role in roles)
 
 
-def _use(asked: Sequence[Request], tools: Mapping[str, str]) -> WireUse:
-    codecs = [request.codec or NATIVE for request in asked]
+def _use(requests: Sequence[Request], tools: Mapping[str, str]) -> WireUse:
+    codecs = [request.codec or NATIVE for request in requests]
     return WireUse(
-        role=asked[0].role.value,
-        requests=len(asked),
+        role=requests[0].role.value,
+        requests=len(requests),
         format=" or ".join(dict.fromkeys(codec.name for codec in codecs)),
-        calls_per_reply=min(codec.max_calls if request.parallel_calls else 1 for codec, request in zip(codecs, asked, strict=True)),
-        tools=" or ".join(dict.fromkeys(_way_of_showing(request, tools) for request in asked)),
-        tool_choice=" or ".join(dict.fromkeys(request.tool_choice for request in asked if request.tool_choice)),
-        response_schema=any(request.response_schema is not None for request in asked),
-        messages=(len(asked[0].messages), len(asked[-1].messages)),
+        calls_per_reply=min(
+            codec.max_calls if request.parallel_calls else 1 for codec, request in zip(codecs, requests, strict=True)
+        ),
+        tools=" or ".join(dict.fromkeys(_way_of_showing(request, tools) for request in requests)),
+        tool_choice=" or ".join(dict.fromkeys(request.tool_choice for request in requests if request.tool_choice)),
+        response_schema=any(request.response_schema is not None for request in requests),
+        messages=(len(requests[0].messages), len(requests[-1].messages)),
     )
 
 

@@ -82,9 +82,11 @@ def without_formless(config: CompareConfig) -> tuple[CompareConfig, str]:
         return config, ""
     fits = {loop: bool(form_of(make_loop(parse_spec(loop)))) for loop in config.loops}
     left_out = [loop for loop, is_fit in fits.items() if not is_fit]
-    kept = tuple(loop for loop, is_fit in fits.items() if is_fit)
+    fitting_loops = tuple(loop for loop, is_fit in fits.items() if is_fit)
     why = f"has calls in both forms, and {listed_names(by_form)} takes loops of one form each"
-    return config.model_copy(update={"loops": kept}), f"left out: {listed_names(left_out)}, which {why}" if left_out else ""
+    return config.model_copy(
+        update={"loops": fitting_loops}
+    ), f"left out: {listed_names(left_out)}, which {why}" if left_out else ""
 
 
 def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: bool = True) -> Experiment:

@@ -140,10 +140,10 @@ class Results:
     @cached_property
     def answer(self) -> ComparisonAnswer:
         """Which loop to adopt, and what follows; of an incomplete run it says first that this is provisional."""
-        found = answer(self.comparison, self.budgets)
-        if self.is_complete or not found.answer_sentences:
-            return found
-        return replace(found, answer_sentences=(PROVISIONAL, *found.answer_sentences))
+        comparison_answer = answer(self.comparison, self.budgets)
+        if self.is_complete or not comparison_answer.answer_sentences:
+            return comparison_answer
+        return replace(comparison_answer, answer_sentences=(PROVISIONAL, *comparison_answer.answer_sentences))
 
     @cached_property
     def harness(self) -> tuple[Harness, ...]:
@@ -164,8 +164,8 @@ class Results:
             "scheduled": self.scheduled,
             "answer": answer_json(self.comparison, self.answer),
             "views": self.views.to_json(),
-            "harness": [found.to_json() for found in self.harness],
-            "exposure": [found.to_json() for found in ([] if self.comparison.invalid else exposures(self.comparison))],
+            "harness": [harness.to_json() for harness in self.harness],
+            "exposure": [exposure.to_json() for exposure in ([] if self.comparison.invalid else exposures(self.comparison))],
             "looks": None if self.looked is None else self.looked.to_json(),
             "traces": self.traces.to_json(),
         }

@@ -98,9 +98,9 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     for arm in comparison.arms:
         summary = arm.summary
         lines += crashes([arm])
-        for status, found in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
-            if found:
-                lines.append(f"{arm.info.arm}, {status}: {reasons(found)}")
+        for status, reason_counts in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
+            if reason_counts:
+                lines.append(f"{arm.info.arm}, {status}: {reasons(reason_counts)}")
         if summary.retries:
             lines.append(f"{arm.info.arm}, asked again after: {counts(summary.retries)}")
     if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
@@ -124,8 +124,8 @@ def crashes(arms: Sequence[ArmResult]) -> list[str]:
 
 def headings(measures: Mapping[str, Measure], arms: Sequence[ArmResult]) -> list[str]:
     """Return what stands above the means of measures; those of which nothing is known have their own label."""
-    known = labels([name for name in measures if any(arm.summary.means[name] is not None for arm in arms)])
-    return [known.get(name, measure.label) for name, measure in measures.items()]
+    known_labels = labels([name for name in measures if any(arm.summary.means[name] is not None for arm in arms)])
+    return [known_labels.get(name, measure.label) for name, measure in measures.items()]
 
 
 def _arms(arms: Sequence[ArmResult]) -> Table:
@@ -176,8 +176,10 @@ def calls(arms: Sequence[ArmResult]) -> Table:
     rows = []
     for arm in arms:
         means = {name: arm.summary.means[name] for name in measures}
-        told = [(interval(mean, measures[name].digits), str(mean.n) if mean is not None else "–") for name, mean in means.items()]
-        rows.append((arm.info.arm, *(cell for cells in told for cell in cells)))
+        cell_pairs = [
+            (interval(mean, measures[name].digits), str(mean.n) if mean is not None else "–") for name, mean in means.items()
+        ]
+        rows.append((arm.info.arm, *(cell for cells in cell_pairs for cell in cells)))
     return _without_unknown(CALLS, columns, [row for row in rows if any(cell != "–" for cell in row[1:])])
 
 
@@ -232,10 +234,10 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
             )
         )
     hides = _IMPLICIT if not are_imported(arm.info for arm in arms) else columns[1:]  # which of ours is unknown is worth knowing
-    shown = [place for place, column in enumerate(columns) if column not in hides or any(row[place] != "–" for row in rows)]
-    if len(shown) == 1:
+    places = [place for place, column in enumerate(columns) if column not in hides or any(row[place] != "–" for row in rows)]
+    if len(places) == 1:
         return Table("What happened", (), ())
-    return Table("What happened", tuple(columns[i] for i in shown), tuple(tuple(row[i] for i in shown) for row in rows))
+    return Table("What happened", tuple(columns[i] for i in places), tuple(tuple(row[i] for i in places) for row in rows))
 
 
 _IMPLICIT = ("believed", "wrong after implicit")
@@ -250,7 +252,7 @@ def _settings(arms: Sequence[ArmResult]) -> Mapping[str, tuple[str, str]]:
     """Return arm → its name without the profile, and what it ran under; that is empty where all ran under the same."""
     infos = [arm.info for arm in arms]
     suites, profiles = ({getattr(info, part) for info in infos} for part in ("suite", "profile"))
-    parts = [part for part, found in (("suite", suites), ("profile", profiles)) if len(found) > 1]
+    parts = [part for part, values in (("suite", suites), ("profile", profiles)) if len(values) > 1]
     return {info.arm: (short_name(info), ", ".join(getattr(info, part) for part in parts)) for info in infos}
 
 
@@ -306,11 +308,11 @@ TEMPLATES_NOTE = (
 
 def over_templates(comparison: Comparison) -> Table:
     """Return accuracy with tasks as units beside accuracy with templates as units, of arms and pairs that have both."""
-    known = _settings(comparison.arms)
-    apart = any(under for _, under in known.values())
-    arms = [(*known[arm.info.arm], arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
+    settings = _settings(comparison.arms)
+    apart = any(under for _, under in settings.values())
+    arms = [(*settings[arm.info.arm], arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
     pairs = [
-        (f"{known[pair.a][0]} - {known[pair.b][0]}", known[pair.a][1], pair.difference, pair.over_templates)
+        (f"{settings[pair.a][0]} - {settings[pair.b][0]}", settings[pair.a][1], pair.difference, pair.over_templates)
         for pair in comparison.pairs
     ]
     rows = tuple(

@@ -37,12 +37,12 @@ def front_table(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: 
 def budget_tables(budgets: Sequence[AtBudget]) -> list[Table]:
     """Return a table per group and unit with a column per budget."""
     groups: dict[tuple[str, str, Unit], list[AtBudget]] = {}
-    for found in budgets:
-        groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
+    for at_budget in budgets:
+        groups.setdefault((at_budget.suite, at_budget.profile, at_budget.unit), []).append(at_budget)
     tables = []
     for (suite, profile, unit), group in groups.items():
-        columns = ("arm", *(f"{limit_text(found.budget)} {counted_in(unit)}" for found in group))
-        rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
+        columns = ("arm", *(f"{limit_text(at_budget.budget)} {counted_in(unit)}" for at_budget in group))
+        rows = tuple((arm, *(_at_budget(at_budget, arm) for at_budget in group)) for arm in group[0].arms)
         tables.append(
             Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)
         )
@@ -62,17 +62,17 @@ def reliability_table(arms: Sequence[Reliability]) -> Table:
     columns = ("arm", "tasks", "tries", "pass@1", "any of the tries", "all of them", "consistency", "variance between", "within")
     rows = tuple(
         (
-            found.arm,
-            str(found.tasks),
-            str(found.repeats),
-            interval(found.pass_at[0], 3),
-            interval(found.pass_at[-1], 3),
-            interval(found.pass_hat[-1], 3),
-            interval(found.consistency, 3),
-            "–" if found.variance is None else f"{found.variance.between:.3f}",
-            "–" if found.variance is None else f"{found.variance.within:.3f}",
+            reliability.arm,
+            str(reliability.tasks),
+            str(reliability.repeats),
+            interval(reliability.pass_at[0], 3),
+            interval(reliability.pass_at[-1], 3),
+            interval(reliability.pass_hat[-1], 3),
+            interval(reliability.consistency, 3),
+            "–" if reliability.variance is None else f"{reliability.variance.between:.3f}",
+            "–" if reliability.variance is None else f"{reliability.variance.within:.3f}",
         )
-        for found in arms
+        for reliability in arms
     )
     title = "Repeats: pass@k and pass^k at k = tries, the fewest scored repeats of a task that has two or more"
     return Table(title, columns, rows)
@@ -83,13 +83,13 @@ def confidence_table(arms: Sequence[Calibration]) -> Table:
     columns = ("arm", "reported", "Brier", "calibration error", "AUROC", "area of risk over coverage")
     rows = tuple(
         (
-            found.arm,
-            f"{found.reported} of {found.scored}",
-            interval(found.brier, 3),
-            f"{found.ece:.3f}",
-            interval(found.auroc, 3),
-            f"{found.aurc:.3f}",
+            calibration.arm,
+            f"{calibration.reported} of {calibration.scored}",
+            interval(calibration.brier, 3),
+            f"{calibration.ece:.3f}",
+            interval(calibration.auroc, 3),
+            f"{calibration.aurc:.3f}",
         )
-        for found in arms
+        for calibration in arms
     )
     return Table("Confidence", columns, rows)

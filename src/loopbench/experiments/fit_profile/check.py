@@ -73,11 +73,11 @@ class FitCheck:
         if self.problem:
             return [f"not checked against the run: {self.problem}"]
         level = f"{100 * (1 - self.alpha):g} % intervals for all differences together"
-        made = [f"the run's loops under this profile on {self.size}; in brackets: {level}"]
+        lines = [f"the run's loops under this profile on {self.size}; in brackets: {level}"]
         for loop in dict.fromkeys(gap.loop for gap in self.gaps):
-            made.append(f"{loop}: {'; '.join(gap.text for gap in self.gaps if gap.loop == loop)}")
+            lines.append(f"{loop}: {'; '.join(gap.text for gap in self.gaps if gap.loop == loop)}")
         off = [f"{gap.loop} in {gap.measure}" for gap in self.gaps if gap.is_off]
-        return [*made, f"OFF: {', '.join(off)}" if off else "no difference is beyond its interval"]
+        return [*lines, f"OFF: {', '.join(off)}" if off else "no difference is beyond its interval"]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -64,8 +64,8 @@ def clearing_chances(runs: Mapping[RetryRun, int]) -> ClearingChances:
 
     def loss(values: np.ndarray) -> float:
         never, resample, parts = values[0], values[1], values[2:]
-        told = (shown @ parts) / np.maximum(tellable @ parts, _EDGE) * parts.sum()
-        cleared = np.clip(resample + told, _EDGE, 1 - _EDGE)
+        by_feedback = (shown @ parts) / np.maximum(tellable @ parts, _EDGE) * parts.sum()
+        cleared = np.clip(resample + by_feedback, _EDGE, 1 - _EDGE)
         stays = failed @ np.log1p(-cleared)
         censored = np.log(never + (1 - never) * np.exp(stays))
         likely = np.where(cures < 0, censored, np.log1p(-never) + stays + np.log(cleared[cures]))

@@ -197,11 +197,11 @@ class _Reading:
     def _recalled(self, attempt: Attempt) -> None:
         """Note which results the request shows, and which of their calls is made again."""
         text = "\n".join(message.content for message in attempt.messages)
-        shown = {key: behind for key, result in self.results.items() if (behind := _behind(result, text)) is not None}
-        attempt.distances = tuple(distance(behind) for behind in shown.values())
-        places = [place for place, key in enumerate(shown) if any(call.key == key for call in attempt.calls)]
+        shown_results = {key: behind for key, result in self.results.items() if (behind := _behind(result, text)) is not None}
+        attempt.distances = tuple(distance(behind) for behind in shown_results.values())
+        places = [place for place, key in enumerate(shown_results) if any(call.key == key for call in attempt.calls)]
         if places:
-            attempt.again = "last" if places[0] == len(shown) - 1 else "earlier"
+            attempt.again = "last" if places[0] == len(shown_results) - 1 else "earlier"
 
     def _hint(self, attempt: Attempt) -> None:
         """Record the hint of a request's last message, unless it is a whole prompt, about unexecuted calls of the last reply."""

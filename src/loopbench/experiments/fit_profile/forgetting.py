@@ -103,8 +103,8 @@ def _arrays(points: Sequence[RecallPoint]) -> _Arrays:
 
 def _chances(of: _Arrays, forget: float, fault: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the chance of what was seen by a fault of the decision, and by all else."""
-    kept = (1 - forget * of.mean) ** of.earlier
+    remembered = (1 - forget * of.mean) ** of.earlier
     by_fault = np.where(of.again == 1, fault, 0.0)
-    last, none = kept * forget * of.last, kept * (1 - forget * of.last)
-    otherwise = np.select([of.again == 0, of.again == 1], [none, last], default=1 - kept)
+    last, none = remembered * forget * of.last, remembered * (1 - forget * of.last)
+    otherwise = np.select([of.again == 0, of.again == 1], [none, last], default=1 - remembered)
     return by_fault, (1 - fault) * otherwise

@@ -96,6 +96,6 @@ def compare_records(
         raise ValueError("no task was scored in both; the scripted model needs plans for them")
     decided = judge_family([(pair.flip, 0.0) for pair in pairs], alpha)
     return tuple(
-        MeasureGap(pair.loop, pair.measure, fmean(pair.run), fmean(pair.again), found.difference, found.p_holm < alpha)
-        for pair, found in zip(pairs, decided, strict=True)
+        MeasureGap(pair.loop, pair.measure, fmean(pair.run), fmean(pair.again), decision.difference, decision.p_holm < alpha)
+        for pair, decision in zip(pairs, decided, strict=True)
     )

@@ -24,10 +24,10 @@ class RightForms(NamedTuple):
 
 def retry_of(before: Attempt, now: Attempt, forms: RightForms) -> Retry:
     """Return what the request of a retry shows of what was wrong, and what there was to show."""
-    signs, told = _signs(before, forms)
-    shown = parts_shown(Request(before.messages), Request(now.messages), before.reply, signs, told)
-    tellable = tellable_parts(signs, told)
-    return Retry(shown & tellable, tellable)
+    signs, tool_error = _signs(before, forms)
+    shown_parts = parts_shown(Request(before.messages), Request(now.messages), before.reply, signs, tool_error)
+    tellable = tellable_parts(signs, tool_error)
+    return Retry(shown_parts & tellable, tellable)
 
 
 def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
@@ -44,9 +44,9 @@ def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
     call = next((call for call in failed.calls if call.is_refused), None)
     if call is None:
         return FaultSigns(), ""
-    made = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
+    call_words = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
     expected = frozenset(words_of(*forms.tools.get(call.tool, tuple(forms.tools) if call.hint == "unknown" else ())))
-    return FaultSigns(made, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
+    return FaultSigns(call_words, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
 
 
 def right_forms(attempts: Sequence[Attempt]) -> RightForms:

@@ -52,7 +52,7 @@ def flaky_shares(counts: Mapping[Strikes, int]) -> dict[Strikes, float]:
         return float(-numbers @ np.log(np.add(*chances(values))))
 
     starts = ((0.1, 0.1, 0.2, 0.8, 0.3), (0.4, 0.02, 0.1, 0.9, 0.2), (0.05, 0.3, 0.5, 0.7, 0.4))
-    found = [scipy.optimize.minimize(loss, start, method="L-BFGS-B", bounds=_BOUNDS) for start in starts]
-    best = min(found, key=lambda one: float(one.fun))
+    fits = [scipy.optimize.minimize(loss, start, method="L-BFGS-B", bounds=_BOUNDS) for start in starts]
+    best = min(fits, key=lambda one: float(one.fun))
     flaky, usual = chances(best.x)
     return dict(zip(ways, (flaky / (flaky + usual)).tolist(), strict=True))

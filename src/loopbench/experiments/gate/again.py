@@ -48,19 +48,19 @@ class NotesAlone(Unwatched):
 
 
 def run_doubtful_again(
-    experiment: Experiment, ended: Results, progress: Progress, baseline: Baseline, rules: Rules, run: Run = run_apart
+    experiment: Experiment, results: Results, progress: Progress, baseline: Baseline, rules: Rules, run: Run = run_apart
 ) -> RepeatedTrials:
     """Run the doubtful trials of a run that has just ended once more, and return what they gave; nothing where none is.
 
     `experiment`: the one that made the run. Raises Incomparable as `judge` does.
     """
-    case = case_of(ended, baseline, rules, None)
+    case = case_of(results, baseline, rules, None)
     keys = frozenset(doubtful(case)) if _is_scripted(experiment) and not case.troubles() else frozenset()
     if not keys:
         return ()
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), experiment.manifest)
-        past = RunState({record.key: _as_ended(record) for record in ended.records if record.key not in keys})
+        past = RunState({record.key: _as_ended(record) for record in results.records if record.key not in keys})
         run(replace(experiment, folder=Path(folder), past=past), NotesAlone(progress))
         return read_records(Path(folder))
 

@@ -46,6 +46,6 @@ def run_to_judge(experiment: Experiment, progress: Progress, baseline: Baseline,
     Raises KeyboardInterrupt, at whose time `interrupted_run` tells what is known, and Incomparable as `judge` does.
     """
     stopped = run_unless_it_hangs(experiment, progress, baseline, run)
-    ended = read_run(experiment.folder)
-    again = () if stopped else run_doubtful_again(experiment, ended, progress, baseline, rules, run)
-    return EndedRun(ended, stopped, again, followed_files(experiment, baseline))
+    results = read_run(experiment.folder)
+    again = () if stopped else run_doubtful_again(experiment, results, progress, baseline, rules, run)
+    return EndedRun(results, stopped, again, followed_files(experiment, baseline))

@@ -29,8 +29,8 @@ class LeftUnknown:
     @classmethod
     def by(cls, judged: GateResult) -> LeftUnknown:
         """Return what a judgement leaves unknown; where a loss matters more, only what its trials showed."""
-        told = judged.followed if says_what_is_unrun(judged) else [replace(file, unrun=()) for file in judged.followed]
-        return cls(tuple(told), judged.advice.unseen)
+        files = judged.followed if says_what_is_unrun(judged) else [replace(file, unrun=()) for file in judged.followed]
+        return cls(tuple(files), judged.advice.unseen)
 
     def to_text(self) -> str:
         """Return JSON, which a test's report can hold."""
@@ -46,7 +46,7 @@ class LeftUnknown:
     @property
     def sentences(self) -> list[str]:
         """Which changed lines no trial came to."""
-        return [literal(f"{said[:1].upper()}{said[1:]}.") for said in unrun_in_words(self.files)]
+        return [literal(f"{sentence[:1].upper()}{sentence[1:]}.") for sentence in unrun_in_words(self.files)]
 
     def show_on_github(self, annotate: Callable[[str], None]) -> None:
         """Annotate a step of GitHub Actions, and add to its summary."""
@@ -54,9 +54,9 @@ class LeftUnknown:
         if in_actions():
             for line in open_question_annotations(self.files, advice):
                 annotate(line)
-        if (summary := step_summary()) is not None and (said := [*self.sentences, *advice]):
+        if (summary := step_summary()) is not None and (open_questions := [*self.sentences, *advice]):
             with suppress(OSError):
-                append_open_questions(summary, said)
+                append_open_questions(summary, open_questions)
 
 
 def left_by_all(texts: Iterable[str]) -> LeftUnknown:
@@ -66,9 +66,9 @@ def left_by_all(texts: Iterable[str]) -> LeftUnknown:
     """
     each = [LeftUnknown.from_text(text) for text in texts]
     files: dict[str, list[FollowedFile]] = {}
-    for file in (file for left in each for file in left.files):
+    for file in (file for unknown in each for file in unknown.files):
         files.setdefault(file.path, []).append(file)
-    unseen = [found for found in each[0].unseen if all(found in left.unseen for left in each)] if each else []
+    unseen = [fault for fault in each[0].unseen if all(fault in unknown.unseen for unknown in each)] if each else []
     return LeftUnknown(tuple(map(_together, files.values())), tuple(unseen))
 
 

@@ -123,9 +123,9 @@ class LoopGate:
         judges = ["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path)]
         judging = shlex.join([*judges, *rules.words(), *settings.counting.words()])
         with self._interruption_told(experiment, baseline, judging):
-            ended = run_to_judge(experiment, _NotesAtOnce(self.tell), baseline, rules)
-        _check_finished(ended.stopped)
-        judged = ended.judged(baseline, rules, path)
+            ended_run = run_to_judge(experiment, _NotesAtOnce(self.tell), baseline, rules)
+        _check_finished(ended_run.stopped)
+        judged = ended_run.judged(baseline, rules, path)
         judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice, settings))
         self._end(judged, settings)
         return judged

@@ -238,10 +238,10 @@ def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides]) -> tuple[GateArm
 
 def _ended(run: Results) -> str:
     """Return that nothing hung in the baseline, and what was not run, where the run ended since a loop hangs."""
-    left = run.scheduled - len(run.records)
+    unrun = run.scheduled - len(run.records)
     ran = f"{len(run.records):,} of its {counted(run.scheduled, 'trial')}"
-    ended = f"; the run ended after {ran}, and the other {left:,} did not run" if left else ""
-    return f"no trial of the baseline ended at its time limit{ended}"
+    stopped_early = f"; the run ended after {ran}, and the other {unrun:,} did not run" if unrun else ""
+    return f"no trial of the baseline ended at its time limit{stopped_early}"
 
 
 # --- the notes ---
@@ -262,8 +262,8 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     if outcome != "invalid" and not any(case.hangs(record) for side in sides for record in side.records):
         notes += time_sentences(sides, baseline, manifest, case.rules.margins)
     judged = {arm.arm for arm in arms}
-    if outcome != "invalid" and (left := [side.arm for side in sides if side.arm not in judged]):
-        notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, left))}.")
+    if outcome != "invalid" and (unjudged := [side.arm for side in sides if side.arm not in judged]):
+        notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, unjudged))}.")
     return tuple(notes), tuple(details)
 
 

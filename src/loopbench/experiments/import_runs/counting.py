@@ -43,14 +43,14 @@ def with_counts(trial: ForeignTrial) -> ForeignTrial:
 
 def half_told_tokens(records: Sequence[Record]) -> Iterator[str]:
     """Yield for each kind of tokens in how many trials it is the only one that is told, so that their total is not known."""
-    for known, other in (("input", "output"), ("output", "input")):
+    for kind, other in (("input", "output"), ("output", "input")):
         alone = sum(
-            f"{other}_tokens" in record.unknown and f"{known}_tokens" not in record.unknown and "tokens" in record.unknown
+            f"{other}_tokens" in record.unknown and f"{kind}_tokens" not in record.unknown and "tokens" in record.unknown
             for record in records
         )
         if alone:
             many = "has" if alone == 1 else "have"
-            yield f"{number_of(alone, 'trial')} {many} a count of {known} tokens and none of {other} tokens: their total is unknown"
+            yield f"{number_of(alone, 'trial')} {many} a count of {kind} tokens and none of {other} tokens: their total is unknown"
 
 
 def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:

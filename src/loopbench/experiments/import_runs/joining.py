@@ -209,18 +209,17 @@ def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:
     """Return how many trials that an error ended are scored 0 by that flag; empty if none is."""
     errored = {trial.key for log in logs for trial in log.trials if trial.status == "errored"}
     scored = sum(record.status == "scored" and record.key in errored for record in joined.records)
-    ended = number_of(scored, "trial that an error ended is", "trials that an error ended are")
-    return f"{AS_FAILURES}: {ended} scored 0" if scored else ""
+    failed_trials = number_of(scored, "trial that an error ended is", "trials that an error ended are")
+    return f"{AS_FAILURES}: {failed_trials} scored 0" if scored else ""
 
 
 def errors_may_be_failures(joined: Joined) -> str:
     """Return how many left-out trials an error ended, and the flag that scores them; empty if none did."""
-    ended = sum(record.status == "errored" and record.stop == StopReason.CRASHED for record in joined.records)
-    trials = number_of(ended, "trial was", "trials were")
-    them = (
-        f"{trials} ended by an error: if that was the agents' own failure, {AS_FAILURES} scores {'it' if ended == 1 else 'them'} 0"
-    )
-    return them if ended else ""
+    crashed = sum(record.status == "errored" and record.stop == StopReason.CRASHED for record in joined.records)
+    trials = number_of(crashed, "trial was", "trials were")
+    scored = "it" if crashed == 1 else "them"
+    sentence = f"{trials} ended by an error: if that was the agents' own failure, {AS_FAILURES} scores {scored} 0"
+    return sentence if crashed else ""
 
 
 def errors_not_as_failures(joined: Joined) -> str:

@@ -36,8 +36,11 @@ class RowList:
     def holds_trials(self, reading: ReadingOptions) -> bool:
         """Tell whether its rows have a field for the task and one for the score, by their names or as the user named them."""
         names = list(dict.fromkeys(name for row in self.rows[:MAX_LOOKED_AT] for name in row))
-        asked = {"score": reading.scorer or "", **reading.columns}
-        return all(_is_among(asked[meaning], names) if asked.get(meaning) else columns_named(meaning, names) for meaning in NEEDED)
+        named_columns = {"score": reading.scorer or "", **reading.columns}
+        return all(
+            _is_among(named_columns[meaning], names) if named_columns.get(meaning) else columns_named(meaning, names)
+            for meaning in NEEDED
+        )
 
 
 def list_of_rows(data: Any, reading: ReadingOptions) -> RowList:

@@ -37,8 +37,8 @@ def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptio
 
     Raises ValueError where a column holds objects, and nothing stands at the place in any.
     """
-    asked = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
-    wanted = {place: meaning for meaning, place in asked.items() if place and "." in place and place not in names}
+    named_columns = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
+    wanted = {place: meaning for meaning, place in named_columns.items() if place and "." in place and place not in names}
     places = []
     for place, meaning in wanted.items():
         holding = next((row.cells for row in rows if isinstance(row.cells.get(place.split(".")[0]), Mapping | list)), None)

@@ -61,9 +61,9 @@ def status_of(text: Any, value: float | None, from_score: Status | None = None, 
     word = str(text).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        known = f"status {short_value(text)} is none of {', '.join((*_STATUSES, *_FAILED))}"
+        problem = f"status {short_value(text)} is none of {', '.join((*_STATUSES, *_FAILED))}"
         as_errors = f"if it is an error that ended the trial: --map {shlex.quote(f'error={column},status=')}"
-        raise ValueError(f"{known}; {as_errors}; to leave the column out: --map status=")
+        raise ValueError(f"{problem}; {as_errors}; to leave the column out: --map status=")
     if status == "scored" and value is None:
         raise ValueError(f"status {short_value(text)}, and {f'the score says {from_score}' if from_score else BLANK_SCORE}")
     return status if status == "excluded" else from_score or status

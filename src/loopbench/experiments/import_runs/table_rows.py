@@ -153,10 +153,10 @@ def _open_quote(text: str, delimiter: str) -> int:
     apart = re.escape(delimiter)
     cell = re.compile(rf'"[^"]*(?:""[^"]*)*"(?=[{apart}\r\n]|\Z)|(?!")[^{apart}\r\n]*')
     at = 0
-    while found := cell.match(text, at):
-        if found.end() == len(text):
+    while cell_match := cell.match(text, at):
+        if cell_match.end() == len(text):
             return 0
-        at = found.end() + 1
+        at = cell_match.end() + 1
     return len(_LINE_END.findall(text[:at])) + 1
 
 

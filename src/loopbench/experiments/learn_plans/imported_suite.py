@@ -28,7 +28,7 @@ def imported_suite(folder: Path, manifest: Manifest, records: Iterable[Record]) 
     if not by_task:
         raise RunError(f"{folder}: imported from another tool's files, and they hold no traces to learn from")
     traces = Traces(folder)
-    tasks = [task for name, found in by_task.items() if (task := _task(name, found, traces)) is not None]
+    tasks = [task for name, task_records in by_task.items() if (task := _task(name, task_records, traces)) is not None]
     if not tasks:
         raise RunError(f"{folder}: no task was solved by a trial whose trace tells its question and its answer")
     return Suite(manifest.suite.name, manifest.suite.version, tuple(tasks), RecordedTools)

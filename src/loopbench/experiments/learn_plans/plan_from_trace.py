@@ -161,12 +161,12 @@ Path = tuple[str | int, ...]
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield all values other than objects and lists, with their keys and indices."""
-    left = [(path, value)]
-    while left:
-        path, value = left.pop()
+    unvisited = [(path, value)]
+    while unvisited:
+        path, value = unvisited.pop()
         if isinstance(value, dict | list):
             items = list(value.items() if isinstance(value, dict) else enumerate(value))
-            left.extend(((*path, key), item) for key, item in reversed(items))
+            unvisited.extend(((*path, key), item) for key, item in reversed(items))
         else:
             yield path, value
 
@@ -328,10 +328,10 @@ def _with_refs(call: str, arguments: Mapping[str, Any], sources: Sources) -> tup
     fixed_values: list[FixedValue] = []
 
     def fill(path: Path, leaf: Any) -> Any:
-        found = sources.argument(call, path, leaf)
-        if isinstance(found, FixedValue):
-            fixed_values.append(found)
-        return found if isinstance(found, Ref) else leaf
+        source = sources.argument(call, path, leaf)
+        if isinstance(source, FixedValue):
+            fixed_values.append(source)
+        return source if isinstance(source, Ref) else leaf
 
     return _filled(arguments, fill), fixed_values
 

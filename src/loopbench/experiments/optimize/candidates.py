@@ -171,5 +171,5 @@ class Watcher(Protocol):
     def proposed(self, design: str, proposals: SearchCost) -> None:
         """Handle the optimizer's own request; `proposals` is the cost so far."""
 
-    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         """Handle the end of a design's optimization; `final`: the candidate whose program is in optimized.json."""

@@ -137,7 +137,9 @@ class LoopUnderTest(LoopProgram):
         with self._fuse:
             prediction = super().forward(**inputs)
         if trace is not None:
-            trace[before:] = [(who, _fresh(given), dspy.Prediction(**_fresh(dict(said)))) for who, given, said in trace[before:]]
+            trace[before:] = [
+                (who, _fresh(call_inputs), dspy.Prediction(**_fresh(dict(outputs)))) for who, call_inputs, outputs in trace[before:]
+            ]
         return prediction
 
 
@@ -185,8 +187,8 @@ def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop
             return _program(search(workshop, student), workshop.student)
         except Uncaught as uncaught:
             cause = uncaught.__cause__
-            said = str(uncaught) if cause is None else f"{uncaught}: {with_place(cause)}"
-            raise OptimizerFailed(f"{name}: {said}") from cause
+            message = str(uncaught) if cause is None else f"{uncaught}: {with_place(cause)}"
+            raise OptimizerFailed(f"{name}: {message}") from cause
         except Exception as error:  # the boundary to DSPy's and the user's own optimizers
             raise OptimizerFailed(f"{name}: {error_line(error)}") from error
         finally:
@@ -228,9 +230,9 @@ def _program(result: Any, student: LoopProgram) -> LoopProgram:
 
 def instructed(signature: Any, instructions: str) -> Any:
     """Return a new signature with these instructions; without any, DSPy would invent some."""
-    made = signature.with_instructions(instructions)
-    made.instructions = instructions
-    return made
+    new_signature = signature.with_instructions(instructions)
+    new_signature.instructions = instructions
+    return new_signature
 
 
 def _predictors(program: LoopProgram) -> dict[str, Any]:

@@ -148,9 +148,9 @@ def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] =
         path = [str(part) for part in first["loc"]]
         message = needed(first)
         if first["type"] == "extra_forbidden":
-            known = BudgetConfig if len(path) > 2 else SearchConfig
+            config_class = BudgetConfig if len(path) > 2 else SearchConfig
             field = path if typed.isdisjoint(path[1:2]) else path[1:]
-            message = f"unknown field {'.'.join(field)!r}; {nearest(path[-1], known.model_fields)}"
+            message = f"unknown field {'.'.join(field)!r}; {nearest(path[-1], config_class.model_fields)}"
         elif path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
             raise SettingError(".".join(path[1:]), message, flag_of(path[1:2])) from None
         elif path:

@@ -19,23 +19,23 @@ DIGITS = 2
 Number = TypeVar("Number", int, float)
 
 
-def cut_off(ended: SearchEnd, tried: Sequence[TriedProgram], last: str, budget: BudgetConfig) -> str:
+def cut_off(end: SearchEnd, tried: Sequence[TriedProgram], last: str, budget: BudgetConfig) -> str:
     """Return that the budget ended the search before a program that was ahead of the kept one had run all dev tasks; else empty.
 
     `last`: the digest of the program that was being scored when the budget ended.
     """
     program = next((each for each in tried if each.candidate.digest == last and not each.is_kept), None)
-    if ended.status != "budget" or program is None:
+    if end.status != "budget" or program is None:
         return ""
-    ran = {task: score for task, score in program.candidate.dev.items() if task in ended.after}
+    ran = {task: score for task, score in program.candidate.dev.items() if task in end.after}
     missing = program.tasks.dev - len(program.candidate.dev)
-    kept_score = solved({task: ended.after[task] for task in ran})
+    kept_score = solved({task: end.after[task] for task in ran})
     if missing < 1 or solved(ran) <= kept_score:
         return ""
-    larger = shlex.quote(budget_text(_larger(budget, ended.search, program.spent, missing)))
+    larger = shlex.quote(budget_text(_larger(budget, end.search, program.spent, missing)))
     stopped = f"the budget ended the search before program {program.number} had run all {program.tasks.dev} dev tasks"
     ahead = f"it had solved {solved(ran):g} of the {len(ran)} that it ran, the kept program {kept_score:g} of these"
-    return f"{ended.design}: {stopped}; {ahead}; a new run with --budget {larger} is likely to finish it"
+    return f"{end.design}: {stopped}; {ahead}; a new run with --budget {larger} is likely to finish it"
 
 
 def _larger(budget: BudgetConfig, search: SearchCost, spent: SearchCost, missing: int) -> BudgetConfig:

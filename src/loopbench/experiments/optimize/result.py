@@ -86,18 +86,18 @@ class DesignResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for unknown values."""
-        ended, cost = self.ended, self.cost
+        end, cost = self.ended, self.cost
         before, after = (None, None) if cost is None else (cost.before, cost.after)
-        spent = {name: None if ended is None else getattr(ended, name).to_json() for name in ("search", "proposals", "evaluation")}
+        spent = {name: None if end is None else getattr(end, name).to_json() for name in ("search", "proposals", "evaluation")}
         return {
             "design": self.design,
             "status": self.status,
-            "reason": "" if ended is None else ended.reason,
+            "reason": "" if end is None else end.reason,
             "program": None if self.program is None else str(self.program),
-            "digest": None if ended is None else ended.digest,
+            "digest": None if end is None else end.digest,
             "unchanged": self.is_unchanged,
-            "candidates": None if ended is None else ended.candidates,
-            "chosen": None if ended is None else ended.chosen,
+            "candidates": None if end is None else end.candidates,
+            "chosen": None if end is None else end.chosen,
             "dev": None if self.dev is None else self.dev.to_json(),
             "test": None if self.gain is None else self.gain.to_json(),
             "optimism": None if self.optimism is None else self.optimism.value,
@@ -256,8 +256,8 @@ class _Tested:
 
 
 def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: OptimizationManifest) -> DesignResult:
-    ended, gained, test, arms = files.ended, tested.gains, tested.test, tested.arms
-    if ended is None:
+    end, gained, test, arms = files.ended, tested.gains, tested.test, tested.arms
+    if end is None:
         return DesignResult(
             design=files.design,
             folder=files.folder,
@@ -272,23 +272,23 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
     clusters = {} if gained is None else _clusters(files.rollouts)
     gain, advice_text = None if gained is None else gained.gains[place], ""
     if gain is not None and test is not None and test.is_complete and not test.comparison.invalid:
-        unchanged = ended.digest == files.initial_digest
-        advice_text = advice(gain, ended, is_unchanged=unchanged, alpha=alpha)
+        unchanged = end.digest == files.initial_digest
+        advice_text = advice(gain, end, is_unchanged=unchanged, alpha=alpha)
     search, rollouts = manifest.settings.search, rolled_out(files.rollouts)
-    tried = tried_programs(files.candidates, rollouts, ended, tasks_of(manifest))
+    tried = tried_programs(files.candidates, rollouts, end, tasks_of(manifest))
     return DesignResult(
         design=files.design,
         folder=files.folder,
         initial_digest=files.initial_digest,
-        ended=ended,
-        dev=dev_gain(ended.before, ended.after, clusters, alpha),
+        ended=end,
+        dev=dev_gain(end.before, end.after, clusters, alpha),
         gain=gain,
-        cost=None if test is None or arms is None else _cost(ended, arms[place], test, search.amortize),
-        warnings=ended.warnings,
+        cost=None if test is None or arms is None else _cost(end, arms[place], test, search.amortize),
+        warnings=end.warnings,
         advice=advice_text,
         tried=tried,
         other_rollouts=other_rollouts(rollouts, tried),
-        cut_off=cut_off(ended, tried, rollouts.last, search.budget),
+        cut_off=cut_off(end, tried, rollouts.last, search.budget),
     )
 
 
@@ -298,10 +298,10 @@ def _clusters(rollouts: Path) -> dict[str, str]:
     return {str(line["key"][1]): str(line["record"].get("cluster", "")) for line in lines}
 
 
-def _cost(ended: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost:
+def _cost(end: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost:
     summaries = {arm.info.arm: arm.summary for arm in test.comparison.arms}
     before, after = use_of(summaries[arms.before]), use_of(summaries[arms.after])
-    once = total_cost([ended.search, ended.proposals, ended.evaluation])
+    once = total_cost([end.search, end.proposals, end.evaluation])
     spread = None if before is None or after is None else amortised(once, before, after, tasks)
     return DesignCost(before, after, spread)
 

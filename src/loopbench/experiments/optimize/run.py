@@ -78,7 +78,7 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
         except RunStopped as stopped:
             return str(stopped)
         ends = [design.ended() for design in optimization.designs]
-        if all(ended.status == "failed" for ended in ends):
+        if all(end.status == "failed" for end in ends):
             raise RunError(_all_failed(optimization.designs, ends[0].reason))
         return compare.run(open_test(optimization), progress)
 
@@ -132,17 +132,17 @@ def _optimize(
             interruption.of(None),
             interruption.gentle(wind_down, background.loop),
         ):
-            ended, final = _search(optimization, design, rollouts, proposals)
+            end, final = _search(optimization, design, rollouts, proposals)
             if isinstance(proposer, RealModel):
                 background.submit(proposer.aclose()).result()
-    _save(optimization, design, rollouts, ended, final)
-    watcher.ended(design.name, ended, final)
+    _save(optimization, design, rollouts, end, final)
+    watcher.ended(design.name, end, final)
 
 
 def _wind_down(rollouts: Rollouts, progress: Progress) -> None:
     """Begin no further rollout, and say so."""
-    left = rollouts.wind_down()
-    ends = f"{counted(left, 'rollout')} under way will end first" if left else "the search ends before its next rollout"
+    running = rollouts.wind_down()
+    ends = f"{counted(running, 'rollout')} under way will end first" if running else "the search ends before its next rollout"
     progress.noted(f"{ends}; Ctrl-C again ends the search at once")
 
 
@@ -196,7 +196,7 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
     after = rollouts.dev_scores(loop, final.program)
     if rollouts.scorer.is_hopeless:
         status, reason = "failed", f"{rollouts.scorer.first} (it {rollouts.scorer})"
-    ended = SearchEnd(
+    end = SearchEnd(
         design=design.name,
         status=status,
         reason=reason,
@@ -210,7 +210,7 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
         evaluation=rollouts.evaluation,
         warnings=tuple(_warnings(setup, rollouts, proposals, logged)),
     )
-    return ended, rollouts.candidates[final.digest]
+    return end, rollouts.candidates[final.digest]
 
 
 def _example(task: Task) -> object:
@@ -241,7 +241,7 @@ _UNUSED_PREDICTOR = re.compile(r"No valid reflective examples found for|No valid
 """GEPA's messages about a predictor that no rollout has used."""
 
 
-def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, ended: SearchEnd, final: Candidate) -> None:
+def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, end: SearchEnd, final: Candidate) -> None:
     """Write the program and the candidates, and finally mark the design as done."""
     config, arm = setup.config, design.arm
     about = {
@@ -260,7 +260,7 @@ def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, ended: 
     state = LoopProgram(loop_with(arm.loop, final.program)).dump_state()
     write_json(design.folder / PROGRAM, {**state, "metadata": {"dependency_versions": dependency_versions()}, ABOUT: about})
     write_json(design.folder / CANDIDATES, {"candidates": [item.to_json() for item in rollouts.candidates.values()]})
-    write_json(design.folder / ENDED, ended.to_json())
+    write_json(design.folder / ENDED, end.to_json())
 
 
 def _final_candidate(design: DesignSearch) -> Candidate:

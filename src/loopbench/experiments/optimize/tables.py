@@ -30,8 +30,8 @@ def optimization_tables(result: OptimizationResult) -> tuple[Table, ...]:
 
 def gain_tables(result: OptimizationResult) -> tuple[Table, ...]:
     """Return the tables of designs, ranking and cost, without empty ones."""
-    made = [_designs(result), _ranking(result), _cost(result)]
-    return tuple(table for table in made if table.rows)
+    tables = [_designs(result), _ranking(result), _cost(result)]
+    return tuple(table for table in tables if table.rows)
 
 
 def verdicts(result: OptimizationResult) -> list[str]:
@@ -47,8 +47,10 @@ UNCHANGED = "same program"
 
 def _overfitting(result: OptimizationResult) -> str:
     """Return by how much the gain on dev exceeds that on test, of the designs that have another program."""
-    known = [(design.design, design.optimism) for design in result.designs if not design.is_unchanged and design.status != "failed"]
-    each = [f"{design} {_optimism_in_words(optimism)}" for design, optimism in known if optimism is not None]
+    optimisms = [
+        (design.design, design.optimism) for design in result.designs if not design.is_unchanged and design.status != "failed"
+    ]
+    each = [f"{design} {_optimism_in_words(optimism)}" for design, optimism in optimisms if optimism is not None]
     return f"Overfitting, gain on dev tasks less gain on test tasks: {'; '.join(each)}" if each else ""
 
 
@@ -173,12 +175,12 @@ def brief_lines(result: OptimizationResult) -> list[str]:
 
 def _brief(design: DesignResult, *, short: bool) -> Iterator[str]:
     gain, test = design.gain, None if design.gain is None else design.gain.test
-    for known in (
+    for estimate in (
         None if gain is None else gain.before,
         None if gain is None else gain.after,
         None if test is None else test.difference,
     ):
-        yield interval_of(known, hundredths) if short and known is not None else interval(known, 3)
+        yield interval_of(estimate, hundredths) if short and estimate is not None else interval(estimate, 3)
     yield UNKNOWN if design.cost is None else " → ".join(_tokens(use) for use in (design.cost.before, design.cost.after))
     if design.status == "failed":
         yield "failed"
@@ -232,14 +234,14 @@ def _verdict_of(design: DesignResult, test: Pair) -> str:
 
 
 def _search(design: DesignResult, result: OptimizationResult) -> Iterator[str]:
-    ended = design.ended
-    if ended is None:
+    end = design.ended
+    if end is None:
         yield from (design.status, UNKNOWN, UNKNOWN)
         return
-    yield str(ended.candidates)
+    yield str(end.candidates)
     limit = "" if result.budget.calls is None else f" of {result.budget.calls}"
-    yield f"{ended.search.calls}{limit}"
-    yield str(ended.proposals.calls)
+    yield f"{end.search.calls}{limit}"
+    yield str(end.proposals.calls)
 
 
 # --- ranking ---
@@ -303,15 +305,15 @@ def _cost(result: OptimizationResult) -> Table:
 
 def _cost_rows(design: DesignResult, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield a row for calls, one for tokens, and one for dollars if known."""
-    ended, cost = design.ended, design.cost
-    if ended is None:
+    end, cost = design.ended, design.cost
+    if end is None:
         return
-    costs = (ended.search, ended.proposals, ended.evaluation)
+    costs = (end.search, end.proposals, end.evaluation)
     before, after = (None, None) if cost is None else (cost.before, cost.after)
     spread = None if cost is None else cost.amortised
     for unit, digits in _DIGITS.items():
         used = [None if use is None else use.per_task for use in (before, after)]
-        if unit == "dollars" and all(known is None or known.dollars is None for known in (*costs, *used)):
+        if unit == "dollars" and all(amount is None or amount.dollars is None for amount in (*costs, *used)):
             continue
         values = (
             *(_amount(each, unit, digits) for each in used),

@@ -94,7 +94,7 @@ def rolled_out(log: Path) -> RolledOut:
     return RolledOut(spent, last)
 
 
-def tried_programs(path: Path, rollouts: RolledOut, ended: SearchEnd, tasks: SearchTasks) -> tuple[TriedProgram, ...]:
+def tried_programs(path: Path, rollouts: RolledOut, end: SearchEnd, tasks: SearchTasks) -> tuple[TriedProgram, ...]:
     """Read the programs that count as tried, and the one that was kept, from the file of all of them; none without a file.
 
     Raises RunError for one that cannot be read.
@@ -106,9 +106,9 @@ def tried_programs(path: Path, rollouts: RolledOut, ended: SearchEnd, tasks: Sea
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
     return tuple(
-        TriedProgram(each, rollouts.spent.get(each.digest, SearchCost()), each.number == ended.chosen, tasks)
+        TriedProgram(each, rollouts.spent.get(each.digest, SearchCost()), each.number == end.chosen, tasks)
         for each in candidates
-        if each.counts or each.number == ended.chosen
+        if each.counts or each.number == end.chosen
     )
 
 

@@ -30,9 +30,9 @@ class Watchers(Unwatched):
         for watcher in self.watchers:
             watcher.proposed(design, proposals)
 
-    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         for watcher in self.watchers:
-            watcher.ended(design, ended, final)
+            watcher.ended(design, end, final)
 
 
 SILENT = Watchers()

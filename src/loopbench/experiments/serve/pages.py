@@ -59,12 +59,12 @@ class SuiteTrials:
         """Return the model names, the server's own profile first."""
         return ModelNames((MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())))
 
-    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
+    def find(self, trial: str | None, wire_request: WireRequest) -> ServedTrial:
         """Return the trial of a request. Raises LookupError for an unknown trial or question, UnknownModel for a model."""
-        profile = self._profile(asked.model)
+        profile = self._profile(wire_request.model)
         if trial is not None:
             return self._trial(self._key(trial), profile).served
-        return self._trial(self._conversation(asked.request), profile).served
+        return self._trial(self._conversation(wire_request.request), profile).served
 
     async def more(self, call: OwnRequest) -> Any:
         """Serve `GET /tasks`, `GET /t/TRIAL`, `POST /t/TRIAL/answer` and `POST /t/TRIAL/tools/NAME`.

@@ -21,14 +21,14 @@ def part_of_run(run: Results, loops: Sequence[str], profiles: Sequence[str]) -> 
     if not loops and not profiles:
         return run
     infos = [arm.info for arm in run.comparison.arms]
-    for what, asked, known in (
+    for what, chosen, present in (
         ("loop", loops, [short_name(info) for info in infos]),
         ("profile", profiles, [info.profile for info in infos]),
     ):
-        for name in asked:
-            if name not in known:
+        for name in chosen:
+            if name not in present:
                 raise SettingError(
-                    f"{what}s", f"the run has no {what} {name!r}; {nearest(name, dict.fromkeys(known))}", f"--{what}"
+                    f"{what}s", f"the run has no {what} {name!r}; {nearest(name, dict.fromkeys(present))}", f"--{what}"
                 )
     part = part_of(
         run.comparison,

@@ -171,21 +171,21 @@ def _all_of(by_run: RecordsByRun) -> list[Record]:
 def _values(run: Results, scored: Mapping[str, RecordsByRun], metric: str) -> dict[str, TaskValues]:
     """Return arm → its values of a metric, without arms of which none is known. Raises RunError where no arm has any."""
     by_arm = {arm: task_values(_all_of(by_run), METRICS[metric]) for arm, by_run in scored.items()}
-    known = {arm: values for arm, values in by_arm.items() if values.values}
-    if not known:
+    measured = {arm: values for arm, values in by_arm.items() if values.values}
+    if not measured:
         raise RunError(f"{run.folder}: {metric} is unknown in every trial")
-    if metric not in SHARES and not any(any(values.means.values()) for values in known.values()):
+    if metric not in SHARES and not any(any(values.means.values()) for values in measured.values()):
         raise RunError(f"{run.folder}: {metric} is 0 in every trial, and ratios of 0 say nothing")
-    return known
+    return measured
 
 
 def _loop_spreads(run: Results, values: Mapping[str, TaskValues], *, scores: bool) -> dict[str, Spread]:
     """Return arm → the spread between its own runs. Raises RunError where no arm has tasks enough for one."""
     spreads = {arm: same_loop(of_arm if scores else as_shares(of_arm), scores=scores) for arm, of_arm in values.items()}
-    known = {arm: loop_spread for arm, loop_spread in spreads.items() if loop_spread is not None}
-    if not known:
+    known_spreads = {arm: loop_spread for arm, loop_spread in spreads.items() if loop_spread is not None}
+    if not known_spreads:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
-    return known
+    return known_spreads
 
 
 def _pair_spreads(

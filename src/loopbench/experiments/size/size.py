@@ -110,8 +110,8 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
 def _same(pilot: Pilot, run: Results) -> tuple[tuple[str, ...], ...]:
     """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
     groups = [same for same in same_loops(run.comparison) if all(pair in pilot.same for pair in _pairs_within(same, run))]
-    told = {pair for same in groups for pair in _pairs_within(same, run)}
-    return (*((same.plain, *same.others) for same in groups), *(pair for pair in pilot.same if pair not in told))
+    grouped_pairs = {pair for same in groups for pair in _pairs_within(same, run)}
+    return (*((same.plain, *same.others) for same in groups), *(pair for pair in pilot.same if pair not in grouped_pairs))
 
 
 def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
@@ -120,4 +120,4 @@ def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
 
 
 def _likely(run: Results) -> DecidingRun | None:
-    return next((said.decides for said in run.answer.answer_sentences if said.decides is not None), None)
+    return next((sentence.decides for sentence in run.answer.answer_sentences if sentence.decides is not None), None)

@@ -181,9 +181,9 @@ def _sizes(
     sizes: list[Size] = []
     for repeats in choices:
         needed = [(units(each, repeats), each) for each in spreads]
-        found = [(tasks_of(n, each), n if each.is_clustered else 0) for n, each in needed if n is not None]
-        if len(found) == len(needed) and (not sizes or max(found)[0] < sizes[-1].tasks):
-            sizes.append(_sized(pilot, *max(found), repeats, arms))
+        counts = [(tasks_of(n, each), n if each.is_clustered else 0) for n, each in needed if n is not None]
+        if len(counts) == len(needed) and (not sizes or max(counts)[0] < sizes[-1].tasks):
+            sizes.append(_sized(pilot, *max(counts), repeats, arms))
     return tuple(sorted(sizes, key=lambda size: (size.trials, size.repeats)))
 
 

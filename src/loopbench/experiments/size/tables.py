@@ -124,9 +124,9 @@ def _cost(size: Size) -> str:
 def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
     columns = ("repeats", "tasks", "clusters", "trials", "model calls", "tokens", "USD", "time", "note")
     rows = [_size_row(size) for size in plan.sizes]
-    shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    places = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     title = f"Sizes that suffice for {_KINDS[plan.purpose]}{', baseline and run alike' if plan.purpose == 'gate' else ''}"
-    return Table(title, tuple(columns[place] for place in shown), tuple(tuple(row[place] for place in shown) for row in rows))
+    return Table(title, tuple(columns[place] for place in places), tuple(tuple(row[place] for place in places) for row in rows))
 
 
 def _size_row(size: Size) -> tuple[str, ...]:

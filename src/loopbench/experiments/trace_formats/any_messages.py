@@ -25,8 +25,8 @@ def messages_in(data: Any) -> tuple[Message, ...] | None:
     """Return the messages of a request's inputs; None if there are none."""
     if isinstance(data, Mapping):
         system = data.get("system")
-        told = messages_in(data.get("messages", data.get("input")))
-        return told if not told or not isinstance(system, str) else (Message("system", system), *told)
+        messages = messages_in(data.get("messages", data.get("input")))
+        return messages if not messages or not isinstance(system, str) else (Message("system", system), *messages)
     if isinstance(data, str):
         return (Message("user", data),)
     if not isinstance(data, Sequence) or not data:

@@ -278,8 +278,8 @@ def _agent_step(event: ModelExchange, number: int) -> _WrittenStep:
     listed: list[dict[str, Any]] = []
     for place, (call_id, name, raw) in enumerate(calls, 1):
         value = _parsed(raw)
-        known = {one["tool_call_id"] for one in listed}
-        unique = call_id if call_id and call_id not in known else f"call_{number}_{place}"
+        used_ids = {one["tool_call_id"] for one in listed}
+        unique = call_id if call_id and call_id not in used_ids else f"call_{number}_{place}"
         call: dict[str, Any] = {
             "tool_call_id": unique,
             "function_name": name,
@@ -320,9 +320,9 @@ def _add_result(run: ToolRun, written: Sequence[_WrittenStep]) -> None:
 
 def _add_answer(message: Message, written: Sequence[_WrittenStep]) -> None:
     """Add what a loop said in a tool's place: a message that answers a call which no tool has run."""
-    found = next(((one, call) for one in reversed(written) for call in one.open if call[0] == message.call_id), None)
-    if message.role == "tool" and found is not None:
-        one, call = found
+    open_call = next(((one, call) for one in reversed(written) for call in one.open if call[0] == message.call_id), None)
+    if message.role == "tool" and open_call is not None:
+        one, call = open_call
         one.open.remove(call)
         result = {"source_call_id": call[0], "content": message.content, "extra": {"is_error": True, NEVER_RAN: True}}
         one.step.setdefault("observation", {"results": []})["results"].append(result)

@@ -94,12 +94,12 @@ def events_of(items: Sequence[ConversationItem]) -> tuple[TraceEvent, ...]:
 
 def _following(items: Sequence[ConversationItem]) -> list[ConversationItem | None]:
     """Return for each item the next one that is not a result."""
-    found: list[ConversationItem | None] = []
+    next_items: list[ConversationItem | None] = []
     following: ConversationItem | None = None
     for item in reversed(items):
-        found.append(following)
+        next_items.append(following)
         following = following if isinstance(item, CallResult) else item
-    return found[::-1]
+    return next_items[::-1]
 
 
 def answer_in(items: Sequence[ConversationItem]) -> str:
@@ -177,11 +177,11 @@ class _Reading:
 
     def result(self, result: CallResult) -> None:
         self.history.append(Message("tool", result.text, call_id=result.call_id))
-        found = next((one for one in self.open if _answers(result, one)), None)
-        if found is not None:
-            self.open.remove(found)
+        open_call = next((one for one in self.open if _answers(result, one)), None)
+        if open_call is not None:
+            self.open.remove(open_call)
             if not result.never_ran:
-                self._run(found.call, result)
+                self._run(open_call.call, result)
         elif result.tool:
             self._run(TracedCall(result.tool, result.arguments), result)
 

@@ -39,29 +39,29 @@ def _of_objects(old: Mapping[str, object], new: Mapping[str, object]) -> dict[st
         for key, value in new.items()
         if (change := difference(old[key], value) if key in old else {IS: value}) is not None
     }
-    made: dict[str, Any] = {AT: changed} if changed else {}
-    return (made | {DROP: dropped} if dropped else made) or None
+    patch: dict[str, Any] = {AT: changed} if changed else {}
+    return (patch | {DROP: dropped} if dropped else patch) or None
 
 
 def _of_lists(old: Sequence[object], new: Sequence[object]) -> dict[str, Json] | None:
     common = min(len(old), len(new))
     pairs = zip(old[:common], new[:common], strict=True)
     changed = {str(place): change for place, (a, b) in enumerate(pairs) if (change := difference(a, b)) is not None}
-    made: dict[str, Any] = {AT: changed} if changed else {}
+    patch: dict[str, Any] = {AT: changed} if changed else {}
     if len(new) > common:
-        made[MORE] = list(new[common:])
+        patch[MORE] = list(new[common:])
     if len(old) > common:
-        made[LENGTH] = common
-    return made or None
+        patch[LENGTH] = common
+    return patch or None
 
 
 def _patched_object(old: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Json]:
-    kept = {key: value for key, value in old.items() if key not in change.get(DROP, ())}
-    return kept | {key: patched(old.get(key), inner) for key, inner in change.get(AT, {}).items()}
+    kept_fields = {key: value for key, value in old.items() if key not in change.get(DROP, ())}
+    return kept_fields | {key: patched(old.get(key), inner) for key, inner in change.get(AT, {}).items()}
 
 
 def _patched_list(old: Sequence[Any], change: Mapping[str, Any]) -> list[Any]:
-    made = list(old[: change.get(LENGTH, len(old))])
+    items = list(old[: change.get(LENGTH, len(old))])
     for place, inner in change.get(AT, {}).items():
-        made[int(place)] = patched(made[int(place)], inner)
-    return [*made, *change.get(MORE, ())]
+        items[int(place)] = patched(items[int(place)], inner)
+    return [*items, *change.get(MORE, ())]

@@ -38,8 +38,8 @@ def message_json(message: Message) -> dict[str, Any]:
 
 def reply_json(text: str, calls: Sequence[NativeCall]) -> dict[str, Any]:
     """Return a reply with its parts and why it ended."""
-    made = message_json(Message("assistant", text, tuple(calls)))
-    return made | {"finish_reason": "tool_call" if calls else "stop"}
+    message = message_json(Message("assistant", text, tuple(calls)))
+    return message | {"finish_reason": "tool_call" if calls else "stop"}
 
 
 def call_part(call: NativeCall) -> dict[str, Any]:

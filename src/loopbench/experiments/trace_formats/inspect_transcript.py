@@ -37,11 +37,13 @@ def items_of_sample(
 
 def question_of(sample: Mapping[str, Any], resolve: Resolve) -> str:
     """Return what the sample asks: its input, or the last user's message of it."""
-    told = sample.get("input")
-    if isinstance(told, str):
-        return resolve(told)
-    said = [mapping(item, "a message") for item in json_array(told, "input")]
-    return next((_content_text(message.get("content"), resolve) for message in reversed(said) if message.get("role") == "user"), "")
+    sample_input = sample.get("input")
+    if isinstance(sample_input, str):
+        return resolve(sample_input)
+    messages = [mapping(item, "a message") for item in json_array(sample_input, "input")]
+    return next(
+        (_content_text(message.get("content"), resolve) for message in reversed(messages) if message.get("role") == "user"), ""
+    )
 
 
 def _of_events(
@@ -55,11 +57,11 @@ def _of_events(
 
 
 def _turn(event: Mapping[str, Any], pool: Sequence[Mapping[str, Any]], resolve: Resolve) -> ModelTurn:
-    shown = [mapping(item, "a message") for item in list_at(event, "input")]
+    messages = [mapping(item, "a message") for item in list_at(event, "input")]
     for reference in list_at(event, "input_refs"):
         start, end = (count(place, "input_refs") or 0 for place in [*json_array(reference, "input_refs"), 0, 0][:2])
-        shown.extend(pool[start:end])
-    prompt = tuple(_message(message, resolve) for message in shown)
+        messages.extend(pool[start:end])
+    prompt = tuple(_message(message, resolve) for message in messages)
     output = object_at(event, "output")
     seconds = number_from_zero(event.get("working_time"), "working_time") or number_from_zero(output.get("time"), "time") or 0.0
     error = event.get("error") or output.get("error")
@@ -113,8 +115,8 @@ def _message(message: Mapping[str, Any], resolve: Resolve) -> Message:
 def _message_text(message: Mapping[str, Any], resolve: Resolve) -> str:
     """Return what a message shows the model: of a call that failed its error, which the providers of Inspect send instead."""
     error = message.get("error") if message.get("role") == "tool" else None
-    said = resolve(str(mapping(error, "error").get("message") or "")) if error else ""
-    return f"Error: {said}" if said else _content_text(message.get("content"), resolve)
+    error_text = resolve(str(mapping(error, "error").get("message") or "")) if error else ""
+    return f"Error: {error_text}" if error_text else _content_text(message.get("content"), resolve)
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[NativeCall, ...]:

@@ -54,8 +54,8 @@ def _time(value: Any) -> int:
 def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
     """Return the tokens by whichever names the run has them; LangChain puts them beside the reply or into metadata."""
     places = (("usage_metadata",), ("usage",), ("llm_output", "token_usage"))
-    told = [_inner(outputs, place) for place in places]
-    for usage in (*told, run, _inner(run, ("extra", "metadata", "usage_metadata"))):
+    usages = [_inner(outputs, place) for place in places]
+    for usage in (*usages, run, _inner(run, ("extra", "metadata", "usage_metadata"))):
         if isinstance(usage, Mapping):
             counts = [
                 usage.get("input_tokens", usage.get("prompt_tokens")),
@@ -90,16 +90,16 @@ def cost_of(root: Mapping[str, Any], spans: Sequence[ReadSpan]) -> float | None:
     if whole is not None:
         return whole
     costs = [number_from_zero(span.span.get(COST), COST) for span in spans if span.kind == "request"]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if known and len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return math.fsum(known_costs) if known_costs and len(known_costs) == len(costs) else None
 
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean of each feedback on a run, by name."""
     stats = run.get("feedback_stats")
     feedback = {}
-    for name, told in stats.items() if isinstance(stats, Mapping) else ():
-        mean = told.get("avg") if isinstance(told, Mapping) else None
+    for name, statistics in stats.items() if isinstance(stats, Mapping) else ():
+        mean = statistics.get("avg") if isinstance(statistics, Mapping) else None
         if isinstance(mean, int | float) and not isinstance(mean, bool):
             feedback[str(name)] = float(mean)
     return feedback

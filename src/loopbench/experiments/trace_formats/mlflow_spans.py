@@ -56,10 +56,10 @@ def _time(span: Mapping[str, object], which: str) -> int:
 
 def _message(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     """Return what an error said: the status' message, or else the exception that the span noted."""
-    told = as_text(status.get("message", span.get("status_message")))
-    for event in () if told else objects_at(span, "events", "an event"):
-        told = as_text(object_at(event, "attributes").get("exception.message")) or told
-    return told
+    text = as_text(status.get("message", span.get("status_message")))
+    for event in () if text else objects_at(span, "events", "an event"):
+        text = as_text(object_at(event, "attributes").get("exception.message")) or text
+    return text
 
 
 def scores_of_assessments(info: Mapping[str, object]) -> dict[str, float]:

@@ -130,17 +130,19 @@ def _turn(span: ReadSpan) -> ModelTurn:
 
 def _prompt(values: Mapping[str, object]) -> tuple[Message, ...] | None:
     """Return the messages of a request; None if the instrumentation does not record them."""
-    told = values.get("gen_ai.input.messages")
-    if told is not None:
-        return (*gen_ai.read_instructions(values.get("gen_ai.system_instructions")), *gen_ai.read_messages(told))
+    messages = values.get("gen_ai.input.messages")
+    if messages is not None:
+        return (*gen_ai.read_instructions(values.get("gen_ai.system_instructions")), *gen_ai.read_messages(messages))
     return open_inference.read_messages(values, "llm.input_messages.") or None
 
 
 def _reply(values: Mapping[str, object]) -> tuple[Message | None, str]:
     """Return the first message of a reply, and its reasoning; None if the instrumentation does not record it."""
-    told = values.get("gen_ai.output.messages")
-    replies = gen_ai.read_messages(told) if told is not None else open_inference.read_messages(values, "llm.output_messages.")
-    thought = gen_ai.reasoning_of(told) if told is not None else ""
+    messages = values.get("gen_ai.output.messages")
+    replies = (
+        gen_ai.read_messages(messages) if messages is not None else open_inference.read_messages(values, "llm.output_messages.")
+    )
+    thought = gen_ai.reasoning_of(messages) if messages is not None else ""
     return (replies[0] if replies else None), thought
 
 
@@ -152,11 +154,11 @@ def _tokens(values: Mapping[str, object]) -> TokenUsage | None:
 def _result(span: ReadSpan) -> CallResult:
     values = span.attributes
     name = as_text(values.get("gen_ai.tool.name", values.get("tool.name")))
-    told = values.get("gen_ai.tool.call.result", values.get("output.value"))
+    output = values.get("gen_ai.tool.call.result", values.get("output.value"))
     error = span.error
     is_untold = values.get("loopbench.status") is not None
     return CallResult(
-        text=as_text(told) or (span.message if error else ""),
+        text=as_text(output) or (span.message if error else ""),
         call_id=as_text(values.get("gen_ai.tool.call.id", values.get("tool_call.id"))),
         tool=name or as_text(span.span.get("name")).removeprefix("execute_tool "),
         failed=None if is_untold else bool(error),

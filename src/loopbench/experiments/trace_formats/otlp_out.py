@@ -96,9 +96,9 @@ class _Spans:
             for score in _scores(record.scores)
         ]
         end = max(self.now, start + round(record.wall_s * 1e9))
-        made = self._span(f"{ROOT} {arm.loop}", INTERNAL, start, end) | {"spanId": self.root_id, "events": events}
-        del made["parentSpanId"]
-        return made | ({"status": {"code": FAILED, "message": record.reason}} if record.status == "errored" else {})
+        span = self._span(f"{ROOT} {arm.loop}", INTERNAL, start, end) | {"spanId": self.root_id, "events": events}
+        del span["parentSpanId"]
+        return span | ({"status": {"code": FAILED, "message": record.reason}} if record.status == "errored" else {})
 
     @property
     def root_id(self) -> str:

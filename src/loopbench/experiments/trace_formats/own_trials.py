@@ -49,9 +49,9 @@ class ImportedTask:
         """Return what `to_json` gave; None where an export says nothing of it. Raises ValueError."""
         if data is None:
             return None
-        said = mapping(data, "the task")
-        texts = [name_of(said.get(key), f"the task's {key}") for key in ("asked", "suite", "shared")]
-        return cls(texts[0], ImportedTasks(texts[1], count(said.get("tasks"), "the number of tasks") or 0, texts[2]))
+        fields = mapping(data, "the task")
+        texts = [name_of(fields.get(key), f"the task's {key}") for key in ("asked", "suite", "shared")]
+        return cls(texts[0], ImportedTasks(texts[1], count(fields.get("tasks"), "the number of tasks") or 0, texts[2]))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -75,9 +75,9 @@ class OwnTrial:
         Where the trial's import took something else as the question, or knew none, it is the same as there.
         """
         query, expected = self.trace.head.query, self.trace.head.expected
-        asked = digest([query, expected]) if expected is not None else digest(query) if query else ""
-        if self.task is None or self.task.asked == short_digest(asked):
-            return asked
+        question_digest = digest([query, expected]) if expected is not None else digest(query) if query else ""
+        if self.task is None or self.task.asked == short_digest(question_digest):
+            return question_digest
         return "" if self.task.asked == short_digest("") else self.task.asked
 
     @property

@@ -37,16 +37,16 @@ def plain_span(kind: SpanKind, inputs: Any, outputs: Any, beside: Mapping[str, A
         }
     else:
         attributes |= {"input.value": _value_text(inputs), "output.value": _value_text(outputs)}
-    known = {name: value for name, value in attributes.items() if value is not None}
-    return ReadSpan(kind, known, beside, int(beside.get("start") or 0), int(beside.get("end") or 0))
+    known_attributes = {name: value for name, value in attributes.items() if value is not None}
+    return ReadSpan(kind, known_attributes, beside, int(beside.get("start") or 0), int(beside.get("end") or 0))
 
 
 def _value_text(data: Any) -> str | None:
     """Return inputs or outputs as text: of one value the value, of messages the last one's, and else JSON."""
     if isinstance(data, Mapping) and len(data) == 1:
         data = next(iter(data.values()))
-    told = data[-1] if isinstance(data, list) and data else data
-    message = message_of(told) if isinstance(told, Mapping) else None
+    value = data[-1] if isinstance(data, list) and data else data
+    message = message_of(value) if isinstance(value, Mapping) else None
     if message is not None:
         return message.content
     return None if data is None else as_text(data)

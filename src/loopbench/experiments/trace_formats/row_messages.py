@@ -81,8 +81,8 @@ def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[st
         return dict(columns)
     others = {meaning: name for meaning, name in columns.items() if meaning != MEANING}
     free = (name for name in names if name and name not in others.values())
-    found = next((name for name in free if _holds_messages(name, rows)), None)
-    return others if found is None else others | {MEANING: found}
+    column = next((name for name in free if _holds_messages(name, rows)), None)
+    return others if column is None else others | {MEANING: column}
 
 
 def chats_left_out(names: Iterable[str], rows: Sequence[Row]) -> Iterator[str]:
@@ -92,8 +92,10 @@ def chats_left_out(names: Iterable[str], rows: Sequence[Row]) -> Iterator[str]:
         if cells.chats:
             place, reason = cells.first_odd
             odd = f"{len(cells.odd):,} of {counted(len(cells.odd) + len(cells.read), 'cell')}"
-            said = f"column {short_value(name)} holds chats and is left out, since {odd} cannot be read, such as {place}: {reason}"
-            yield f"{said}; to read all of them or be told what is wrong: --map {shlex.quote(f'{MEANING}={name}')}"
+            sentence = (
+                f"column {short_value(name)} holds chats and is left out, since {odd} cannot be read, such as {place}: {reason}"
+            )
+            yield f"{sentence}; to read all of them or be told what is wrong: --map {shlex.quote(f'{MEANING}={name}')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +201,9 @@ def _has_raw_arguments(messages: Sequence[Any]) -> bool:
 
 def _result(message: Mapping[str, Any], text: str) -> CallResult:
     """Read a tool's message, whose text may say that the call failed."""
-    found = untold_result(message, text)
+    result = untold_result(message, text)
     kind = _error_in(message, text)
-    return CallResult(text, found.call_id, found.tool, True, kind) if kind else found
+    return CallResult(text, result.call_id, result.tool, True, kind) if kind else result
 
 
 def _error_in(message: Mapping[str, Any], text: str) -> str:

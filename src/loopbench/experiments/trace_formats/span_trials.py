@@ -82,19 +82,19 @@ class SpanTrials:
     def __post_init__(self) -> None:
         self.fields = TraceFields(self.reading)
 
-    def add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
+    def add(self, trace_id: str, spans: Sequence[ReadSpan], facts: ToldOfTrace) -> None:
         """Add a trace; one that has lost its root waits for the others. Raises ValueError for what is wrong in it."""
-        if has_lost_root(spans) and not self._is_agents(spans, told):
-            self.rootless.append((trace_id, spans, told))
+        if has_lost_root(spans) and not self._is_agents(spans, facts):
+            self.rootless.append((trace_id, spans, facts))
         else:
-            self._add(trace_id, spans, told)
+            self._add(trace_id, spans, facts)
 
-    def _is_agents(self, spans: Sequence[ReadSpan], told: ToldOfTrace) -> bool:
+    def _is_agents(self, spans: Sequence[ReadSpan], facts: ToldOfTrace) -> bool:
         """Tell whether an agent's span says which task it was, though what called the agent is not in the trace."""
         root, place = root_of(spans), self.reading.columns.get("task")
-        return root.kind == "agent" and (not place or value_at(dict(told.beside) | dict(root.attributes), place) is not None)
+        return root.kind == "agent" and (not place or value_at(dict(facts.beside) | dict(root.attributes), place) is not None)
 
-    def _add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
+    def _add(self, trace_id: str, spans: Sequence[ReadSpan], facts: ToldOfTrace) -> None:
         root = root_of(spans)
         own_trial = own_of(root, [span for span in spans if span is not root])
         if isinstance(own_trial, str):
@@ -102,15 +102,15 @@ class SpanTrials:
         if isinstance(own_trial, OwnTrial):
             arm, trial, suite, question = own_trial.arm, own_trial.trial, own_trial.record.suite, own_trial.question
         else:
-            arm, trial, suite, question = self._foreign(trace_id, spans, told)
+            arm, trial, suite, question = self._foreign(trace_id, spans, facts)
         first_question = self.log_builder.questions.get(trial.task) or question  # prompts may hold the time: the first counts
         self.log_builder.add(arm, trial, first_question, suite)
 
-    def _foreign(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> tuple[ForeignArm, ForeignTrial, str, str]:
+    def _foreign(self, trace_id: str, spans: Sequence[ReadSpan], facts: ToldOfTrace) -> tuple[ForeignArm, ForeignTrial, str, str]:
         reading, root = self.reading, root_of(spans)
-        values = dict(told.beside) | dict(root.attributes)
+        values = dict(facts.beside) | dict(root.attributes)
         arm = _arm(spans, root, values, mapped(values, "arm", reading))
-        task_named = mapped(values, "task", reading) if "task" in reading.columns else told.task
+        task_named = mapped(values, "task", reading) if "task" in reading.columns else facts.task
         if task_named is None:
             self.log_builder.own_tasks.add(trace_id)
             self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
@@ -121,7 +121,7 @@ class SpanTrials:
         events = events_of(items)
         untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
         query = _query(values) or _first_asked(items)
-        value = self._score(values, told.scores)
+        value = self._score(values, facts.scores)
         if value is None and not root.error and not self.absent:
             self.absent = self._no_score(trace_id, values)
         suite = mapped(values, "suite", reading)
@@ -135,7 +135,7 @@ class SpanTrials:
             score=value,
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
             answer=answer_of(answer or None),
-            cost_usd=told.cost_usd,
+            cost_usd=facts.cost_usd,
             seconds=root.seconds,
             started_at=root.start / 1e9,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
@@ -195,11 +195,11 @@ class SpanTrials:
     def _log(self, by: str) -> ForeignLog:
         """Return the trials so far, whose reasons name the places of task and score that are plain by now."""
         log = self.log_builder.log(by)
-        said = {reason: self._with_places(reason) for reason in (NO_SCORE, NEITHER)}
-        told = (
-            replace(trial, reason=said.get(trial.reason, trial.reason)) if trial.ours is None else trial for trial in log.trials
+        reasons = {reason: self._with_places(reason) for reason in (NO_SCORE, NEITHER)}
+        trials = (
+            replace(trial, reason=reasons.get(trial.reason, trial.reason)) if trial.ours is None else trial for trial in log.trials
         )
-        return replace(log, trials=tuple(told))
+        return replace(log, trials=tuple(trials))
 
     def _with_places(self, text: str) -> str:
         """Return a text with the places of task and score that are plain by their names, in place of KEY."""
@@ -213,14 +213,14 @@ class SpanTrials:
     def _settle_rootless(self) -> None:
         """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
         if not len(self.log_builder):
-            for trace_id, spans, told in self.rootless:
+            for trace_id, spans, facts in self.rootless:
                 with located(f"trace {trace_id}"):
-                    self._add(trace_id, spans, told)
+                    self._add(trace_id, spans, facts)
         elif self.rootless:
             names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.log_builder) + len(self.rootless)
             lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
-            said = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
-            self.log_builder.notes.append(f"{said}; left out: {names_in_a_line(names)}")
+            note = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
+            self.log_builder.notes.append(f"{note}; left out: {names_in_a_line(names)}")
 
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:
@@ -237,8 +237,8 @@ def _is_called(meaning: str, place: str) -> bool:
 
 def _failure(root: ReadSpan) -> str:
     """Return which error a trial ended with."""
-    said = [root.error if root.error != "error" or not root.message else "", root.message]
-    return reason_line(f"the root span failed: {': '.join(filter(None, said))}")
+    parts = [root.error if root.error != "error" or not root.message else "", root.message]
+    return reason_line(f"the root span failed: {': '.join(filter(None, parts))}")
 
 
 def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:
@@ -256,11 +256,11 @@ def has_lost_root(spans: Sequence[ReadSpan]) -> bool:
 
 def own_of(root: ReadSpan, rest: Sequence[ReadSpan]) -> OwnTrial | str | None:
     """Return the trial of ours that spans hold; None where they hold none, and a text where it does not fit them."""
-    told = root.attributes.get(TRIAL)
-    if not isinstance(told, str):
+    trial_json = root.attributes.get(TRIAL)
+    if not isinstance(trial_json, str):
         return None
     ordered = sorted(rest, key=lambda span: span.start)
-    return own_trial(from_json(told), children_content([span.span for span in ordered]), events_of(items_of(ordered)))
+    return own_trial(from_json(trial_json), children_content([span.span for span in ordered]), events_of(items_of(ordered)))
 
 
 def _arm(spans: Sequence[ReadSpan], root: ReadSpan, values: Mapping[str, Any], typed: Any) -> ForeignArm:
@@ -276,9 +276,9 @@ def _arm(spans: Sequence[ReadSpan], root: ReadSpan, values: Mapping[str, Any], t
 
 def _query(values: Mapping[str, Any]) -> str:
     """Return what the agent was asked, as its own span has it; empty if it does not say."""
-    told = values.get("gen_ai.input.messages")
-    if told is not None:
-        return next((message.content for message in read_messages(told) if message.role == "user"), "")
+    messages = values.get("gen_ai.input.messages")
+    if messages is not None:
+        return next((message.content for message in read_messages(messages) if message.role == "user"), "")
     return as_text(values.get("input.value"))
 
 
@@ -289,7 +289,7 @@ def _first_asked(items: Sequence[ConversationItem]) -> str:
 
 
 def _answer(values: Mapping[str, Any]) -> str:
-    told = values.get("gen_ai.output.messages")
-    if told is not None:
-        return next((message.content for message in read_messages(told)), "")
+    messages = values.get("gen_ai.output.messages")
+    if messages is not None:
+        return next((message.content for message in read_messages(messages)), "")
     return as_text(values.get("output.value"))

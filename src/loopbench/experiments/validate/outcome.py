@@ -156,8 +156,10 @@ def read_summary(folder: Path) -> ValiditySummary | None:
     if not path.exists():
         return None
     try:
-        found = read_document(path)
-        loops = tuple(LoopValidity(str(row["arm"]), _interval(row["real"]), _interval(row["predicted"])) for row in found["loops"])
-        return ValiditySummary(str(found["verdict"]), loops)
+        document = read_document(path)
+        loops = tuple(
+            LoopValidity(str(row["arm"]), _interval(row["real"]), _interval(row["predicted"])) for row in document["loops"]
+        )
+        return ValiditySummary(str(document["verdict"]), loops)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path}: not what `loopbench validate` has written ({error}); run it again") from None

@@ -128,18 +128,18 @@ def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: C
     Raises RunError as `predict` does, and if the suite has fewer tasks left; OSError.
     """
     _check_ours(folder)
-    met = clusters_of(each_record(folder))
-    units = set(met.values())
+    clusters = clusters_of(each_record(folder))
+    units = set(clusters.values())
 
     def next_ones(tasks: Sequence[Task]) -> Sequence[Task]:
-        left = [task for task in tasks if task.id not in met and str(task.labels.get("cluster", "")) not in units]
-        if len(left) < count:
-            raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(left)} tasks that the run has not had")
-        return left[:count]
+        unused = [task for task in tasks if task.id not in clusters and str(task.labels.get("cluster", "")) not in units]
+        if len(unused) < count:
+            raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(unused)} tasks that the run has not had")
+        return unused[:count]
 
-    fitted = _fitted(folder, request, tuple(met))
+    fitted = _fitted(folder, request, tuple(clusters))
     chosen = ChosenTasks(next_ones, TRIALS // count)
-    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tuple(sorted(met)), chosen, allow)
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tuple(sorted(clusters)), chosen, allow)
 
 
 def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> Predicted:
@@ -183,8 +183,8 @@ def _fitted(folder: Path, request: ValidationRequest, tasks: Collection[str]) ->
 
 
 def _named(ids: Collection[str]) -> ChosenTasks:
-    known = frozenset(ids)
-    return ChosenTasks(lambda tasks: [task for task in tasks if task.id in known], TRIALS // max(1, len(known)))
+    chosen_ids = frozenset(ids)
+    return ChosenTasks(lambda tasks: [task for task in tasks if task.id in chosen_ids], TRIALS // max(1, len(chosen_ids)))
 
 
 def _in_the_tunnel(

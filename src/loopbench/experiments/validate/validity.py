@@ -56,8 +56,8 @@ def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validi
 
 
 def _scored_everywhere(records: Sequence[Record], arms: Iterable[str]) -> set[str]:
-    found = {arm: {record.task for record in records if record.arm == arm and record.status == "scored"} for arm in arms}
-    return set.intersection(*found.values())
+    scored_tasks = {arm: {record.task for record in records if record.arm == arm and record.status == "scored"} for arm in arms}
+    return set.intersection(*scored_tasks.values())
 
 
 class _Sides:
@@ -70,8 +70,8 @@ class _Sides:
         first = next(iter(values.values()))
         self.tasks = sorted(first.means)
         self.clusters = [first.clusters[task] for task in self.tasks]
-        self.real: Floats = np.array([[found.means[task] for task in self.tasks] for found in values.values()])
-        self.predicted: Floats = np.array([[found.means[task] for task in self.tasks] for found in others])
+        self.real: Floats = np.array([[measured.means[task] for task in self.tasks] for measured in values.values()])
+        self.predicted: Floats = np.array([[measured.means[task] for task in self.tasks] for measured in others])
         """[loop, task]."""
 
 
@@ -126,7 +126,7 @@ def _told_apart(sides: _Sides, alpha: float) -> tuple[PairOrder, ...]:
 
 
 def _unknown(real: Sequence[Record], tunnel: Sequence[Record]) -> dict[str, int]:
-    met, known = Counter[str](), {kind for record in tunnel for kind in record.errors}
+    counts, tunnel_kinds = Counter[str](), {kind for record in tunnel for kind in record.errors}
     for record in real:
-        met.update(record.errors)
-    return {kind: count for kind, count in sorted(met.items()) if kind not in known}
+        counts.update(record.errors)
+    return {kind: count for kind, count in sorted(counts.items()) if kind not in tunnel_kinds}

@@ -45,8 +45,10 @@ def pairs_named(run: Results, a: str, b: str) -> Sequence[tuple[str, str]]:
 
     Raises RunError for an unknown name, and for arms without the same tasks and profile.
     """
-    known = set(comparable(run))
-    pairs = [(one, two) for one in required_arms(run, a) for two in required_arms(run, b) if {(one, two), (two, one)} & known]
+    comparable_pairs = set(comparable(run))
+    pairs = [
+        (one, two) for one in required_arms(run, a) for two in required_arms(run, b) if {(one, two), (two, one)} & comparable_pairs
+    ]
     if not pairs:
         raise RunError(f"{run.folder}: {a} and {b} are not two arms with the same tasks and profile")
     return pairs
@@ -56,7 +58,7 @@ def required_arms(run: Results, name: str) -> list[str]:
     """Return what `arms_named` returns. Raises RunError, with the names of the arms, if that is nothing."""
     arms = arms_named(run, name)
     if not arms:
-        known = [arm.info.arm for arm in run.comparison.arms]
-        asked = near(name, [*map(short_name, (arm.info for arm in run.comparison.arms)), *known])
-        raise RunError(f"{run.folder}: no arm {name!r}; {f'{asked} ' if asked else ''}there are {', '.join(known)}")
+        arm_names = [arm.info.arm for arm in run.comparison.arms]
+        suggestion = near(name, [*map(short_name, (arm.info for arm in run.comparison.arms)), *arm_names])
+        raise RunError(f"{run.folder}: no arm {name!r}; {f'{suggestion} ' if suggestion else ''}there are {', '.join(arm_names)}")
     return arms

@@ -79,20 +79,20 @@ def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Ma
 
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
-    asked = {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)}
-    solved = where(records, lambda record: record.arm in asked and record.status == "scored" and record.is_solved)
+    arms = {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)}
+    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
     traced = Counter(record.arm for record in _traced(solved))
-    shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in asked}
-    most = max(MAX_SOLVED // len(asked), MIN_SOLVED) if asked else 0
+    solved_causes: dict[str, Counter[Cause]] = {arm: Counter() for arm in arms}
+    most = max(MAX_SOLVED // len(arms), MIN_SOLVED) if arms else 0
     for record in _spread(_traced(solved), traced, most):
-        shown[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
-    return {arm: _rates(causes, shown.get(arm, Counter()), traced[arm]) for arm, causes in named.items()}
+        solved_causes[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
+    return {arm: _rates(causes, solved_causes.get(arm, Counter()), traced[arm]) for arm, causes in named.items()}
 
 
-def _rates(named: Mapping[Cause, int], shown: Counter[Cause], known: int) -> BaseRates:
-    of_lost, of_solved = sum(named.values()), shown.total()
+def _rates(named: Mapping[Cause, int], solved_causes: Counter[Cause], traced: int) -> BaseRates:
+    of_lost, of_solved = sum(named.values()), solved_causes.total()
     return {
-        cause: BaseRate(many, of_lost, shown[cause], of_solved, is_sample=of_solved < known)
+        cause: BaseRate(many, of_lost, solved_causes[cause], of_solved, is_sample=of_solved < traced)
         for cause, many in named.items()
         if of_solved and cause not in LOST_ONLY
     }
@@ -102,12 +102,12 @@ def _traced(records: Iterable[Record]) -> Iterator[Record]:
     return (record for record in records if record.trace_at is not None)
 
 
-def _spread(records: Iterable[Record], known: Mapping[str, int], most: int) -> Iterator[Record]:
+def _spread(records: Iterable[Record], trials: Mapping[str, int], most: int) -> Iterator[Record]:
     """Yield of each arm at most so many records, evenly spread over those that it has, in one pass through the file."""
-    met: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for record in records:
-        place, many = met[record.arm], max(known[record.arm], most)
-        met[record.arm] += 1
+        place, many = counts[record.arm], max(trials[record.arm], most)
+        counts[record.arm] += 1
         if place * most // many != (place + 1) * most // many:
             yield record
 

@@ -45,8 +45,8 @@ def smallest_set(items: Sequence[Item], fails: Fails[Item], max_runs: int) -> Sm
     if not tests(places):
         return SmallestSet(None, tests.runs, is_proven=True)
     try:
-        found = ddmin(places, tests)
-        for size in range(1, len(found)):
+        smallest = ddmin(places, tests)
+        for size in range(1, len(smallest)):
             if any(tests(chosen) for chosen in combinations(places, size)):
                 break
     except _UsedUpError:

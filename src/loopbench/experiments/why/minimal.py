@@ -86,8 +86,8 @@ def minimal_among(replays: Replays, record: Record, max_runs: int = MAX_RUNS) ->
     def is_lost(chosen: tuple[str, ...]) -> bool:
         return not replays.run(lost.profile_with(chosen)).record.is_solved
 
-    found = smallest_set(faults, is_lost, max_runs)
-    if found.items is None:
+    smallest = smallest_set(faults, is_lost, max_runs)
+    if smallest.items is None:
         message = f"{record.name}: it is solved when its {len(faults)} landed faults strike again: nothing to single out"
         raise SolvedAgainError(message)
-    return MinimalFaults(record.name, faults, found.items, found.runs, found.is_proven, lost.profile_with(found.items))
+    return MinimalFaults(record.name, faults, smallest.items, smallest.runs, smallest.is_proven, lost.profile_with(smallest.items))

@@ -76,8 +76,8 @@ class ProposedAblation:
 
 def _value(text: str) -> int | bool | str | None:
     """Return a factor's value as Python has it."""
-    known = {"true": True, "false": False, "none": None}
-    return int(text) if text.isdecimal() else known.get(text, text)
+    constants = {"true": True, "false": False, "none": None}
+    return int(text) if text.isdecimal() else constants.get(text, text)
 
 
 def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:

@@ -54,6 +54,6 @@ def grades_in_words(arms: Sequence[ArmLosses]) -> str:
 
 def how_they_ended(arm: ArmLosses) -> str:
     """Return how lost trials without a trace ended, as far as their records say; empty where none does."""
-    told = {how: many for how, many in arm.ended.items() if how}
+    known_ends = {how: many for how, many in arm.ended.items() if how}
     silent = arm.ended.get("", 0)
-    return f"{reasons(told, MAX_ENDS)}{f'; of {silent} nothing says how they ended' if silent else ''}" if told else ""
+    return f"{reasons(known_ends, MAX_ENDS)}{f'; of {silent} nothing says how they ended' if silent else ''}" if known_ends else ""

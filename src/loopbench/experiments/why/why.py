@@ -184,12 +184,14 @@ def losses_explained(
     alone = list(arms) if arms is not None else [info.arm for info in infos if not paired or info.arm in paired]
     selected = paired | set(alone)
     groups = {(info.suite, info.profile) for info in infos if info.arm in selected}
-    met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
-    names = {name: (info.suite, info.profile) for name, info in met.items()}
+    info_by_arm = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
+    names = {name: (info.suite, info.profile) for name, info in info_by_arm.items()}
     collected = _Collected(Traces(run.folder), names, matched, alone, most, run.manifest.step_limits)
-    for cell in _cells(records if len(met) > 1 else where(records, lambda record: not record.is_solved), collected.groups):
+    for cell in _cells(records if len(info_by_arm) > 1 else where(records, lambda record: not record.is_solved), collected.groups):
         collected.add(cell)
-    findings = task_findings(where(records, lambda record: record.arm in met), list(met.values()), alpha=run.comparison.alpha)
+    findings = task_findings(
+        where(records, lambda record: record.arm in info_by_arm), list(info_by_arm.values()), alpha=run.comparison.alpha
+    )
     return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
 
 
@@ -213,10 +215,10 @@ def copies(run: Results) -> dict[str, str]:
     """Return arm → the first arm of its suite and profile that did the same in every trial; an arm without one is left out."""
     summaries = {arm.info.arm: arm.summary for arm in run.comparison.arms}
     by_arm = records_by_arm(run.records, [arm.info for arm in run.comparison.arms])
-    found: dict[str, str] = {}
+    first_of: dict[str, str] = {}
     for first, later in same_pairs(comparable(run), summaries, by_arm):
-        found.setdefault(later, first)
-    return found
+        first_of.setdefault(later, first)
+    return first_of
 
 
 def lost_trial(run: Results, record: Record) -> LostTrial:
@@ -281,7 +283,7 @@ class _Tally(Generic[Example]):
         examples = self.kept_examples.setdefault(cause, [])
         examples.append((telling, example))
         if most is not None:
-            examples.sort(key=lambda kept: -kept[0])
+            examples.sort(key=lambda ranked: -ranked[0])
             del examples[most:]
 
     @property

@@ -111,9 +111,9 @@ def why_section(losses: LossFindings) -> PageSection | None:
         blocks.append(Folded(f"An example of each ({len(examples.rows)})", (examples,)))
     if losses.why.untraced:
         blocks.append(Paragraph(untraced_in_words(losses.results, losses.why), "quiet"))
-        ended = [f"{names[arm.arm]}: {how}" for arm in losses.why.arms if (how := how_they_ended(arm))]
-        if told := tuple(filter(None, [grades_in_words(losses.why.arms), *ended, errored_in_words(losses.why.arms)])):
-            blocks.append(Items(told, "quiet"))
+        endings = [f"{names[arm.arm]}: {how}" for arm in losses.why.arms if (how := how_they_ended(arm))]
+        if notes := tuple(filter(None, [grades_in_words(losses.why.arms), *endings, errored_in_words(losses.why.arms)])):
+            blocks.append(Items(notes, "quiet"))
     return section_or_none("why", "Why trials were lost", blocks)
 
 
@@ -147,7 +147,7 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: str) -> 
         (names[arm.arm], f"{arm.lost} of {arm.trials}", *(count_bar(arm.causes.get(kind, 0), arm.lost) for kind in kinds))
         for arm in arms
     )
-    split = [f"{names[arm.arm]}: {told}" for arm in arms if (told := numbers_in_words(arm.kinds.get("parse", {})))]
+    split = [f"{names[arm.arm]}: {numbers}" for arm in arms if (numbers := numbers_in_words(arm.kinds.get("parse", {})))]
     unread = [Paragraph(f"Trials lost to replies that could not be read, by kind: {'; '.join(split)}.")] if split else []
     meanings = Items(tuple(f"{kind}: {meaning_of(kind, subject)}" for kind in kinds), "quiet")
     grid = Grid("Trials that were not solved, by cause", (subject, "lost", *kinds), rows)
@@ -166,7 +166,7 @@ def _base_rates(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: st
     )
     if not rows:
         return []
-    doubts = [f"{names[arm.arm]}: {told}" for arm in arms for told in doubts_in_words(arm.causes, arm.base_rates)]
+    doubts = [f"{names[arm.arm]}: {doubt}" for arm in arms for doubt in doubts_in_words(arm.causes, arm.base_rates)]
     only = "; ".join(f"{cause}, since {reason}" for cause, reason in LOST_ONLY.items())
     caption = (
         f"Trials that show each cause; of solved ones at most {MAX_SOLVED} a run, evenly spread. "
@@ -236,8 +236,8 @@ def _tasks(group: GroupFindings, infos: Sequence[ArmInfo]) -> Iterator[Block]:
 
 def _without_unknown(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Grid:
     """Return a table without the columns in which nothing is known of any row."""
-    known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
-    return Grid(caption, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
+    places = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
+    return Grid(caption, tuple(columns[place] for place in places), tuple(tuple(row[place] for place in places) for row in rows))
 
 
 _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
@@ -278,8 +278,8 @@ def _task(task: TaskFinding, arms: Sequence[str]) -> tuple[Cell, ...]:
 def traces_section(losses: LossFindings) -> PageSection | None:
     """Return the chosen lost trials, each beside a solved one; None if none was chosen. Raises RunError if a trace is missing."""
     infos = {arm.info.arm: arm.info for arm in losses.results.comparison.arms}
-    shown = of_tasks(losses.results.records, {one.task for _, one in losses.chosen.values()})
-    records = {record.key: record for record in shown}
+    task_records = of_tasks(losses.results.records, {one.task for _, one in losses.chosen.values()})
+    records = {record.key: record for record in task_records}
     parts, called, traces = [], run_name(losses.results.folder), Traces(losses.results.folder)
     for anchor, one in losses.chosen.values():
         winner, loser = (traces.read(records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))

@@ -104,9 +104,9 @@ def _decided(budgets: Sequence[AtBudget]) -> Grid | None:
 
 def harness_section(harnesses: Sequence[Harness]) -> PageSection | None:
     """Return the section on how much is the loop and how much the model; None where they are not crossed."""
-    said = Items(tuple(f"{sentence}." for sentence in harness_sentences(harnesses)), "verdicts")
+    sentences = Items(tuple(f"{sentence}." for sentence in harness_sentences(harnesses)), "verdicts")
     grids = [Grid(table.title, table.columns, table.rows) for table in harness_tables(harnesses)]
-    return section_or_none("harness", "How much is the harness?", [said, *grids] if grids else [])
+    return section_or_none("harness", "How much is the harness?", [sentences, *grids] if grids else [])
 
 
 def reliability_section(reliabilities: Sequence[Reliability], infos: Sequence[ArmInfo]) -> PageSection | None:

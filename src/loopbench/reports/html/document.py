@@ -192,10 +192,10 @@ def section_or_none(anchor: str, title: str, blocks: Sequence[Block]) -> PageSec
 
 def under_headings(parts: Iterable[tuple[str, Sequence[Block]]]) -> list[Block]:
     """Return the blocks of each part below its heading, empty parts left out; a single part needs no heading."""
-    known = list(parts)
-    if len(known) == 1:
-        return list(known[0][1])
-    return [Subsection(heading, tuple(blocks)) for heading, blocks in known if blocks]
+    sections = list(parts)
+    if len(sections) == 1:
+        return list(sections[0][1])
+    return [Subsection(heading, tuple(blocks)) for heading, blocks in sections if blocks]
 
 
 def count_bar(count: int, whole: int) -> Cell:

@@ -21,9 +21,9 @@ from .histograms import steps_chart
 
 def errors_section(arms: Sequence[ArmResult]) -> PageSection | None:
     """Return the section on how trials ended, and on their errors by kind; None if nothing ran."""
-    ended = _counts("Trials, by how they ended", arms, lambda arm: arm.summary.stops, of_all=True)
-    met = _counts("Errors in all scored trials, by kind", arms, lambda arm: arm.summary.errors, of_all=False)
-    parts = [Subsection(title, (grid,)) for title, grid in (("Endings", ended), ("Errors", met)) if grid is not None]
+    endings = _counts("Trials, by how they ended", arms, lambda arm: arm.summary.stops, of_all=True)
+    errors = _counts("Errors in all scored trials, by kind", arms, lambda arm: arm.summary.errors, of_all=False)
+    parts = [Subsection(title, (grid,)) for title, grid in (("Endings", endings), ("Errors", errors)) if grid is not None]
     return section_or_none("errors", "How trials ended, and their errors", parts)
 
 

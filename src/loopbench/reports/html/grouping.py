@@ -39,10 +39,10 @@ class OfArm(Protocol):
 Known = TypeVar("Known", bound=OfArm)
 
 
-def in_order(found: Iterable[Known], arms: Sequence[ArmInfo]) -> list[Known]:
+def in_order(entries: Iterable[Known], arms: Sequence[ArmInfo]) -> list[Known]:
     """Return what is known of arms in the order of the arms."""
     place = {info.arm: number for number, info in enumerate(arms)}
-    return sorted(found, key=lambda one: place[one.arm])
+    return sorted(entries, key=lambda one: place[one.arm])
 
 
 def by_frequency(counts: Counter[Kind]) -> list[Kind]:

@@ -38,11 +38,11 @@ def steps_chart(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
     frame = _Frame.around(list(histograms.values()))
     names = chart_names(arms)
     groups = [(name, [info for info in members if info.arm in histograms]) for name, members in groupby(arms, key=group_name)]
-    shown = [(name, members) for name, members in groups if members]
+    filled_groups = [(name, members) for name, members in groups if members]
     drawn: list[Markup] = []
     y = 4.0
-    for name, members in shown:
-        if len(shown) > 1:
+    for name, members in filled_groups:
+        if len(filled_groups) > 1:
             y += _HEADING
             drawn.append(element("text", middle_cut(name, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
         for info in members:

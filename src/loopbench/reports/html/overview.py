@@ -37,9 +37,9 @@ def _matrix(runs: SeveralRuns) -> Grid:
 
 def _mean(runs: SeveralRuns, loop: str) -> float:
     """Return the mean accuracy of a loop over all columns in which it was scored."""
-    found = [column.places[loop] for column in runs.columns if loop in column.places]
-    known = [each.accuracy.value for each in found if each.place != NOT_APPLICABLE]
-    return sum(known) / len(known) if known else -1.0
+    cells = [column.places[loop] for column in runs.columns if loop in column.places]
+    accuracies = [each.accuracy.value for each in cells if each.place != NOT_APPLICABLE]
+    return sum(accuracies) / len(accuracies) if accuracies else -1.0
 
 
 def _cell(standing: Standing | None) -> Cell:

@@ -61,10 +61,10 @@ def report_html(results: Results, *, with_fork: bool = False) -> str:
 
 def _losses_as_text(run: Results) -> str:
     """Return the sections that are made from traces, as JSON."""
-    made = _present(_loss_sections(replace(run, comparison=ranked(run.comparison)), ""))
-    made = _under_limits(run.comparison.limits, made)
+    sections = _present(_loss_sections(replace(run, comparison=ranked(run.comparison)), ""))
+    sections = _under_limits(run.comparison.limits, sections)
     section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
-    return json.dumps([(each.id, each.title, section(each, 2)) for each in made])
+    return json.dumps([(each.id, each.title, section(each, 2)) for each in sections])
 
 
 def _losses_of_text(text: str) -> tuple[PageSection, ...]:
@@ -100,9 +100,9 @@ def _chapter(run: Results, name: str) -> Chapter:
     comparison = ranked(run.comparison)
     infos = [arm.info for arm in comparison.arms]
     main = (verdict_section(run), arms_section(comparison, in_full=False), fronts_section(run.views, infos))
-    shown = _under_limits(comparison.limits, _present(main, name))
+    sections = _under_limits(comparison.limits, _present(main, name))
     command = f"loopbench report {shlex.quote(run_name(run.folder))}"
-    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", shown)
+    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", sections)
 
 
 def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[PageSection, ...]:

@@ -26,8 +26,8 @@ def side_by_side(traces: tuple[Trace, Trace], run: str) -> SideBySide:
 
 
 def _side_view(trace: Trace, steps: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
-    shown, head = list(blocks(trace)), trace.head
-    pieces = list(_pieces(shown, _block_index(trace, shown, steps[_divergence_index(steps, other)])))
+    trace_blocks, head = list(blocks(trace)), trace.head
+    pieces = list(_pieces(trace_blocks, _block_index(trace, trace_blocks, steps[_divergence_index(steps, other)])))
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
     command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
     return SideView(head.arm, command, f"{head.stop}; {scores}", tuple(_shortened(pieces)))
@@ -46,19 +46,19 @@ def _divergence_index(own: Sequence[TracedStep], other: Sequence[TracedStep]) ->
     return min(alone) if alone else next(moved, len(own) - 1)
 
 
-def _block_index(trace: Trace, shown: Sequence[Block], step: TracedStep) -> int:
+def _block_index(trace: Trace, trace_blocks: Sequence[Block], step: TracedStep) -> int:
     """Return the index of the block that shows a step, after its prompts."""
     if step.event is None:
-        return len(shown) - 1
+        return len(trace_blocks) - 1
     before = replace(trace, events=trace.events[: step.event])
     start = len(list(blocks(before))) - 1  # without its end
-    return next((place for place in range(start, len(shown)) if shown[place].kind != "prompt"), len(shown) - 1)
+    return next((place for place in range(start, len(trace_blocks)) if trace_blocks[place].kind != "prompt"), len(trace_blocks) - 1)
 
 
-def _pieces(shown: Sequence[Block], at: int) -> Iterator[Piece]:
+def _pieces(trace_blocks: Sequence[Block], at: int) -> Iterator[Piece]:
     """Yield blocks as pieces; the messages of one request are one piece."""
     prompt: list[Block] = []
-    for place, block in enumerate(shown):
+    for place, block in enumerate(trace_blocks):
         if block.kind == "head":
             continue  # the question stands above both
         if block.kind == "prompt":
@@ -74,8 +74,8 @@ def _pieces(shown: Sequence[Block], at: int) -> Iterator[Piece]:
 
 def _prompt(messages: Sequence[Block]) -> Piece:
     label = messages[0].label.partition(",")[0]
-    said = (f"{block.label.partition(', ')[2]}: {block.text}" if ", " in block.label else block.text for block in messages)
-    return Piece("prompt", f"{label}: prompt", cut("\n\n".join(said)))
+    texts = (f"{block.label.partition(', ')[2]}: {block.text}" if ", " in block.label else block.text for block in messages)
+    return Piece("prompt", f"{label}: prompt", cut("\n\n".join(texts)))
 
 
 def _shortened(pieces: Sequence[Piece]) -> Iterator[Piece]:
@@ -84,10 +84,10 @@ def _shortened(pieces: Sequence[Piece]) -> Iterator[Piece]:
         yield from pieces
         return
     at = next((place for place, piece in enumerate(pieces) if piece.diverges_here), 0)
-    kept = {*range(_ENDS), *range(at - _AROUND, at + _AROUND), *range(len(pieces) - _ENDS, len(pieces))}
+    kept_places = {*range(_ENDS), *range(at - _AROUND, at + _AROUND), *range(len(pieces) - _ENDS, len(pieces))}
     left_out = 0
     for place, piece in enumerate(pieces):
-        if place in kept:
+        if place in kept_places:
             if left_out:
                 yield Piece("note", "left out", f"{left_out} pieces")
             left_out = 0

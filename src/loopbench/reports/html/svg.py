@@ -29,10 +29,12 @@ _LEFT, _RIGHT = 46.0, 98.0
 
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """Return an element; `class_` and `stroke_width` become class and stroke-width. Text is escaped unless it is Markup."""
-    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items())
+    attributes_text = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items()
+    )
     inner = "".join(child if isinstance(child, Markup) else escape(_xml_safe(child)) for child in children)
-    made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
-    return Markup(made)  # noqa: S704  all parts are escaped
+    markup = f"<{name}{attributes_text}>{inner}</{name}>" if inner else f"<{name}{attributes_text}/>"
+    return Markup(markup)  # noqa: S704  all parts are escaped
 
 
 def _xml_safe(text: str) -> str:
@@ -84,15 +86,15 @@ def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str
 
     Lines are broken at spaces, and a word that is too long for a line also behind signs.
     """
-    made, pieces = [""], re.compile(rf"[^/(=_-]{{1,{most - 1}}}[/(=_-]?|[/(=_-]")
+    rows, pieces = [""], re.compile(rf"[^/(=_-]{{1,{most - 1}}}[/(=_-]?|[/(=_-]")
     for word in middle_cut(text, most * (lines - 1)).split():
         for number, piece in enumerate([word] if len(word) <= most else pieces.findall(word)):
-            joined = f"{made[-1]}{' ' if number == 0 else ''}{piece}".strip()
+            joined = f"{rows[-1]}{' ' if number == 0 else ''}{piece}".strip()
             if len(joined) <= most:
-                made[-1] = joined
+                rows[-1] = joined
             else:
-                made.append(piece)
-    return [line for line in made[:lines] if line]
+                rows.append(piece)
+    return [line for line in rows[:lines] if line]
 
 
 def number_lines(text: str, most: int = COLUMN_CHARS) -> list[str]:
@@ -133,8 +135,8 @@ _BEYOND = 1e15
 
 def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT) -> Scale:
     """Return a scale from the lowest to the highest value, rounded outwards to ticks of 1, 2, 2.5 or 5 × 10ⁿ."""
-    known = [min(max(value, -_BEYOND), _BEYOND) for value in values if not math.isnan(value)] or [0.0, 1.0]
-    low, high = min(known), max(known)
+    finite = [min(max(value, -_BEYOND), _BEYOND) for value in values if not math.isnan(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
     if high - low <= 1e-9 * max(abs(low), abs(high), 1e-6):
         room = abs(low) / 10 or 0.5
         low, high = low - room, high + room
@@ -199,11 +201,11 @@ def mark(kind: Mark, x: float | str, y: float) -> Markup:
 
 def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
     """Return marks and their meanings, in a line from the left."""
-    made, x = [], 8.0
+    parts, x = [], 8.0
     for kind, meaning in kinds:
-        made += [mark(kind, f"{x:g}", y - 4), element("text", meaning, x=x + 10, y=y, class_="tick")]
+        parts += [mark(kind, f"{x:g}", y - 4), element("text", meaning, x=x + 10, y=y, class_="tick")]
         x += 26 + CHAR * len(meaning)
-    return Markup("").join(made)
+    return Markup("").join(parts)
 
 
 # --- rows of intervals ---
@@ -270,10 +272,10 @@ def interval_rows(title: str, description: str, groups: Sequence[Group], axis: A
         ]
     below = [element("text", axis.name, x=percent(axis_scale.right), y=y + 34, text_anchor="end", class_="axis")]
     used = {row.mark for row in rows}
-    shown = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
-    if shown:
-        below.append(legend(shown, y + 56))
-    return chart(title, description, y + (64 if shown else 42), *drawn, *below)
+    used_kinds = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
+    if used_kinds:
+        below.append(legend(used_kinds, y + 56))
+    return chart(title, description, y + (64 if used_kinds else 42), *drawn, *below)
 
 
 def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:

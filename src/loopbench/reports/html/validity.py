@@ -68,5 +68,7 @@ def figure(loops: Sequence[LoopValidity]) -> Markup:
         sides = {"run": loop.real, "tunnel": loop.predicted}
         rows = tuple(ChartRow(name, value, interval(value, 3), _MARKS[name]) for name, value in sides.items())
         groups.append(Group(loop.arm, rows))
-    said = "; ".join(f"{loop.arm}: run {interval(loop.real, 3)}, tunnel {interval(loop.predicted, 3)}" for loop in loops)
-    return interval_rows("Accuracy in the run and in the tunnel", f"On the held-out tasks: {said}.", groups, Axis("accuracy"))
+    loops_in_words = "; ".join(f"{loop.arm}: run {interval(loop.real, 3)}, tunnel {interval(loop.predicted, 3)}" for loop in loops)
+    return interval_rows(
+        "Accuracy in the run and in the tunnel", f"On the held-out tasks: {loops_in_words}.", groups, Axis("accuracy")
+    )

@@ -34,9 +34,9 @@ def program_file(design: DesignRow, candidate: Candidate) -> str:
     return seal_document(safe_json({**state, ABOUT: about}).encode("utf-8")).decode("utf-8")
 
 
-def interval(found: Mapping[str, Any] | None) -> Interval | None:
+def interval(written: Mapping[str, Any] | None) -> Interval | None:
     """Return the interval that `Interval.as_dict` wrote; None if there is none."""
-    return None if found is None else Interval.from_dict(found)
+    return None if written is None else Interval.from_dict(written)
 
 
 def note(result: Mapping[str, Any]) -> str:
@@ -47,8 +47,8 @@ def note(result: Mapping[str, Any]) -> str:
         lines.append("**Invalid: no verdict of this run holds.**")
     lines += [_gain(item) for item in result["designs"]]
     sentences = [item[name] for name in ("advice", "cut_off") for item in result["designs"] if item[name]]
-    if said := [f"- {markdown_cell(sentence)}" for sentence in sentences]:
-        lines += ["", *said]
+    if items := [f"- {markdown_cell(sentence)}" for sentence in sentences]:
+        lines += ["", *items]
     ranking = result["ranking"]
     if ranking is not None and ranking["highest_before"] is not None:
         before, after = ranking["highest_before"], ranking["highest_after"]

@@ -113,9 +113,9 @@ class DesignRow:
     @property
     def shown_in_words(self) -> str:
         """Return in words how many candidates have a run of their own, and which."""
-        shown = sum(row.shown for row in self.rows.values())
-        which = "" if shown == self.tried else f": the first {MAX_CHILDREN}, and those that became best"
-        return f"{shown} of {self.tried} have a run of their own{which}"
+        runs = sum(row.shown for row in self.rows.values())
+        which = "" if runs == self.tried else f": the first {MAX_CHILDREN}, and those that became best"
+        return f"{runs} of {self.tried} have a run of their own{which}"
 
     @property
     def points(self) -> list[tuple[int, dict[str, float | None]]]:
@@ -131,10 +131,10 @@ class DesignRow:
             "proposals.cost_usd": proposals.dollars,
             "candidates": self.tried,
         }
-        made: list[tuple[int, dict[str, float | None]]] = [
+        points: list[tuple[int, dict[str, float | None]]] = [
             (calls, {"best_dev": best}) for calls, best in sorted(self.bests.items())
         ]
-        return [*made, (search.calls, spent)]
+        return [*points, (search.calls, spent)]
 
 
 class SearchBoard:
@@ -169,13 +169,13 @@ class SearchBoard:
         self.designs[design].proposals = proposals
         self.designs[design].changed = True
 
-    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         design_row = self.designs[design]
         if not design_row.rows:
             for candidate in _tried(self.folder / design_row.about.folder / CANDIDATES, final.program):
                 design_row.put(candidate)
         design_row.put(final)
-        design_row.search, design_row.proposals, design_row.ended = ended.search, ended.proposals, ended
+        design_row.search, design_row.proposals, design_row.ended = end.search, end.proposals, end
         design_row.mark(final.number)
         design_row.changed = True
 

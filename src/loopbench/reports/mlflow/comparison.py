@@ -120,11 +120,11 @@ def mean_key(metric: str) -> str:
 def _models(store: Store, run: Results, parent_id: str) -> dict[str, str]:
     """Return for each arm the id of the model of its loop's version."""
     versions = {arm.arm: Version.of(arm) for arm in run.manifest.arms}
-    known = find_versions(store, {version.digest for version in versions.values()})
+    existing = find_versions(store, {version.digest for version in versions.values()})
     ids: dict[str, str] = {}
     for version in versions.values():
         if version.digest not in ids:
-            ids[version.digest] = log_version(store, version, known.get(version.digest), parent_id)
+            ids[version.digest] = log_version(store, version, existing.get(version.digest), parent_id)
     return {arm: ids[version.digest] for arm, version in versions.items()}
 
 
@@ -219,11 +219,11 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     errors = {"errors_per_trial": sum(summary.errors.values()) / summary.scored if summary.scored else None}
     rates = {"recovery": summary.recovery, "false_success": summary.false_success_rate, "over_templates": summary.over_templates}
     metrics: dict[str, float | None] = {name: means.pop(name) for name in FIRST[:2]} | errors | means
-    for name, known in rates.items():
-        metrics[f"{DETAILS}.rates.{name}"] = None if known is None else known.value
-    for name, known in (dict(summary.means) | rates).items():
-        if known is not None:
-            metrics |= {f"{DETAILS}.intervals.{name}_low": known.low, f"{DETAILS}.intervals.{name}_high": known.high}
+    for name, estimate in rates.items():
+        metrics[f"{DETAILS}.rates.{name}"] = None if estimate is None else estimate.value
+    for name, estimate in (dict(summary.means) | rates).items():
+        if estimate is not None:
+            metrics |= {f"{DETAILS}.intervals.{name}_low": estimate.low, f"{DETAILS}.intervals.{name}_high": estimate.high}
     return metrics | _counts(summary)
 
 
@@ -236,7 +236,7 @@ def _counts(summary: ArmSummary) -> dict[str, float | None]:
         counts[f"{DETAILS}.counts.templates"] = summary.over_templates.n
     faults = asdict(summary.faults) if summary.tells_faults else {}
     kinds = {"faults": faults, "errors": summary.errors, "retries": summary.retries, "stops": summary.stops}
-    return counts | {f"{DETAILS}.{kind}.{name}": count for kind, found in kinds.items() for name, count in found.items()}
+    return counts | {f"{DETAILS}.{kind}.{name}": count for kind, by_name in kinds.items() for name, count in by_name.items()}
 
 
 def _started_ms(records: Sequence[Record]) -> int:

@@ -44,15 +44,15 @@ def note(run: Results) -> str:
     over = any(pair.over_templates is not None for pair in primary)
     head, rows = _head(run), [_row(pair, over) for pair in primary]
     columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (adj.)", "verdict", "to decide")
-    shown = [f"{_cells(*columns)}\n|{':---|' * len(columns)}"]
-    left = MAX_TAG - len(head) - len(shown[0]) - 40
+    lines = [f"{_cells(*columns)}\n|{':---|' * len(columns)}"]
+    room = MAX_TAG - len(head) - len(lines[0]) - 40
     for row in rows:
-        left -= len(row) + 1
-        if left < 0:
+        room -= len(row) + 1
+        if room < 0:
             break
-        shown.append(row)
-    hidden = len(rows) - len(shown) + 1
-    table = "\n".join(shown) if len(shown) > 1 else ""
+        lines.append(row)
+    hidden = len(rows) - len(lines) + 1
+    table = "\n".join(lines) if len(lines) > 1 else ""
     return clean("\n\n".join(filter(None, [head, table, f"{counted(hidden, 'more pair')}: {REPORT}" if hidden else ""])), MAX_TAG)
 
 
@@ -63,11 +63,11 @@ def _head(run: Results) -> str:
     if hidden := len(every) - len(warnings):
         warnings.append(f"{counted(hidden, 'more warning')}: {REPORT}")
     found_answer = run.answer
-    said = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]
+    sentences = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]
     state = f"{len(run.records):,} of {counted(run.scheduled, 'trial')}. The whole report is among the artifacts: `{REPORT}`."
     invalid = f"**{INVALID_RUN}**" if comparison.invalid else ""
     matrix = "" if effects is not None else _matrix(found_answer)
-    return "\n\n".join(filter(None, [invalid, _items(said), matrix, f"{markdown_cell(run.title)}; {state}"]))
+    return "\n\n".join(filter(None, [invalid, _items(sentences), matrix, f"{markdown_cell(run.title)}; {state}"]))
 
 
 def _matrix(answer: ComparisonAnswer) -> str:

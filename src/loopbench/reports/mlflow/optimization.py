@@ -88,8 +88,8 @@ class OptimizationTracker:
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self._put(partial(self._board.proposed, design, proposals))
 
-    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
-        self._put(partial(self._board.ended, design, ended, final))
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
+        self._put(partial(self._board.ended, design, end, final))
 
     def finish(self, result: Mapping[str, object], page: str) -> Tracked | None:
         """Log the result of the test and wait until everything is written; return None if it could not be.
@@ -110,8 +110,8 @@ class OptimizationTracker:
         while not mark.wait(FLUSH_S) and self._thread.is_alive():
             pass
 
-    def _put(self, told: Callable[[], None]) -> None:
-        self._queue.put(told)
+    def _put(self, action: Callable[[], None]) -> None:
+        self._queue.put(action)
 
     # --- the thread that writes ---
 

@@ -40,9 +40,9 @@ def _ready() -> Path:
     if not (database.is_file() and _is_intact(database)):
         database.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=database.parent) as folder:
-            made = Path(folder) / database.name
-            _make(made)
-            made.replace(database)
+            new_database = Path(folder) / database.name
+            _make(new_database)
+            new_database.replace(database)
     return database
 
 

@@ -40,8 +40,8 @@ def prompt_text(prompt: Prompt) -> str:
     MLflow shows a prompt as Markdown, in which lines of a demonstration would flow together: each is a literal block.
     """
     demos = ("\n".join(f"{name}: {render_value(value)}" for name, value in demo.items()) for demo in prompt.demos)
-    shown = (f"Example {number}:\n\n{markdown_block(text)}" for number, text in enumerate(demos, 1))
-    return redact("\n\n".join([prompt.instructions, *shown]))
+    examples = (f"Example {number}:\n\n{markdown_block(text)}" for number, text in enumerate(demos, 1))
+    return redact("\n\n".join([prompt.instructions, *examples]))
 
 
 def prompt_name(design: str, predictor: str) -> str:
@@ -64,9 +64,9 @@ def register(store: Store, name: str, prompt: Prompt, tags: Mapping[str, str]) -
     tags = {**tags, "loopbench.template": sha256(template)}
     _offer(store, name)
     wanted = " and ".join(f"tag.`{key}` = '{tags[key]}'" for key in ("loopbench.digest", "loopbench.template"))
-    found = store.client.search_model_versions(f"name = '{name}' and {_IS_PROMPT} and {wanted}", max_results=1)
-    if found:
-        return store.client.get_prompt_version(name, found[0].version)
+    versions = store.client.search_model_versions(f"name = '{name}' and {_IS_PROMPT} and {wanted}", max_results=1)
+    if versions:
+        return store.client.get_prompt_version(name, versions[0].version)
     return store.client.create_prompt_version(name, template, tags={key: clean(value, MAX_NAME) for key, value in tags.items()})
 
 
@@ -78,11 +78,11 @@ def _offer(store: Store, name: str) -> None:
 
     `register_prompt` would do both for the experiment of MLflow's global address.
     """
-    known = store.client.get_prompt(name)
-    if known is None:
+    existing = store.client.get_prompt(name)
+    if existing is None:
         store.client.create_prompt(name, tags={PROMPT_EXPERIMENT_IDS_TAG_KEY: f",{store.experiment_id},"})
         return
-    shown = [number for number in known.tags.get(PROMPT_EXPERIMENT_IDS_TAG_KEY, "").split(",") if number]
-    if store.experiment_id not in shown:
-        together = ",".join([*shown, store.experiment_id])
+    experiments = [number for number in existing.tags.get(PROMPT_EXPERIMENT_IDS_TAG_KEY, "").split(",") if number]
+    if store.experiment_id not in experiments:
+        together = ",".join([*experiments, store.experiment_id])
         store.client.set_prompt_tag(name, PROMPT_EXPERIMENT_IDS_TAG_KEY, f",{together},")

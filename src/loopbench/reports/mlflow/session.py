@@ -68,8 +68,8 @@ class Session:
         self.client = store.client
         self.board = board
         self.name = run_name(board.folder)
-        known = store.parent(self.name, KIND)
-        self.parent = self._put(known, self._entry(optimization_title(board.manifest), KIND, self._setting()))
+        existing = store.parent(self.name, KIND)
+        self.parent = self._put(existing, self._entry(optimization_title(board.manifest), KIND, self._setting()))
         self.parent_id = self.parent.run_id
         self._reopened(self.parent)
         self.known = store.children(self.parent_id, DESIGN)
@@ -117,9 +117,9 @@ class Session:
             values |= {f"option.{name}": value for name, value in about.options.items()}
             tags = {DESIGN: design.design, "mlflow.parentRunId": self.parent_id, CODE: about.code}
             entry = self._entry(design.design, "design", values, tags)
-            known = self.known.get(entry.tags[DESIGN])
-            logged = self._put(known, entry, "calls")
-            if known is not None:
+            existing = self.known.get(entry.tags[DESIGN])
+            logged = self._put(existing, entry, "calls")
+            if existing is not None:
                 logged.children = self.store.children(logged.run_id, CANDIDATE)
             if design.ended is None:
                 self._reopened(logged)
@@ -136,10 +136,10 @@ class Session:
             entry = self._entry(
                 f"candidate {candidate.number}", "candidate", values, {**found_by, **best, "loopbench.digest": candidate.digest}
             )
-            known = above.children.get(str(candidate.number))
-            if known is None:
+            existing = above.children.get(str(candidate.number))
+            if existing is None:
                 entry = replace(entry, metrics=numbers(row.metrics), step=row.rollouts)
-            logged = self._put(known, entry, "rollouts")
+            logged = self._put(existing, entry, "rollouts")
             self.client.log_text(logged.run_id, program_file(design, candidate), "program.json")
             self.candidates[design.design, candidate.number] = logged
         self._log(logged, [(row.rollouts, row.metrics)], best)
@@ -148,9 +148,9 @@ class Session:
 
     def _settle(self, design: DesignRow) -> None:
         """Log the program that was kept, as file, prompts and model; repeating this adds nothing."""
-        ended, run = design.ended, self._design(design)
-        assert ended is not None
-        first_candidate, kept_candidate = design.rows[0].candidate, design.rows[ended.chosen].candidate
+        end, run = design.ended, self._design(design)
+        assert end is not None
+        first_candidate, kept_candidate = design.rows[0].candidate, design.rows[end.chosen].candidate
         links: list[dict[str, str]] = []
         models = {}
         for digest, candidate in {first_candidate.digest: first_candidate, kept_candidate.digest: kept_candidate}.items():
@@ -163,25 +163,25 @@ class Session:
                 text = redact(open_document(read_bounded(path)).decode("utf-8"))
                 self.client.log_text(run.run_id, seal_document(text.encode("utf-8")).decode("utf-8"), name)
         metrics = {
-            "dev_before": mean_of(ended.before),
-            "dev_after": mean_of(ended.after),
-            "candidates": ended.candidates,
-            "evaluation.calls": ended.evaluation.calls,
-            "evaluation.tokens": ended.evaluation.tokens,
-            "evaluation.cost_usd": ended.evaluation.dollars,
+            "dev_before": mean_of(end.before),
+            "dev_after": mean_of(end.after),
+            "candidates": end.candidates,
+            "evaluation.calls": end.evaluation.calls,
+            "evaluation.tokens": end.evaluation.tokens,
+            "evaluation.cost_usd": end.evaluation.dollars,
         }
         tags = {
-            "loopbench.status": ended.status,
-            "loopbench.reason": ended.reason,
-            "loopbench.digest": ended.digest,
-            "loopbench.chosen": str(ended.chosen),
-            "mlflow.note.content": "\n".join(f"- {remark}" for remark in (ended.reason, *ended.warnings) if remark),
+            "loopbench.status": end.status,
+            "loopbench.reason": end.reason,
+            "loopbench.digest": end.digest,
+            "loopbench.chosen": str(end.chosen),
+            "mlflow.note.content": "\n".join(f"- {remark}" for remark in (end.reason, *end.warnings) if remark),
             # link_prompt_version_to_run, which would do this, asks MLflow's global address.
             TraceTagKey.LINKED_PROMPTS: json.dumps(links),
         }
         models_of = {"dev_before": models[first_candidate.digest], "dev_after": models[kept_candidate.digest]}
-        self._log(run, [(ended.search.calls, metrics)], tags, models_of)
-        self._end_design(design, "FAILED" if ended.status == "failed" else "FINISHED")
+        self._log(run, [(end.search.calls, metrics)], tags, models_of)
+        self._end_design(design, "FAILED" if end.status == "failed" else "FINISHED")
 
     def _end_design(self, design: DesignRow, status: str) -> None:
         """End a design's run and those of its candidates, of this session and of earlier ones."""
@@ -230,11 +230,11 @@ class Session:
     def _models(self, design: DesignRow, run: Logged) -> dict[str, LoggedModel]:
         """Return the models of a design's programs, by digest: those of its run, or those that other runs made."""
         own = self.client.search_logged_models([self.store.experiment_id], f"source_run_id = '{run.run_id}'")
-        found = {model.tags["loopbench.digest"]: model for model in own if "loopbench.digest" in model.tags}
+        own_models = {model.tags["loopbench.digest"]: model for model in own if "loopbench.digest" in model.tags}
         ends = () if design.ended is None else (design.about.program, design.ended.digest)
         versions = {_version(design, digest).digest: digest for digest in ends}
         others = find_versions(self.store, versions)
-        return {versions[version]: model for version, model in others.items()} | found
+        return {versions[version]: model for version, model in others.items()} | own_models
 
     # --- the end ---
 
@@ -255,10 +255,10 @@ class Session:
 
     def _write_test(self, design: DesignRow, test: Mapping[str, Any]) -> None:
         run, own = self._design(design), design.about.program
-        known = {digest: model.model_id for digest, model in self._models(design, run).items()}
+        model_ids = {digest: model.model_id for digest, model in self._models(design, run).items()}
         before, after = _metrics("test_before", test["before"]), _metrics("test_after", test["after"])
-        kept = own if design.ended is None else design.ended.digest
-        models = {**dict.fromkeys(before, known.get(own, "")), **dict.fromkeys(after, known.get(kept, ""))}
+        final_digest = own if design.ended is None else design.ended.digest
+        models = {**dict.fromkeys(before, model_ids.get(own, "")), **dict.fromkeys(after, model_ids.get(final_digest, ""))}
         metrics = {
             **before,
             **after,
@@ -276,7 +276,7 @@ class Session:
     def _leave(self) -> None:
         """Leave the run before its end; it may be resumed, unless every design has failed."""
         ends = [design.ended for design in self.board.designs.values()]
-        has_failed = all(ended is not None and ended.status == "failed" for ended in ends)
+        has_failed = all(end is not None and end.status == "failed" for end in ends)
         self._end_parent("FAILED" if has_failed else "KILLED")
         for design in self.board.designs.values():
             if design.rows and design.ended is None:
@@ -319,13 +319,13 @@ class Session:
         setting |= {f"splits.{name}_digest": split.digest for name, split in manifest.splits.items()}
         return setting | {f"version.{name}": version for name, version in manifest.packages.items()}
 
-    def _put(self, known: Run | None, entry: RunEntry, step: str = "") -> Logged:
+    def _put(self, existing: Run | None, entry: RunEntry, step: str = "") -> Logged:
         """Make a run or bring it up to date. `step`: the metric whose value is the step of the others."""
-        run_id = self.store.put(known, entry)
-        if known is None:
+        run_id = self.store.put(existing, entry)
+        if existing is None:
             return Logged(run_id, entry.step if entry.metrics else -1, dict(entry.metrics), dict(entry.tags), "RUNNING")
-        metrics, tags = dict(known.data.metrics), {**known.data.tags, **entry.tags}
-        return Logged(run_id, int(metrics.get(step, 0)), metrics, tags, known.info.status)
+        metrics, tags = dict(existing.data.metrics), {**existing.data.tags, **entry.tags}
+        return Logged(run_id, int(metrics.get(step, 0)), metrics, tags, existing.info.status)
 
     def _reopened(self, run: Logged) -> None:
         if run.status != "RUNNING":
@@ -371,5 +371,5 @@ def _cleaned(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: clean(redact(value), MAX_TAG) for key, value in tags.items()}
 
 
-def _metrics(name: str, found: Mapping[str, Any] | None) -> dict[str, float | None]:
-    return interval_metrics(name, interval(found))
+def _metrics(name: str, written: Mapping[str, Any] | None) -> dict[str, float | None]:
+    return interval_metrics(name, interval(written))

@@ -167,8 +167,8 @@ def open_store(uri: str, experiment: str, runs: Path) -> Store:
     """
     scheme = scheme_of(uri)
     if scheme not in (*SERVERS, *DATABASES):
-        known = ", ".join(f"{name}://" for name in (*SERVERS, *DATABASES))
-        raise ValueError(f"tracking address {public_address(uri)!r}: it must begin with one of {known}")
+        schemes = ", ".join(f"{name}://" for name in (*SERVERS, *DATABASES))
+        raise ValueError(f"tracking address {public_address(uri)!r}: it must begin with one of {schemes}")
     # As a whole, not around each call: catch_warnings is the process's, and a thread of ours may be writing.
     warnings.filterwarnings("ignore", "The ``noload`` loader strategy is deprecated", DeprecationWarning)
     if scheme in SERVERS:
@@ -227,8 +227,8 @@ def metric_key(text: str) -> str:
     """
     if re.fullmatch(r"[/\w.\- :]{1,250}", text) and not text.startswith("..") and not {"", ".", ".."} & set(text.split("/")):
         return text
-    kept = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MAX_KEY - 9]
-    return f"{kept}-{sha256(text)[:8]}"
+    readable = re.sub(r"[^\w.\-]+", "_", text).lstrip(".")[: MAX_KEY - 9]
+    return f"{readable}-{sha256(text)[:8]}"
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:

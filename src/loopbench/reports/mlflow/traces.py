@@ -41,15 +41,15 @@ def sample(records: Sequence[Record]) -> list[Record]:
 
     At most MAX_TRACES, whatever the order of the records; trials without a trace are left out.
     """
-    shown: dict[frozenset[str], Record] = {}
+    by_kinds: dict[frozenset[str], Record] = {}
     traced = sorted((record for record in records if record.trace_at is not None), key=lambda record: record.key)
     for record in traced:
-        shown.setdefault(shows(record), record)
-    missing = frozenset().union(*shown)
+        by_kinds.setdefault(shows(record), record)
+    missing = frozenset().union(*by_kinds)
     chosen: list[Record] = []
     while missing and len(chosen) < MAX_TRACES:
-        kinds = max(shown, key=lambda kinds: len(kinds & missing))
-        chosen.append(shown.pop(kinds))
+        kinds = max(by_kinds, key=lambda kinds: len(kinds & missing))
+        chosen.append(by_kinds.pop(kinds))
         missing -= kinds
     keys = {record.key for record in chosen}
     successes = [r for r in traced if r.status == "scored" and r.accuracy == 1 and r.key not in keys]
@@ -152,14 +152,14 @@ def trace_spans(trace_id: str, trace: Trace, record: Record) -> list[Span]:
     The journal keeps the order of events and only delays from 1 ms on: shorter ones are drawn as 1 µs.
     """
     start = clock = int(record.started_at * 1e9)
-    shown: dict[tuple[str, str], tuple[Message, ...]] = {}
+    shown_messages: dict[tuple[str, str], tuple[Message, ...]] = {}
     spans: list[Span] = []
     notes: list[dict[str, object]] = []
     for event in trace.events:
         if isinstance(event, Note):
             notes.append({"name": event.kind, "time_unix_nano": clock, "attributes": {"note": _json(event.to_json())}})
             continue
-        step = _model_call(event, shown) if isinstance(event, ModelExchange) else _tool_call(event)
+        step = _model_call(event, shown_messages) if isinstance(event, ModelExchange) else _tool_call(event)
         end = clock + (max(int(event.seconds * 1e9), 1000) if isinstance(event, ModelExchange) else 1000)
         spans.append(_span(trace_id, _ROOT + 1 + len(spans), step, (clock, end)))
         clock = end
@@ -169,22 +169,26 @@ def trace_spans(trace_id: str, trace: Trace, record: Record) -> list[Span]:
     return [_span(trace_id, _ROOT, root, (start, max(clock, start + int(record.seconds * 1e9)))), *spans]
 
 
-def _model_call(event: ModelExchange, shown: dict[tuple[str, str], tuple[Message, ...]]) -> _Step:
+def _model_call(event: ModelExchange, shown_messages: dict[tuple[str, str], tuple[Message, ...]]) -> _Step:
     """Return a model call with all its messages: the trace holds those that were new.
 
     The model's name is left to the run: MLflow prices a span that bears one, with LiteLLM, which fetches a list of prices.
     """
     key = (event.role, event.scope)
-    shown[key] = (*shown.get(key, ())[: event.same], *event.messages)
-    inputs: dict[str, object] = {"messages": [message.as_dict() for message in shown[key]]}
+    shown_messages[key] = (*shown_messages.get(key, ())[: event.same], *event.messages)
+    inputs: dict[str, object] = {"messages": [message.as_dict() for message in shown_messages[key]]}
     if event.tool_choice is not None:
         inputs["tool_choice"] = event.tool_choice
-    used, made = event.tokens or (0, 0)
-    known = {"fault": event.fault or None, "move": event.move, "scope": event.scope or None}
+    input_tokens, output_tokens = event.tokens or (0, 0)
+    call_fields = {"fault": event.fault or None, "move": event.move, "scope": event.scope or None}
     more = {
         SpanAttributeKey.MESSAGE_FORMAT: "openai",
-        SpanAttributeKey.CHAT_USAGE: {"input_tokens": used, "output_tokens": made, "total_tokens": used + made},
-        **{f"loopbench.{name}": value for name, value in known.items() if value is not None},
+        SpanAttributeKey.CHAT_USAGE: {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
+        },
+        **{f"loopbench.{name}": value for name, value in call_fields.items() if value is not None},
     }
     error = f"{event.error.kind}: {event.error.message}" if event.error else event.wire_error or ""
     message = Message("assistant", event.reply or "", event.native_calls).as_dict()

@@ -52,15 +52,15 @@ def _table(records: Sequence[Record]) -> pa.Table:
 
 
 def _cells(name: str, records: Sequence[Record]) -> list[Any]:
-    made = _MADE.get(name)
-    if made is not None:
-        return [made(record) for record in records]
+    cell_of = _MADE.get(name)
+    if cell_of is not None:
+        return [cell_of(record) for record in records]
     return [None if record.unknown and name in record.unknown else getattr(record, name) for record in records]
 
 
 def _json_of(name: str) -> Callable[[Record], str]:
     """Return a function that gives a mapping of a record as JSON; most are empty."""
-    return lambda record: canonical_json(found) if (found := getattr(record, name)) else "{}"
+    return lambda record: canonical_json(mapping) if (mapping := getattr(record, name)) else "{}"
 
 
 def _faults(record: Record) -> str:

@@ -48,8 +48,8 @@ class Version:
     @classmethod
     def of(cls, entry: ArmEntry | DesignEntry, program: str | None = None) -> Version:
         """Return the version of an entry. `program`: digest of the program, if `entry` does not name the right one."""
-        found = entry.program or "" if program is None else program
-        return cls(entry.loop, entry.options, entry.configuration, entry.code, found)
+        program_digest = entry.program or "" if program is None else program
+        return cls(entry.loop, entry.options, entry.configuration, entry.code, program_digest)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -79,23 +79,23 @@ def find_versions(store: Store, versions: Collection[str]) -> dict[str, LoggedMo
     if not versions:
         return {}
     among = ", ".join(f"'{version}'" for version in sorted(versions))
-    found: dict[str, LoggedModel] = {}
+    models: dict[str, LoggedModel] = {}
     token = None
     while token != "":
         page = store.client.search_logged_models(
             [store.experiment_id], f"tags.`{VERSION}` IN ({among})", order_by=_NEWEST_FIRST, page_token=token
         )
-        found |= {model.tags[VERSION]: model for model in page}
+        models |= {model.tags[VERSION]: model for model in page}
         token = page.token or ""
-    return found
+    return models
 
 
 _NEWEST_FIRST = [{"field_name": "creation_timestamp", "ascending": False}]
 
 
-def log_version(store: Store, version: Version, known: LoggedModel | None, run_id: str) -> str:
+def log_version(store: Store, version: Version, existing: LoggedModel | None, run_id: str) -> str:
     """Return the id of the model of a version, made if missing. `run_id`: the run in which the version first occurs."""
-    model = known
+    model = existing
     if model is None:
         values = {"loop": version.loop, **version.fields}
         tags = {
@@ -114,10 +114,10 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
 
 def new_model(store: Store, name: str, run_id: str, tags: Mapping[str, str], values: Mapping[str, Any]) -> LoggedModel:
     """Make a model as create_external_model does, without the global address that it would use."""
-    told = {key: clean(redact(value), MAX_TAG) for key, value in tags.items() if value}
-    told[MLFLOW_MODEL_IS_EXTERNAL] = "true"
-    given = params({name: redact(render_value(value)) for name, value in values.items()})
-    return store.client.create_logged_model(store.experiment_id, name, run_id, told, given, "agent")
+    tag_texts = {key: clean(redact(value), MAX_TAG) for key, value in tags.items() if value}
+    tag_texts[MLFLOW_MODEL_IS_EXTERNAL] = "true"
+    parameters = params({name: redact(render_value(value)) for name, value in values.items()})
+    return store.client.create_logged_model(store.experiment_id, name, run_id, tag_texts, parameters, "agent")
 
 
 def finish_model(store: Store, model: LoggedModel, files: Mapping[str, str]) -> None:

@@ -114,11 +114,11 @@ class Spending:
     @property
     def amounts(self) -> dict[str, float]:
         """Amounts by name; dollars only if there are any, nominal dollars only if they exceed them."""
-        made: dict[str, float] = {"calls": self.calls, "tokens": self.tokens}
+        amounts: dict[str, float] = {"calls": self.calls, "tokens": self.tokens}
         saved = self.nominal - self.dollars >= NOTHING_USD
         if self.dollars >= NOTHING_USD or saved:
-            made["dollars"] = self.dollars
-        return made | ({"nominal": self.nominal} if saved else {})
+            amounts["dollars"] = self.dollars
+        return amounts | ({"nominal": self.nominal} if saved else {})
 
 
 class ProgressCounts(Unwatched):

@@ -116,19 +116,19 @@ class SearchDisplay(Unwatched):
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.searched[design].proposals = proposals
 
-    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         """Take in that a design is done.
 
         It is also called for one that was done before the run was resumed, and so never began in this session.
         """
         searched = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
         searched.programs, searched.search, searched.proposals, searched.ended = (
-            ended.candidates,
-            ended.search,
-            ended.proposals,
-            ended,
+            end.candidates,
+            end.search,
+            end.proposals,
+            end,
         )
-        searched.initial_score, searched.best = mean_of(ended.before), mean_of(ended.after)
+        searched.initial_score, searched.best = mean_of(end.before), mean_of(end.after)
 
     def finished(self, record: Record) -> None:
         """Count a trial of the test."""
@@ -171,8 +171,8 @@ class _Lines(SearchDisplay):
         super().rolled_out(design, candidate, record, search)
         self._say(f"{design}: {self.searched[design].line}")
 
-    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
-        super().ended(design, ended, final)
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
+        super().ended(design, end, final)
         self._say(f"{design}: {self.searched[design].line}", now=True)
 
     def finished(self, record: Record) -> None:

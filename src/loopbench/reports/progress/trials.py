@@ -84,14 +84,14 @@ class LiveView(ProgressCounts):
             yield _one_line_text(f"… and {counted(hidden, 'more arm')}, {self._hidden(names)}", "dim")
 
     def _hidden(self, names: Iterable[str]) -> str:
-        shown = set(names)
-        means = [arm.right / arm.scored for name, arm in self.arms.items() if name not in shown and arm.scored]
+        shown_names = set(names)
+        means = [arm.right / arm.scored for name, arm in self.arms.items() if name not in shown_names and arm.scored]
         return f"accuracy so far {min(means):.3f} to {max(means):.3f}" if means else "nothing scored"
 
     def _spent_line(self) -> str:
         spent = ", ".join(f"{_amount(name, value)}" for name, value in self.spent.amounts.items())
-        left = ", ".join(f"{_amount(name, value)}" for name, value in self.left().items())
-        return f"spent: {spent}{f'; left of the budget: {left}' if left else ''}"
+        remaining = ", ".join(f"{_amount(name, value)}" for name, value in self.left().items())
+        return f"spent: {spent}{f'; left of the budget: {remaining}' if remaining else ''}"
 
 
 def _one_line_text(text: str, style: str) -> Text:
@@ -104,8 +104,8 @@ def _one_line(text: str) -> str:
 
 
 def _accuracy(arm: ArmTally) -> str:
-    found = arm.accuracy
-    return "–" if found is None else f"{found[0]:.3f} [{found[1]:.2f}, {found[2]:.2f}]"
+    accuracy = arm.accuracy
+    return "–" if accuracy is None else f"{accuracy[0]:.3f} [{accuracy[1]:.2f}, {accuracy[2]:.2f}]"
 
 
 def _troubles(arm: ArmTally) -> str:
@@ -179,21 +179,21 @@ class _Lines(ProgressCounts):
     def _arms(self) -> Iterator[str]:
         """Yield what is said of each arm; of many only of those with errored trials, since the answer follows."""
         names = list(self.arms)
-        shown = names if len(names) <= MAX_ARMS else [name for name in names if self.arms[name].errored][:MAX_ARMS]
-        yield from map(self._arm, shown)
-        if hidden := len(names) - len(shown):
+        shown_names = names if len(names) <= MAX_ARMS else [name for name in names if self.arms[name].errored][:MAX_ARMS]
+        yield from map(self._arm, shown_names)
+        if hidden := len(names) - len(shown_names):
             yield f"arms={len(names)}" if hidden == len(names) else f"other_arms={hidden}"
 
     def _arm(self, name: str) -> str:
         arm = self.arms[name]
-        found = arm.accuracy
-        score = "-" if found is None else f"{found[0]:.3f} rough={found[1]:.3f}..{found[2]:.3f}"
+        accuracy = arm.accuracy
+        score = "-" if accuracy is None else f"{accuracy[0]:.3f} rough={accuracy[1]:.3f}..{accuracy[2]:.3f}"
         kinds = dict(arm.errored)
         counts = {"excluded": arm.excluded, **arm.troubles, "errored": sum(kinds.values())}
-        told = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
+        counts_text = " ".join(f"{kind}={count}" for kind, count in counts.items() if count)
         if kinds:
-            told += f" reasons={json.dumps(reasons(kinds), ensure_ascii=False)}"
-        return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {told}".rstrip()
+            counts_text += f" reasons={json.dumps(reasons(kinds), ensure_ascii=False)}"
+        return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {counts_text}".rstrip()
 
 
 def _print(line: str) -> None:
@@ -228,10 +228,10 @@ def watching(experiment: Experiment, *, quiet: bool, may_shrink: bool = True) ->
 @contextmanager
 def calling(draw: Callable[[], float]) -> Iterator[None]:
     """Call `draw` repeatedly on a thread of its own, so that trials never wait for it; it returns the seconds to wait."""
-    ended = threading.Event()
+    has_ended = threading.Event()
 
     def call() -> None:
-        while not ended.wait(draw()):
+        while not has_ended.wait(draw()):
             pass
 
     thread = threading.Thread(target=call, name="progress", daemon=True)
@@ -239,5 +239,5 @@ def calling(draw: Callable[[], float]) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        has_ended.set()
         thread.join()

@@ -118,10 +118,10 @@ def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
 
 def _profiles_verdicts(judged: Mapping[str, tuple[AnswerSentence, ...]], *, is_apart: bool) -> tuple[ProfilesVerdict, ...]:
     """Return the verdict on each profile, where there is one; a single one of all of them unless each is judged by itself."""
-    by_profile = {profile: said for profile, said in judged.items() if said}
+    by_profile = {profile: sentences for profile, sentences in judged.items() if sentences}
     if is_apart:
-        return tuple(ProfilesVerdict((profile,), said) for profile, said in by_profile.items())
-    return tuple(ProfilesVerdict(tuple(by_profile), said) for said in list(by_profile.values())[:1])
+        return tuple(ProfilesVerdict((profile,), sentences) for profile, sentences in by_profile.items())
+    return tuple(ProfilesVerdict(tuple(by_profile), sentences) for sentences in list(by_profile.values())[:1])
 
 
 def _matrix(comparison: Comparison) -> AnswerMatrix:
@@ -142,11 +142,11 @@ def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) 
 
     What all of them say in the same words is said once. `every`: what all profiles together are called.
     """
-    by_profile = {profile: [each for each in said if not each.may_be_left_out] for profile, said in judged.items()}
-    shared = set.intersection(*({each.text for each in said if each.decides is None} for said in by_profile.values()))
+    by_profile = {profile: [each for each in sentences if not each.may_be_left_out] for profile, sentences in judged.items()}
+    shared = set.intersection(*({each.text for each in sentences if each.decides is None} for sentences in by_profile.values()))
     by_text: dict[str, AnswerSentence] = {}
-    for profile, said in by_profile.items():
-        for each in said:
+    for profile, sentences in by_profile.items():
+        for each in sentences:
             under = f"Under {every if each.text in shared else profile}: "
             own = replace(each, text=f"{under}{each.text}", brief=each.brief and f"{under}{each.brief}", opens=True)
             by_text.setdefault(own.text, own)

@@ -27,21 +27,21 @@ LEAST_TOLD = 0.005
 """Least share that a kind of fault makes, for it to be told."""
 
 
-def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[AnswerSentence]:
+def basis(comparison: Comparison, shown_profiles: Collection[str] = ()) -> Iterator[AnswerSentence]:
     """Yield what stands before the verdict on several loops, or settings; nothing under profiles that were not measured.
 
-    `shown`: profiles under which effects show a difference, beside those whose pairs do.
+    `shown_profiles`: profiles under which effects show a difference, beside those whose pairs do.
     """
     infos = [arm.info for arm in comparison.arms]
     twice = estimated_twice(infos)
     for means, medians in twice:
-        said = f"{means} holds means over models and {medians} medians"
+        sentence = f"{means} holds means over models and {medians} medians"
         estimates = "two estimates of one thing, each judged by itself"
-        yield AnswerSentence(f"{said}: {estimates}", may_be_left_out=True, is_basis=True)  # each verdict names its profile
+        yield AnswerSentence(f"{sentence}: {estimates}", may_be_left_out=True, is_basis=True)  # each verdict names its profile
     decided = {arm for pair in comparison.pairs if _is_decided(pair, comparison.alpha) for arm in (pair.a, pair.b)}
-    told = {means for means, _ in twice}
-    weighed = [info for info in infos if info.arm in decided or info.profile in shown]
-    yield from _of_few_models([info for info in weighed if info.profile not in told])
+    profiles_of_means = {means for means, _ in twice}
+    weighed = [info for info in infos if info.arm in decided or info.profile in shown_profiles]
+    yield from _of_few_models([info for info in weighed if info.profile not in profiles_of_means])
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
         yield from _OneColumn(comparison, profile).sentences()
 
@@ -59,8 +59,8 @@ def _is_told_within(pair: Pair, alpha: float) -> bool:
 def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:
     """Yield for each profile of means what few of its models do, and which profile tells what the median model does."""
     for profile in dict.fromkeys(info.profile for info in infos if info.model == SCRIPTED):
-        met = dict.fromkeys(info.met or profile for info in infos if info.profile == profile)
-        rates = [(name, fault) for name in met for fault in faults_of_few_models(name)]
+        met_profiles = dict.fromkeys(info.met or profile for info in infos if info.profile == profile)
+        rates = [(name, fault) for name in met_profiles for fault in faults_of_few_models(name)]
         if not rates:
             continue
         shares = [
@@ -69,9 +69,9 @@ def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:
         ]
         add = f"add --profile {other_estimate(profile)}"
         names = listed_names(list(dict.fromkeys(name for name, _ in rates)))
-        said = f"{profile} holds means over models, and some of its rates come from few of them ({names}: {'; '.join(shares)})"
+        sentence = f"{profile} holds means over models, and some of its rates come from few of them ({names}: {'; '.join(shares)})"
         brief = f"{profile} holds means, some of them from few models ({shares[0]})"
-        yield AnswerSentence(f"{said}: {add} to see what holds for the median model", f"{brief}: {add}", is_basis=True)
+        yield AnswerSentence(f"{sentence}: {add} to see what holds for the median model", f"{brief}: {add}", is_basis=True)
 
 
 class _OneColumn:
@@ -98,9 +98,9 @@ class _OneColumn:
         command = self._command(apart)
         tells = "; to tell form and loop apart" if command else ""
         all_names = listed_names(names)
-        said = f"Under {self.profile} {all_names} write their calls in different forms, which may be what differs, not the loop"
+        sentence = f"Under {self.profile} {all_names} write their calls in different forms, which may be what differs, not the loop"
         brief = f"Under {self.profile} the form of calls may be what differs, not the loop{tells}"
-        yield AnswerSentence(f"{said}{tells}", brief, command=command, is_basis=True)
+        yield AnswerSentence(f"{sentence}{tells}", brief, command=command, is_basis=True)
 
     def _is_claimed(self, pair: Pair) -> bool:
         """Whether two arms are shown to differ in accuracy or in wrong answers given as done, or to be equivalent."""
@@ -118,11 +118,11 @@ class _OneColumn:
 
     def _by_native(self) -> dict[str, list[Pair]]:
         """Return arm with native calls → it minus the same loop with calls in text, the one that refuses fences first."""
-        found: dict[str, list[Pair]] = {}
+        pairs_by_native: dict[str, list[Pair]] = {}
         for pair in filter(self._is_one_loop, self.pairs):
             turned = pair if self.infos[pair.a].calls_in == NATIVE else pair.turned
-            found.setdefault(turned.a, []).append(turned)
-        return {native: sorted(own, key=lambda pair: self._reads_fences(pair.b)) for native, own in found.items()}
+            pairs_by_native.setdefault(turned.a, []).append(turned)
+        return {native: sorted(own, key=lambda pair: self._reads_fences(pair.b)) for native, own in pairs_by_native.items()}
 
     def _reads_fences(self, arm: str) -> bool:
         return self.infos[arm].options.get(FENCES) == READ

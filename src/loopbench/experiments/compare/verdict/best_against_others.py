@@ -17,7 +17,7 @@ from loopbench.text.numbers import interval
 from .matrix import AGENT, AnswerMatrix, pairs_of
 from .sentence import AnswerSentence
 
-Told = Sequence[tuple[str, Pair]]
+NamedPairs = Sequence[tuple[str, Pair]]
 """The other arms' names, and each pair with the best arm as its first one."""
 
 
@@ -30,11 +30,11 @@ def best_against_others(matrix: AnswerMatrix, comparison: Comparison) -> Iterato
     pairs = [(row.loop, pair) for row in others for pair in pairs_of(accuracy, best, row)]
     if not pairs:
         return
-    shown = pairs[: MAX_NAMES - 1] if len(pairs) > MAX_NAMES else pairs
-    more = f", and {len(pairs) - len(shown)} others" if len(shown) < len(pairs) else ""
-    over = _common_tasks([pair for _, pair in shown])
-    level = _level([pair for _, pair in shown], len(accuracy), comparison.alpha)
-    yield AnswerSentence(f"In accuracy {best.loop} minus {_differences_text(shown)}{more}; paired over {over}{level}")
+    named_pairs = pairs[: MAX_NAMES - 1] if len(pairs) > MAX_NAMES else pairs
+    more = f", and {len(pairs) - len(named_pairs)} others" if len(named_pairs) < len(pairs) else ""
+    over = _common_tasks([pair for _, pair in named_pairs])
+    level = _level([pair for _, pair in named_pairs], len(accuracy), comparison.alpha)
+    yield AnswerSentence(f"In accuracy {best.loop} minus {_differences_text(named_pairs)}{more}; paired over {over}{level}")
 
 
 def _level(pairs: Sequence[Pair], family: int, alpha: float) -> str:
@@ -46,10 +46,10 @@ def _level(pairs: Sequence[Pair], family: int, alpha: float) -> str:
     return f", {each} % intervals for {family} pairs"
 
 
-def _differences_text(told: Told) -> str:
+def _differences_text(named_pairs: NamedPairs) -> str:
     """Return `b: 0.083 [-0.050, 0.211], c: 0.142 [0.001, 0.268]`, with the number of tasks where it is not the same in all."""
-    varies = len({pair.difference.n for _, pair in told}) > 1
-    each = [f"{name}: {interval(pair.difference, 3)}{f' on {pair.difference.n}' if varies else ''}" for name, pair in told]
+    varies = len({pair.difference.n for _, pair in named_pairs}) > 1
+    each = [f"{name}: {interval(pair.difference, 3)}{f' on {pair.difference.n}' if varies else ''}" for name, pair in named_pairs]
     return ", ".join(each)
 
 

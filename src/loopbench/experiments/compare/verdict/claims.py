@@ -67,13 +67,13 @@ def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequenc
     places = {cell.arm.info.arm: (row.loop, n) for row in rows for n, cell in enumerate(row.cells) if cell is not None}
     texts: list[tuple[str, str]] = []
     for number, heading in enumerate(headings):
-        found = _in_column_by(rows, number)
-        least = min(found.values(), default=0)
-        about = {*adopted[:1]} & {*found} or {loop for loop, wrong in found.items() if wrong == least}
+        wrong_by_loop = _in_column_by(rows, number)
+        least = min(wrong_by_loop.values(), default=0)
+        about = {*adopted[:1]} & {*wrong_by_loop} or {loop for loop, wrong in wrong_by_loop.items() if wrong == least}
         under = f" under {heading}" if len(headings) > 1 else ""
         own = [pair if pair.verdict.word == "worse" else pair.turned for pair in pairs if pair.verdict.word in ("better", "worse")]
-        shown = [(places[p.a], places[p.b], p) for p in own if p.metric == RATE and places.get(p.a, ("", -1))[1] == number]
-        for (more, _), (fewer, _), pair in sorted(shown, key=lambda each: -each[2].difference.value):
+        shown_pairs = [(places[p.a], places[p.b], p) for p in own if p.metric == RATE and places.get(p.a, ("", -1))[1] == number]
+        for (more, _), (fewer, _), pair in sorted(shown_pairs, key=lambda each: -each[2].difference.value):
             if more in about or fewer in about:
                 p = p_value(pair.p_holm)
                 gap = f"{interval(pair.difference, 3)}, p {p if p.startswith('<') else f'= {p}'}"
@@ -81,8 +81,8 @@ def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequenc
     if not texts:
         return "", ""
     hidden = f", and {len(texts) - MAX_TESTED} more pairs" if len(texts) > MAX_TESTED + 1 else ""
-    kept = texts if not hidden else texts[:MAX_TESTED]
-    return f"; paired: {', '.join(full for full, _ in kept)}{hidden}", f"; paired: {kept[0][1]}"
+    kept_texts = texts if not hidden else texts[:MAX_TESTED]
+    return f"; paired: {', '.join(full for full, _ in kept_texts)}{hidden}", f"; paired: {kept_texts[0][1]}"
 
 
 def _in_column_by(rows: Sequence[AnswerRow], number: int) -> dict[str, int]:
@@ -141,13 +141,15 @@ def _few_units(rate: Interval) -> str:
 
 def _without_intervals(by_column: Sequence[Sequence[FalseClaims]], adopted: Sequence[str]) -> str:
     """Return why counts stand without the intervals that they would else have, as a clause. `by_column`: the claims."""
-    few = [said for each in by_column for claims in _weighed(each, adopted) if claims.rate and (said := _few_units(claims.rate))]
+    few = [
+        reason for each in by_column for claims in _weighed(each, adopted) if claims.rate and (reason := _few_units(claims.rate))
+    ]
     return f"; {few[0]} are too few for an interval" if few else ""
 
 
-def _named_too(shown: Sequence[FalseClaims], named: Sequence[FalseClaims], weighed: Sequence[FalseClaims] = ()) -> str:
+def _named_too(shown_claims: Sequence[FalseClaims], named: Sequence[FalseClaims], weighed: Sequence[FalseClaims] = ()) -> str:
     """Return `, finish 12` for each of the named ones, unless it is among those that are shown."""
-    rest = [each for each in named if each not in shown]
+    rest = [each for each in named if each not in shown_claims]
     return "".join(f", {each.loop} {each.wrong or 'none'}{_interval(each) if each in weighed else ''}" for each in rest)
 
 
@@ -157,15 +159,15 @@ def _counts(claims: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     Where the adopted loop gave more than the next, its count and that of the next have intervals: `finish 16 [8, 24]`.
     """
     ordered, weighed = sorted(claims, key=lambda each: -each.wrong), _weighed(claims, adopted)
-    shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
+    shown_claims = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
     scored = {each.scored for each in ordered}
-    of = [f" of {each.scored:,}" if len(scored) > 1 else "" for each in shown]
+    of = [f" of {each.scored:,}" if len(scored) > 1 else "" for each in shown_claims]
     counts = [
         f"{each.loop} {each.wrong or 'none'}{trials}{_interval(each) if each in weighed else ''}"
-        for each, trials in zip(shown, of, strict=True)
+        for each, trials in zip(shown_claims, of, strict=True)
     ]
-    too = _named_too(shown, [each for each in claims if each.loop in adopted or each in weighed], weighed)
-    listed = ", ".join(counts) if len(shown) == len(ordered) else f"from {counts[-1]} to {counts[0]}{too}"
+    too = _named_too(shown_claims, [each for each in claims if each.loop in adopted or each in weighed], weighed)
+    listed = ", ".join(counts) if len(shown_claims) == len(ordered) else f"from {counts[-1]} to {counts[0]}{too}"
     return f", of {ordered[0].scored:,} trials: {listed}" if len(scored) == 1 else f": {listed}"
 
 

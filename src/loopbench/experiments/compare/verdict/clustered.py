@@ -39,7 +39,7 @@ def clusters_sentence(manifest: Manifest, comparison: Comparison) -> str:
 
 def unit_sentences(manifest: Manifest, comparison: Comparison) -> list[str]:
     """Return what there is to know of a run's units: what clusters its tasks, and why an amount has no interval."""
-    return [said for said in (clusters_sentence(manifest, comparison), no_interval_sentence(comparison)) if said]
+    return [sentence for sentence in (clusters_sentence(manifest, comparison), no_interval_sentence(comparison)) if sentence]
 
 
 def no_interval_sentence(comparison: Comparison) -> str:

@@ -51,8 +51,8 @@ class AdoptionEvidence:
     def deciding(self) -> Pair | None:
         """The surest pair of the other loop whose surest pair is the least sure; None where some other loop has none."""
         surest = [max(self._against(row), key=_clearance, default=None) for row in self._others]
-        known = [pair for pair in surest if pair is not None]
-        return min(known, key=_clearance, default=None) if len(known) == len(surest) else None
+        known_pairs = [pair for pair in surest if pair is not None]
+        return min(known_pairs, key=_clearance, default=None) if len(known_pairs) == len(surest) else None
 
     @property
     def _others(self) -> list[AnswerRow]:

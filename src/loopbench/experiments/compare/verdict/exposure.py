@@ -69,7 +69,7 @@ class Exposure:
         return {
             "suite": self.suite,
             "profile": self.profile,
-            "executed": [{"loop": loop, **found.as_dict()} for loop, found in self.executed],
+            "executed": [{"loop": loop, **share.as_dict()} for loop, share in self.executed],
             "apart": [{"less": less, "more": more} for less, more in self.apart],
             "sentence": self.sentence,
         }
@@ -82,10 +82,10 @@ def _share(interval: Interval) -> str:
 def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
     """Return how exposed the loops are, for each suite and profile in which results carried instructions."""
     places = dict.fromkeys((arm.info.suite, arm.info.profile) for arm in comparison.arms)
-    found = [one for place in places if (one := _exposure(comparison, *place)) is not None]
-    suites, profiles = ({getattr(one, what) for one in found} for what in ("suite", "profile"))
+    per_place = [one for place in places if (one := _exposure(comparison, *place)) is not None]
+    suites, profiles = ({getattr(one, what) for one in per_place} for what in ("suite", "profile"))
     placed = []
-    for one in found:
+    for one in per_place:
         of_suite = f" of {one.suite}" if len(suites) > 1 else ""
         under_profile = f" under {one.profile}" if len(profiles) > 1 else ""
         placed.append(replace(one, place=f"{of_suite}{under_profile}"))
@@ -94,11 +94,11 @@ def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
 
 def _exposure(comparison: Comparison, suite: str, profile: str) -> Exposure | None:
     own = [arm for arm in comparison.arms if (arm.info.suite, arm.info.profile) == (suite, profile)]
-    known = [(arm.info, found) for arm in own if (found := arm.summary.means[EXECUTED]) is not None]
-    if not known:
+    known_means = [(arm.info, mean) for arm in own if (mean := arm.summary.means[EXECUTED]) is not None]
+    if not known_means:
         return None
-    names = {info.arm: short_name(info) for info, _ in known}
-    executed = sorted(((names[info.arm], found) for info, found in known), key=lambda each: (each[1].value, each[0]))
+    names = {info.arm: short_name(info) for info, _ in known_means}
+    executed = sorted(((names[info.arm], mean) for info, mean in known_means), key=lambda each: (each[1].value, each[0]))
     return Exposure(suite, profile, tuple(executed), tuple(_apart(comparison.pairs, names)))
 
 

@@ -67,10 +67,10 @@ class FewTasksClaims:
         for row in [*leaders, *(row for row in rows if row not in leaders)]:
             by_columns: dict[tuple[str, ...], dict[str, float]] = {}
             for other in rows:
-                shown = self._shown(row, other)
-                if shown and (row in leaders or other.loop not in named):
-                    columns = tuple(self._heading(pair) for pair, _ in shown)
-                    by_columns.setdefault(columns, {})[other.loop] = max(within.p for _, within in shown)
+                shown_pairs = self._shown(row, other)
+                if shown_pairs and (row in leaders or other.loop not in named):
+                    columns = tuple(self._heading(pair) for pair, _ in shown_pairs)
+                    by_columns.setdefault(columns, {})[other.loop] = max(within.p for _, within in shown_pairs)
             for columns, behind in by_columns.items():
                 groups.setdefault((columns, tuple(behind)), []).append((row.loop, max(behind.values())))
                 named |= {*behind}

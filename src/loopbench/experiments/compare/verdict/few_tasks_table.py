@@ -92,10 +92,10 @@ class FewTasksTable:
     def _cost(self, on_task: Sequence[OnTask]) -> float | None:
         """Return the mean cost of a trial, in the unit of the matrix; None where it is not known of each."""
         costs = [(one.tokens if self.matrix.unit == "tokens" else one.cost_usd, one.trials) for one in on_task]
-        known = [(cost, trials) for cost, trials in costs if cost is not None]
-        if not known or len(known) < len(costs):
+        known_costs = [(cost, trials) for cost, trials in costs if cost is not None]
+        if not known_costs or len(known_costs) < len(costs):
             return None
-        return math.fsum(cost * trials for cost, trials in known) / sum(trials for _, trials in known)
+        return math.fsum(cost * trials for cost, trials in known_costs) / sum(trials for _, trials in known_costs)
 
     def to_json(self) -> Iterator[dict[str, Any]]:
         """Yield an object for each loop, column and task."""

@@ -57,10 +57,10 @@ class FewTasksVerdict:
         rows = sorted(rows, key=lambda row: (-self._share(row), row.mean_cost))
         head = f"On {self.these_tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
         counts, notes = self._counts(rows), "".join(f"; {note}" for note in self._notes(rows))
-        shown = FewTasksClaims(self.on.matrix, self.accuracy, self.alpha)
-        leaders, claims = shown.leaders(rows), "; ".join(shown.in_words(rows))
+        on_tasks = FewTasksClaims(self.on.matrix, self.accuracy, self.alpha)
+        leaders, claims = on_tasks.leaders(rows), "; ".join(on_tasks.in_words(rows))
         if leaders:
-            first, cheaper = leaders[0], self._cheaper(leaders[0], shown.unbeaten(rows))
+            first, cheaper = leaders[0], self._cheaper(leaders[0], on_tasks.unbeaten(rows))
             named = "".join(f", or {self.prices.with_cost(row, has_unit=False)}, {self._by_task(row, first)}" for row in cheaper)
             few = "".join(f", or {row.loop}, {self._by_task(row, first)}" for row in cheaper)
             yield AnswerSentence(
@@ -71,7 +71,7 @@ class FewTasksVerdict:
                 of_tasks=f"on {self.these_tasks}",
                 opens=True,
             )
-        elif shown.claims(rows):
+        elif on_tasks.claims(rows):
             none = f"no {self.on.matrix.subject} is ahead of another one and behind none"
             yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", f"{head} {none}: {claims}{notes}", opens=True)
         else:
@@ -100,11 +100,11 @@ class FewTasksVerdict:
 
         `unbeaten`: the loops that are shown behind none, that which solved most first.
         """
-        found = [first]
+        by_falling_cost = [first]
         for row in unbeaten:
-            if row.mean_cost < found[-1].mean_cost and found[-1].cost is not None:
-                found.append(row)
-        return found[1:]
+            if row.mean_cost < by_falling_cost[-1].mean_cost and by_falling_cost[-1].cost is not None:
+                by_falling_cost.append(row)
+        return by_falling_cost[1:]
 
     def _by_task(self, row: AnswerRow, than: AnswerRow) -> str:
         """Return on how many of these tasks a loop that costs less on average does so."""
@@ -145,11 +145,11 @@ class FewTasksVerdict:
         for row in rows:
             never = [task for task in solvable if self.on.of(row, task) and not self.on.solved(row, task)]
             which = "any of them" if len(never) == len(tasks) > 1 else listed_names(never).replace("{", "{{").replace("}", "}}")
-            found = [f"never {{solve}} {which}"] if never else []
+            clauses = [f"never {{solve}} {which}"] if never else []
             if beyond := self._beyond(row):
-                found.append(f"{{exceed}} the limit in {beyond} of {{their}} trials")
-            if found:
-                notes.setdefault(" and ".join(found), []).append(row.loop)
+                clauses.append(f"{{exceed}} the limit in {beyond} of {{their}} trials")
+            if clauses:
+                notes.setdefault(" and ".join(clauses), []).append(row.loop)
         for what, loops in notes.items():
             is_one = len(loops) == 1
             verbs = {"solve": "solves" if is_one else "solve", "exceed": "exceeds" if is_one else "exceed"}

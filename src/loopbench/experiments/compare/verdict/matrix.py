@@ -70,9 +70,9 @@ class AnswerRow:
     @property
     def accuracy(self) -> float:
         """The mean accuracy over the columns; -1 where none is known."""
-        found = [cell.accuracy for cell in self.cells if cell is not None]
-        known = [each.value for each in found if each is not None]
-        return math.fsum(known) / len(known) if known else -1.0
+        accuracies = [cell.accuracy for cell in self.cells if cell is not None]
+        values = [each.value for each in accuracies if each is not None]
+        return math.fsum(values) / len(values) if values else -1.0
 
     @property
     def mean_cost(self) -> float:
@@ -220,13 +220,13 @@ def _rows(arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[An
     for number, column in enumerate(columns):
         own = [arm for arm in arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
         other_form = {arm.info.arm: NOT_APPLICABLE for arm in own if not applies(arm.info)}
-        known = {arm.info.arm: arm.summary.accuracy for arm in own if arm.summary.accuracy is not None}
-        place = places({arm: accuracy for arm, accuracy in known.items() if arm not in other_form}, pairs) | other_form
+        accuracies = {arm.info.arm: arm.summary.accuracy for arm in own if arm.summary.accuracy is not None}
+        place = places({arm: accuracy for arm, accuracy in accuracies.items() if arm not in other_form}, pairs) | other_form
         for arm in own:
             cells[short_name(arm.info)][number] = AnswerCell(arm, place.get(arm.info.arm))
     rows = [
-        AnswerRow(loop, tuple(found), _cost(found, unit), tuple(_cost([cell], unit) for cell in found))
-        for loop, found in cells.items()
+        AnswerRow(loop, tuple(row_cells), _cost(row_cells, unit), tuple(_cost([cell], unit) for cell in row_cells))
+        for loop, row_cells in cells.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.accuracy))
 
@@ -248,9 +248,9 @@ def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str,
 
 
 def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
-    found = [cell.arm.summary.means[unit] for cell in cells if cell is not None and cell.place != NOT_APPLICABLE]
-    known_costs = [each for each in found if each is not None]
-    if not known_costs or len(known_costs) < len(found):
+    costs = [cell.arm.summary.means[unit] for cell in cells if cell is not None and cell.place != NOT_APPLICABLE]
+    known_costs = [each for each in costs if each is not None]
+    if not known_costs or len(known_costs) < len(costs):
         return None
     n = len(known_costs)
     low, value, high = (

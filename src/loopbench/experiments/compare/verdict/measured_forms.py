@@ -52,39 +52,39 @@ def fits_in_words(infos: Sequence[ArmInfo]) -> tuple[str, str]:
     The few words lack which profile each loop met of those that have one for each form: there, each met that of its own.
     """
     others = list(_of_other_forms(infos))
-    return "; ".join([*_of_both_forms(infos), *(said for said, _ in others)]), "; ".join(brief for _, brief in others)
+    return "; ".join([*_of_both_forms(infos), *(clause for clause, _ in others)]), "; ".join(brief for _, brief in others)
 
 
 def not_applicable(infos: Sequence[ArmInfo]) -> str:
     """Return which profiles do not apply to loops that ran under them, without a full stop; empty where all do."""
-    return "; ".join(said for said, _ in _of_other_forms(infos))
+    return "; ".join(clause for clause, _ in _of_other_forms(infos))
 
 
 def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
     """Yield for the profiles with one for each form which one each loop met; profiles that part the loops alike have one line."""
     alike: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
-        met: dict[str, list[ArmInfo]] = {}
+        infos_by_profile: dict[str, list[ArmInfo]] = {}
         for info in infos:
             if info.profile == profile:
-                met.setdefault(info.met, []).append(info)
-        parts = tuple((_names(own), FORMS[own[0].calls_in]) for own in met.values())
-        alike.setdefault(parts, {})[profile] = [*met]
-    for parts, found in alike.items():
+                infos_by_profile.setdefault(info.met, []).append(info)
+        parts = tuple((_names(own), FORMS[own[0].calls_in]) for own in infos_by_profile.values())
+        alike.setdefault(parts, {})[profile] = [*infos_by_profile]
+    for parts, met_by_profile in alike.items():
         each = [
             f"{loops} met {listed_names(names)} ({form})"
-            for (loops, form), names in zip(parts, zip(*found.values(), strict=True), strict=True)
+            for (loops, form), names in zip(parts, zip(*met_by_profile.values(), strict=True), strict=True)
         ]
-        is_one = len(found) == 1
+        is_one = len(met_by_profile) == 1
         what = f"{'is' if is_one else 'are'} what was measured of a loop's own form of calls"
-        yield f"{listed_names([*found])} {what}: {', '.join(each)}"
+        yield f"{listed_names([*met_by_profile])} {what}: {', '.join(each)}"
 
 
 def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
     """Yield that profiles do not apply to loops of the other form, and under which profile these can be compared."""
     profiles = dict.fromkeys(info.profile for info in infos)
-    found = {profile: [info for info in infos if info.profile == profile and not applies(info)] for profile in profiles}
-    strangers = {profile: own for profile, own in found.items() if own}
+    by_profile = {profile: [info for info in infos if info.profile == profile and not applies(info)] for profile in profiles}
+    strangers = {profile: own for profile, own in by_profile.items() if own}
     if not strangers:
         return
     parts, briefs = [], []

@@ -37,8 +37,8 @@ class Prices:
 
     def with_cost(self, row: AnswerRow, *, has_unit: bool = True) -> str:
         """Return `finish (6,387 tokens a trial)`; the name alone where the cost is not known."""
-        known = [] if row.cost is None else [self.per_trial(row) if has_unit else self.price(row)]
-        notes = "; ".join([*known, *filter(None, [_crashes(row)])])
+        cost_words = [] if row.cost is None else [self.per_trial(row) if has_unit else self.price(row)]
+        notes = "; ".join([*cost_words, *filter(None, [_crashes(row)])])
         return f"{row.loop} ({notes})" if notes else row.loop
 
     def per_trial(self, row: AnswerRow) -> str:
@@ -72,8 +72,8 @@ class Prices:
         solved task, both are told. Where the paired costs do not tell a loop from the best one, that is said instead.
         """
         among = self.matrix.rows if others is None else others
-        shown = self._shown_cheaper(best, among)
-        least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
+        shown_cheaper = self._shown_cheaper(best, among)
+        least, cheapest = self._least_spending(best, shown_cheaper), self._cheaper_by_solved(best, shown_cheaper)
         if cheapest is not None and least is cheapest:
             less = self.paired_saving(least, best)
             return f"; {least.loop} is cheaper ({self.per_trial(least)} against {self.price(best)}{less}){crashes(least)}"
@@ -96,9 +96,9 @@ class Prices:
     def _ratio(self, row: AnswerRow, than: AnswerRow) -> Interval | None:
         """Return the paired ratio of what a solved task costs in two loops; None where that is not known."""
         arms = [[cell and cell.arm.info.arm for cell in each.cells] for each in (row, than)]
-        met = [(a, b) for a, b in zip(*arms, strict=True) if a or b]
-        both = [(a, b) for a, b in met if a and b]
-        if len(both) < len(met):
+        cost_pairs = [(a, b) for a, b in zip(*arms, strict=True) if a or b]
+        both = [(a, b) for a, b in cost_pairs if a and b]
+        if len(both) < len(cost_pairs):
             return None
         return self.solved_costs.ratio([a for a, _ in both], [b for _, b in both], self.matrix.unit)
 
@@ -143,8 +143,8 @@ class Prices:
 
         `equals`: as in `cheaper_than`.
         """
-        shown = self._shown_cheaper(best, self.matrix.rows)
-        least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
+        shown_cheaper = self._shown_cheaper(best, self.matrix.rows)
+        least, cheapest = self._least_spending(best, shown_cheaper), self._cheaper_by_solved(best, shown_cheaper)
         if cheapest is None:
             if least is None:
                 return self._not_told_apart(best, self.matrix.rows if equals is None else equals)
@@ -175,8 +175,8 @@ class Prices:
 
     def _least_spending(self, best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
         """Return the loop that spends the least on a trial; None where that is no less than the best one spends, as written."""
-        known = [(row.cost.value, row) for row in others if row.cost is not None and row is not best]
-        cost, least = min(known, key=lambda each: each[0], default=(math.inf, best))
+        known_costs = [(row.cost.value, row) for row in others if row.cost is not None and row is not best]
+        cost, least = min(known_costs, key=lambda each: each[0], default=(math.inf, best))
         is_less = best.cost is not None and cost < best.cost.value and self.price(least) != self.price(best)
         return least if is_less else None
 
@@ -237,8 +237,8 @@ def saving(row: AnswerRow, than: AnswerRow) -> float:
 
 def crashes(row: AnswerRow) -> str:
     """Return in how many trials a loop crashed, as a clause behind its cost; empty where it did in none."""
-    found = _crashes(row)
-    return f", and {found}" if found else ""
+    clause = _crashes(row)
+    return f", and {clause}" if clause else ""
 
 
 def _crashes(row: AnswerRow) -> str:

@@ -58,8 +58,8 @@ def same_loops(comparison: Comparison) -> tuple[SameLoops, ...]:
     for group in groups:
         if len(group) > 1:
             plain = min(group, key=lambda loop: len(next(iter(arms[loop].values())).info.options))
-            found = tuple(arm for loop in group for arm in arms[loop].values())
-            same.append(SameLoops(plain, tuple(loop for loop in group if loop != plain), found))
+            group_arms = tuple(arm for loop in group for arm in arms[loop].values())
+            same.append(SameLoops(plain, tuple(loop for loop in group if loop != plain), group_arms))
     return tuple(same)
 
 
@@ -115,9 +115,9 @@ def _without_fences(same: SameLoops) -> list[str]:
         (loops[other].loop, dict(loops[other].options)) != (plain.loop, {**plain.options, FENCES: READ}) for other in same.others
     ):
         return []
-    met = {arm.info.profile: arm.info.met or arm.info.profile for arm in same.arms if arm.info.model == SCRIPTED}
-    has_none = len(without_rate(met.values(), FENCED)) == len(met)
-    return [*met] if has_none and all(arm.info.model == SCRIPTED for arm in same.arms) else []
+    met_profiles = {arm.info.profile: arm.info.met or arm.info.profile for arm in same.arms if arm.info.model == SCRIPTED}
+    has_none = len(without_rate(met_profiles.values(), FENCED)) == len(met_profiles)
+    return [*met_profiles] if has_none and all(arm.info.model == SCRIPTED for arm in same.arms) else []
 
 
 def _accuracy(same: SameLoops, pairs: Sequence[Pair]) -> list[Pair]:

@@ -43,26 +43,26 @@ class ThriftSearch:
         margin. None where there is no such loop.
         """
         best = named[-1]
-        candidates = [made for row in self.rows if row not in named and (made := self._replacing(best, row, named)) is not None]
-        return min(candidates, key=lambda made: -made.saving, default=None)
+        candidates = [thrift for row in self.rows if row not in named and (thrift := self._replacing(best, row, named)) is not None]
+        return min(candidates, key=lambda thrift: -thrift.saving, default=None)
 
     def _replacing(self, best: AnswerRow, row: AnswerRow, named: Sequence[AnswerRow]) -> Thrift | None:
         if not all(_is_cheaper(row, each) and self._is_within_margin(each, row) for each in named):
             return None
         if not is_shown_cheaper(row, best, self.costs) or any(self._is_beaten(row, other) for other in self.rows):
             return None
-        shown = [pair for pair in pairs_of(self.accuracy, best, row) if pair.verdict.word == "better"]
+        better_pairs = [pair for pair in pairs_of(self.accuracy, best, row) if pair.verdict.word == "better"]
         together = next((pair for pair in self._together(best, row) if pair.verdict.word == "better"), None)
-        if together is None and not shown:
+        if together is None and not better_pairs:
             return None
-        gap = max(shown, key=lambda pair: pair.difference.value) if together is None else together
+        gap = max(better_pairs, key=lambda pair: pair.difference.value) if together is None else together
         return Thrift(best, row, gap, together is not None, saving(row, best))
 
     def _is_within_margin(self, best: AnswerRow, row: AnswerRow) -> bool:
         """Whether the difference is shown to be within the margin in every column, and over all of them together."""
         own = pairs_of(self.accuracy, best, row)
-        met = [[cell is not None for cell in each.cells] for each in (best, row)]
-        every = met[0] == met[1] and len(own) == sum(met[0])
+        is_scored = [[cell is not None for cell in each.cells] for each in (best, row)]
+        every = is_scored[0] == is_scored[1] and len(own) == sum(is_scored[0])
         return every and all(pair.verdict.within_margin for pair in (*own, *self._together(best, row)))
 
     def _is_beaten(self, row: AnswerRow, other: AnswerRow) -> bool:

@@ -174,8 +174,8 @@ def tie_breaks(matrix: AnswerMatrix, comparison: Comparison) -> TieBreaks:
 def _cached_cost(matrix: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
     """Return the measure of costs with a prompt cache; empty where no arm has any use of one, or it is not known of each."""
     metric = CACHED.get(matrix.unit, "")
-    asked = [arm.summary for arm in arms if arm.summary.scored and arm.summary.dead != "never asked"]
-    served = [summary.served_by_cache.get(metric) for summary in asked]
+    summaries = [arm.summary for arm in arms if arm.summary.scored and arm.summary.dead != "never asked"]
+    served = [summary.served_by_cache.get(metric) for summary in summaries]
     return metric if all(share is not None for share in served) and any(served) else ""
 
 

@@ -43,16 +43,18 @@ def tighter_limits(matrix: AnswerMatrix, budgets: Sequence[AtBudget], adopted: M
     what its trials cost, all pairs and budgets of a column being one family.
     """
     rows = {cell.arm.info.arm: row for row in matrix.rows for cell in row.cells if cell is not None}
-    shown = [made for profile, loop in adopted.items() if (made := _highest(budgets, rows, profile, loop, matrix.unit)) is not None]
-    if not shown:
+    limits = [
+        limit for profile, loop in adopted.items() if (limit := _highest(budgets, rows, profile, loop, matrix.unit)) is not None
+    ]
+    if not limits:
         return
-    shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
+    limits = sorted(limits, key=lambda each: -each.budget)[:MAX_COLUMNS]
     path = ("trial_budget", "tokens" if matrix.unit == "tokens" else "dollars")
-    each = [f"{one.in_words(matrix)}, by {interval(one.pair.difference, 3)}" for one in shown]
-    what = "reverses the order" if all(one.is_turned for one in shown) else "tells them apart"
-    said = f"A tighter limit {what}: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
-    first = "reverses the order" if shown[0].is_turned else "tells them apart"
-    yield AnswerSentence(said, f"A tighter limit {first}: {shown[0].in_words(matrix)}")
+    each = [f"{one.in_words(matrix)}, by {interval(one.pair.difference, 3)}" for one in limits]
+    what = "reverses the order" if all(one.is_turned for one in limits) else "tells them apart"
+    sentence = f"A tighter limit {what}: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
+    first = "reverses the order" if limits[0].is_turned else "tells them apart"
+    yield AnswerSentence(sentence, f"A tighter limit {first}: {limits[0].in_words(matrix)}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:

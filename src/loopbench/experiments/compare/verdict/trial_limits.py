@@ -23,11 +23,11 @@ _LAST_CALL = ", not counting its last call"
 
 def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any]) -> TrialLimits:
     """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run."""
-    found = list(_limits(config))
-    *others, last = [words for words, _ in found] or [""]  # name all of them, however many there are
+    limits = list(_limits(config))
+    *others, last = [words for words, _ in limits] or [""]  # name all of them, however many there are
     words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
     return TrialLimits(
-        f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}", frozenset(stop for _, stops in found for stop in stops)
+        f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}", frozenset(stop for _, stops in limits for stop in stops)
     )
 
 
@@ -68,14 +68,14 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
         yield AnswerSentence(f"{holds}, which no trial reached", is_basis=True)
         return
     ordered = sorted(trials, key=lambda loop: -trials[loop])
-    shown = ordered if len(ordered) <= MAX_NAMES + 1 else [loop for loop in ordered if trials[loop]][:MAX_NAMES]
-    rest = [trials[loop] for loop in ordered if loop not in shown]
+    shown_loops = ordered if len(ordered) <= MAX_NAMES + 1 else [loop for loop in ordered if trials[loop]][:MAX_NAMES]
+    rest = [trials[loop] for loop in ordered if loop not in shown_loops]
     each = ""
     if len({*scored.values()}) == 1:
         each = f", of {next(iter(scored.values())):,}{' each' if len(scored) > 1 else ''}"
-    told = [f"{loop} {trials[loop] or 'none'}{'' if each else f' of {scored[loop]:,}'}" for loop in shown]
+    counts = [f"{loop} {trials[loop] or 'none'}{'' if each else f' of {scored[loop]:,}'}" for loop in shown_loops]
     others = [f"{counted(len(rest), 'other')} {f'{sum(rest)} in all' if any(rest) else 'none'}"] if rest else []
-    reached = ", ".join([*told, *others])
+    reached = ", ".join([*counts, *others])
     lost = limits.stops <= _LOST_AT and not limits.words.endswith(_LAST_CALL)
     what = "trials that needed more, and so are not solved" if lost else "trials that ended there"
     yield AnswerSentence(f"{holds}; {what}{each}: {reached}", is_basis=True)

@@ -26,15 +26,15 @@ def unreadable_replies(arms: Sequence[ArmResult]) -> Iterator[AnswerSentence]:
     unreadable = [arm for arm in arms if _is_unreadable(arm)]
     if not unreadable:
         return
-    told = [f"{short_name(arm.info)} {_share(arm)}" for arm in unreadable]
-    shown = listed_names(told[:MAX_NAMES]) + (
-        f" and {counted(len(told) - MAX_NAMES, 'other arm')}" if len(told) > MAX_NAMES else ""
+    arm_shares = [f"{short_name(arm.info)} {_share(arm)}" for arm in unreadable]
+    listed_shares = listed_names(arm_shares[:MAX_NAMES]) + (
+        f" and {counted(len(arm_shares) - MAX_NAMES, 'other arm')}" if len(arm_shares) > MAX_NAMES else ""
     )
     why = "the model does not write calls and answers as the loop asks for them (errors: wire), which says nothing of the loop else"
     cures = list(dict.fromkeys(filter(None, map(_cure, (arm.info for arm in unreadable)))))
     cure = f"; {' or '.join(cures)}" if cures else ""
-    said = f"Replies that could not be read: {shown}: {why}{cure}"
-    yield AnswerSentence(said, f"Replies that could not be read: {shown}{cure}", is_basis=True)
+    sentence = f"Replies that could not be read: {listed_shares}: {why}{cure}"
+    yield AnswerSentence(sentence, f"Replies that could not be read: {listed_shares}{cure}", is_basis=True)
 
 
 def _calls(arm: ArmResult) -> int:

@@ -138,16 +138,18 @@ class Verdicts:
         """
         if any(row.cost is None for row in candidates):
             return []
-        left = [row for row in candidates if row not in named]
-        return [row for row in left if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)]
+        left_out = [row for row in candidates if row not in named]
+        return [
+            row for row in left_out if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)
+        ]
 
     def _not_named(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield which candidates are left out of several that are named, though no loop is shown to beat them, and why."""
-        left = [row.loop for row in candidates if row not in named]
-        if left:
-            are = "is" if len(left) == 1 else "are"
+        left_out = [row.loop for row in candidates if row not in named]
+        if left_out:
+            are = "is" if len(left_out) == 1 else "are"
             why = f"by the means another {self.matrix.subject} is at least as accurate, and as cheap by the solved task"
-            yield AnswerSentence(f"{listed_names(left)} {are} not shown to be worse either, but {why}", may_be_left_out=True)
+            yield AnswerSentence(f"{listed_names(left_out)} {are} not shown to be worse either, but {why}", may_be_left_out=True)
 
     def _is_as_good(self, one: AnswerRow, other: AnswerRow) -> bool:
         gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.prices.costs, one, other)
@@ -180,7 +182,7 @@ class Verdicts:
             difference += f" over {every_profile(self.matrix)} together"
         elif under := self.matrix.under(gap):
             difference += f" at most{under}"
-        told = ADOPT_CHEAPER.filled(
+        verdict = ADOPT_CHEAPER.filled(
             loop=cheaper.loop,
             harm=self.ties.harm(cheaper),
             best=thrift.best.loop,
@@ -190,7 +192,7 @@ class Verdicts:
             costs=f"{prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)}",
             crashes=crashes(cheaper),
         )
-        return told.sentence(adopts=cheaper.loop)
+        return verdict.sentence(adopts=cheaper.loop)
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
         """Say which of the candidates to adopt, or that nothing is decided among them."""
@@ -221,7 +223,7 @@ class Verdicts:
         is_best = all(standing(pair) == "better" for pair in pairs)
         profile = air(self.matrix)
         evidence = AdoptionEvidence(self.matrix, best, self.accuracy, self.pooled)
-        told = (ADOPT_BEST if is_best else ADOPT_UNBEATEN).filled(
+        verdict = (ADOPT_BEST if is_best else ADOPT_UNBEATEN).filled(
             loop=Wording(self.prices.with_cost(best, has_unit=True), best.loop),
             narrowly=evidence.narrowly(),
             harm=self.ties.harm(best),
@@ -231,7 +233,7 @@ class Verdicts:
             costs=Wording(f"{evidence.surely()}{self.prices.cheaper_than(best)}", self.prices.saved(best)),
             ends=ends,
         )
-        return told.sentence(best.loop)
+        return verdict.sentence(best.loop)
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
@@ -258,18 +260,18 @@ class Verdicts:
 
     def _nothing_decided(self, cheapest: AnswerRow, under: str) -> AnswerSentence:
         """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
-        told = NOTHING_DECIDED.filled(
+        verdict = NOTHING_DECIDED.filled(
             subject=self.matrix.subject,
             under=under,
             least=self.prices.least(cheapest),
             by_other_counts=self.ties.in_words(cheapest, self.matrix.rows),
             ends=f"{self.prices.unknown()}{what_disturbs(self.matrix)}",
         )
-        return told.sentence()
+        return verdict.sentence()
 
     def _none_among(self, equals: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
-        told = NOTHING_DECIDED_AMONG.filled(
+        verdict = NOTHING_DECIDED_AMONG.filled(
             among="between" if len(equals) == 2 else "among",
             loops=Wording(listed_names(self._with_costs(equals)), listed_names([row.loop for row in equals])),
             subject=self.matrix.subject,
@@ -277,7 +279,7 @@ class Verdicts:
             costs=self._by_cost(equals, equals) + self._cheaper(equals[0], equals),
             ends=ends,
         )
-        return told.sentence()
+        return verdict.sentence()
 
     def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
@@ -292,7 +294,7 @@ class Verdicts:
             loops = Wording(joined(self._with_costs(named), "or"), joined([row.loop for row in named], "or"))
             rivals, costs = [*named[1:]], self._by_cost(named, candidates)
         is_one = not split and len(named) == 1
-        told = ADOPT_AMONG.filled(
+        verdict = ADOPT_AMONG.filled(
             loops=loops,
             harm=self.ties.harm(first) if is_one else "",
             subject=self.matrix.subject,
@@ -302,7 +304,7 @@ class Verdicts:
             costs=costs + self._cheaper(first, candidates),
             ends=ends,
         )
-        return told.sentence(first.loop, tuple(row.loop for row in rivals))
+        return verdict.sentence(first.loop, tuple(row.loop for row in rivals))
 
     def _with_costs(self, rows: Sequence[AnswerRow]) -> list[str]:
         """Return the loops with what a trial of each costs, the unit behind the first."""

@@ -14,7 +14,7 @@ from loopbench.text.counts import reasons
 
 def warned(comparison: Comparison) -> list[str]:
     """Return all warnings, a line each; that costs are not known of all trials comes last."""
-    main, costs = ([f"Warning: {each}" for each in told] for told in (comparison.main_warnings, comparison.cost_warnings))
+    main, costs = ([f"Warning: {each}" for each in warnings] for warnings in (comparison.main_warnings, comparison.cost_warnings))
     is_told = StopReason.TIMEOUT in comparison.limits.stops  # by the answer, which says who reached a limit of the run's own
     late = [] if is_told else timed_out(comparison.arms)
     return [*main, *crashed(comparison.arms), *late, *costs]

@@ -79,10 +79,10 @@ def _step_of(steps: Iterable[TracedStep], event: int) -> tuple[int, TracedStep]:
     return next(((number, step) for number, step in numbered if step.event == event), numbered[-1])
 
 
-def altered_in_words(result: GateResult, shown: Collection[AlteredCause] = ()) -> Iterator[tuple[str, str]]:
+def altered_in_words(result: GateResult, shown_causes: Collection[AlteredCause] = ()) -> Iterator[tuple[str, str]]:
     """Yield that trials have an added or altered call, or another answer, with one of them, and the command that shows it.
 
-    `shown`: causes of which a trial is shown elsewhere; these are counted alone.
+    `shown_causes`: causes of which a trial is shown elsewhere; these are counted alone.
     """
     for cause in get_args(AlteredCause):
         of_cause = [each for each in result.altered if each.cause == cause]
@@ -90,8 +90,8 @@ def altered_in_words(result: GateResult, shown: Collection[AlteredCause] = ()) -
             first, trials = of_cause[0], sum(each.trials for each in of_cause)
             of = sum(each.of for each in of_cause) if len(of_cause) == len(result.arms) else None
             others = f", such as {short_arm(first.arm)}/{first.trial.removeprefix(f'{first.arm}/')} at step {first.step}"
-            said = _altered(trials, cause, of)
-            yield (said, "") if cause in shown else (f"{said}{others}: {first.detail}", first.command)
+            sentence = _altered(trials, cause, of)
+            yield (sentence, "") if cause in shown_causes else (f"{sentence}{others}: {first.detail}", first.command)
 
 
 def altered_title(altered: AlteredTrials) -> str:

@@ -36,9 +36,9 @@ def blessed_crashes(records: Sequence[Record], *, imported: bool = False) -> lis
     if not crashes:
         return []
     if imported:
-        ended = counted(crashes.total(), f"of {len(records):,} trials was", f"of {len(records):,} trials were")
+        crashed = counted(crashes.total(), f"of {len(records):,} trials was", f"of {len(records):,} trials were")
         return [
-            f"{ended} ended by an error, as the file says ({reasons(crashes)}), and the gate takes that for what the agent does"
+            f"{crashed} ended by an error, as the file says ({reasons(crashes)}), and the gate takes that for what the agent does"
         ]
     crash = counted(crashes.total(), f"of {len(records):,} trials crashes", f"of {len(records):,} trials crash")
     return [f"{crash} ({reasons(crashes)}), and the gate takes that for what the loop does"]

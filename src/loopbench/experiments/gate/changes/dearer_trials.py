@@ -102,15 +102,15 @@ def _longer_calls(record: Record, trial: TracedTrial, was: Counterpart) -> Itera
     if not (calls and before and tokens):
         return
     same = f"the same {counted(calls, 'model call')}: " if calls == before else ""
-    found = list(_parts_longer(record, was.record, calls, before))
+    parts = list(_parts_longer(record, was.record, calls, before))
     if was.record is None and record.tokens / calls >= LONGER * tokens / before:
         prompts = f", of which prompts are {100 * record.input_tokens / record.tokens:.0f} %" if record.input_tokens else ""
-        found = [f"{record.tokens / calls:,.0f} tokens a model call, not {tokens / before:,.0f}{prompts}"]
+        parts = [f"{record.tokens / calls:,.0f} tokens a model call, not {tokens / before:,.0f}{prompts}"]
     requests, blessed = RequestCounts.of(trial.trace), was.requests
     if blessed is not None and requests.most_messages > blessed.most_messages:
-        found.append(f"up to {counted(requests.most_messages, 'message')} in a request, not {blessed.most_messages:,}")
-    if found:
-        yield f"{same}{', '.join(found)}"
+        parts.append(f"up to {counted(requests.most_messages, 'message')} in a request, not {blessed.most_messages:,}")
+    if parts:
+        yield f"{same}{', '.join(parts)}"
 
 
 def _parts_longer(now: Record, was: Record | None, calls: int, calls_before: float) -> Iterator[str]:

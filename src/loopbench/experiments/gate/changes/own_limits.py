@@ -52,11 +52,11 @@ def lower_defaults(manifest: Manifest) -> list[str]:
     """Return, a sentence for each loop, that its own default limit is below the one that the comparison gave it, so that a product
     which leaves the default as it is may do worse than these trials."""
     sentences = [
-        f"{entry.loop}: its default {name} is {default}, and the comparison gave it {given}, so no trial shows how it does with "
+        f"{entry.loop}: its default {name} is {default}, and the comparison gave it {limit}, so no trial shows how it does with "
         f"{default}; to judge that, compare and bless {Spec(entry.loop, {**entry.options, name: default})}"
         for entry in manifest.arms
         for name, default in entry.own_limits.items()
-        if (given := _given(entry, name, manifest.suite.max_tool_steps)) is not None and default < given
+        if (limit := _given(entry, name, manifest.suite.max_tool_steps)) is not None and default < limit
     ]
     return list(dict.fromkeys(sentences))
 

@@ -38,7 +38,7 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
     changed = [side for side in sides if is_changed(before[side.baseline_arm], entries[side.arm])]
     scripted = [side for side in changed if entries[side.arm].model == SCRIPTED]
     struck = {fault.family for side in scripted for record in side.records for fault in record.faults if fault.landed}
-    return tuple(found for family, found in FAMILIES.items() if family not in struck) if scripted else ()
+    return tuple(fault_and_profile for family, fault_and_profile in FAMILIES.items() if family not in struck) if scripted else ()
 
 
 def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:

@@ -31,8 +31,8 @@ def worst_trials(
     """
     blessed, by_arm = BlessedTrials(traced.folder, baseline), {side.arm: side for side in sides}
     lines = [line for arm in arms for line in arm.lines if line.metric != PRIMARY and line.outcome in HELD]
-    found = (_worst(traced, blessed, by_arm[line.arm], line, paired=paired) for line in lines)
-    return tuple(worst for worst in found if worst is not None)
+    candidates = (_worst(traced, blessed, by_arm[line.arm], line, paired=paired) for line in lines)
+    return tuple(worst for worst in candidates if worst is not None)
 
 
 def _worst(traced: TracedTrials, blessed: BlessedTrials, side: Sides, line: GateLine, *, paired: bool) -> WorstTrial | None:
@@ -71,8 +71,8 @@ def _losses_of_tasks(side: Sides, metric: str) -> Iterator[tuple[float, float, f
     before, after = side.old_values(metric).means, side.new_values(metric).means
     for task in after:
         if task in before:
-            known = [record for record in side.new[task].values() if stored_value(record, metric) is not None]
-            worst = max(known, key=lambda record: _loss(metric, 0.0, stored_value(record, metric) or 0.0))
+            measured_records = [record for record in side.new[task].values() if stored_value(record, metric) is not None]
+            worst = max(measured_records, key=lambda record: _loss(metric, 0.0, stored_value(record, metric) or 0.0))
             yield _loss(metric, before[task], after[task]), before[task], after[task], worst
 
 

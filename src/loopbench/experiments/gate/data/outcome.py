@@ -286,7 +286,7 @@ class GateArm:
             "stop_alone": self.stop_alone,
             "crash_alone": self.crash_alone,
             "hang_alone": self.hang_alone,
-            "limits": ["; ".join(said) for said in self.limits],
+            "limits": ["; ".join(limit) for limit in self.limits],
             "limit_alone": self.limit_alone,
             "hangs": self.hangs,
             "short_of_faults": self.short_of_faults,
@@ -377,12 +377,12 @@ class GateResult:
         sentence = self.other_answers.sentence  # the first lines have it then
         return replace(self, fails_for_answers=True, notes=tuple(note for note in self.notes if note != sentence))
 
-    def undecided_as(self, asked: OnUndecided) -> OnUndecided:
+    def undecided_as(self, on_undecided: OnUndecided) -> OnUndecided:
         """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.
 
         The change is known and no trial tests it, so a recipe that lets undecided gates through would let it through unseen.
         """
-        return "fail" if asked == "undecided" and any(arm.limit_alone for arm in self.arms) else asked
+        return "fail" if on_undecided == "undecided" and any(arm.limit_alone for arm in self.arms) else on_undecided
 
     @property
     def word(self) -> str:
@@ -429,7 +429,7 @@ class GateResult:
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,
             "stops": [change.to_json() for change in self.stops],
-            "altered": [found.to_json() for found in self.altered],
+            "altered": [altered.to_json() for altered in self.altered],
             "worst_trials": [worst.to_json() for worst in self.worst],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),

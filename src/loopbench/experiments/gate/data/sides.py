@@ -123,8 +123,8 @@ class Sides:
 
     def old_values(self, metric: str) -> TaskValues:
         """Return the baseline's values; a baseline has no clusters."""
-        known = {task: [value for value in line.values(metric) if value is not None] for task, line in self.old.items()}
-        return TaskValues({task: values for task, values in known.items() if values}, {})
+        values_by_task = {task: [value for value in line.values(metric) if value is not None] for task, line in self.old.items()}
+        return TaskValues({task: values for task, values in values_by_task.items() if values}, {})
 
     def new_values(self, metric: str) -> TaskValues:
         values: dict[str, list[float]] = {}
@@ -175,8 +175,10 @@ class Sides:
     @property
     def lost(self) -> bool:
         """Whether some trials score lower than in the baseline, and none higher; every one of them has a score on both sides."""
-        known = self.whole and all(pair.is_scored for pair in self.pairs)
-        return known and all(pair.no_better(PRIMARY) for pair in self.pairs) and not all(pair.same_score for pair in self.pairs)
+        all_scored = self.whole and all(pair.is_scored for pair in self.pairs)
+        return (
+            all_scored and all(pair.no_better(PRIMARY) for pair in self.pairs) and not all(pair.same_score for pair in self.pairs)
+        )
 
     @property
     def died(self) -> bool:

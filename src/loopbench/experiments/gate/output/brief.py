@@ -50,8 +50,8 @@ def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
     """
     lines = (deciding(result, arm) for arm in result.arms if arm.lines)
     ordered = sorted(lines, key=lambda line: (*_rank(result, line), GRAVEST_FIRST.index(line.outcome), line.weight))
-    shown = [each for line in ordered[:MAX_ARMS] for each in (line, *_accuracy_beside(result, line))]
-    return [HEADING, *(_row(result, line, short=short) for line in shown)]
+    shown_lines = [each for line in ordered[:MAX_ARMS] for each in (line, *_accuracy_beside(result, line))]
+    return [HEADING, *(_row(result, line, short=short) for line in shown_lines)]
 
 
 def _accuracy_beside(result: GateResult, deciding_line: GateLine) -> Iterator[GateLine]:
@@ -112,15 +112,15 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
     broke = _most_frequent_first([change for change in stops if change.broke])
     lost = _lost(result)
     if lost and not broke and result.outcome not in PASSES:
-        shown = task_lines_of([_shown(lost)])
+        trial_lines = task_lines_of([_shown(lost)])
     else:
-        shown = other_stops(broke or stops, 1, MAX_TRIALS)
+        trial_lines = other_stops(broke or stops, 1, MAX_TRIALS)
     if result.outcome != "worse here":
-        return shown
+        return trial_lines
     changed_tasks = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_tasks) - 1
     return [
-        *shown,
+        *trial_lines,
         *([f"and {counted(others, f'other changed {result.unit}')}{f': {more}' if more else ''}"] if others > 0 else []),
     ]
 
@@ -151,9 +151,9 @@ def text(result: GateResult) -> str:
     bounds = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
     caveats = list(map(_indented, brief_sentences(result)))
-    shown = [*examples(result, ""), *_left_open(result)]
+    trial_lines = [*examples(result, ""), *_left_open(result)]
     first_lines = [headline(result, 1), *map(_indented, further_lines(result, 1))]
-    return "\n".join([*first_lines, *columns, *changed(result, ""), *shown, *whole, *bounds, *caveats])
+    return "\n".join([*first_lines, *columns, *changed(result, ""), *trial_lines, *whole, *bounds, *caveats])
 
 
 def _indented(line: str) -> str:

@@ -50,11 +50,11 @@ def append_error(path: Path, message: str) -> None:
         file.write(f"## Gate: not judged\n\n{markdown_item(literal(_beside_repository(message)))}\n\n")
 
 
-def append_open_questions(path: Path, said: Iterable[str]) -> None:
+def append_open_questions(path: Path, questions: Iterable[str]) -> None:
     """Append a page to a summary for what the gates of all tests leave unknown together. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        items = "".join(f"- {markdown_item(literal(_beside_repository(each)))}\n" for each in said)
+        items = "".join(f"- {markdown_item(literal(_beside_repository(each)))}\n" for each in questions)
         file.write(f"## Gates: what no trial showed\n\n{items}\n")
 
 
@@ -102,9 +102,9 @@ def open_question_annotations(files: Iterable[FollowedFile], advice: Iterable[st
     """Yield the workflow commands for changed lines that no trial came to, each at its place, and for what has more judged."""
     parts = [replace(file, unrun=span) for file in files for span in file.spans]
     for part in parts[:MAX_ANNOTATED]:
-        (said,) = unrun_in_words([part])
-        yield _command("warning", "loopbench gate: changed lines that no trial ran", said, (part.path, part.unrun[0]))
-    yield from (_command("notice", "loopbench gate: faults that no trial met", said) for said in advice)
+        (sentence,) = unrun_in_words([part])
+        yield _command("warning", "loopbench gate: changed lines that no trial ran", sentence, (part.path, part.unrun[0]))
+    yield from (_command("notice", "loopbench gate: faults that no trial met", sentence) for sentence in advice)
 
 
 def _beside_breaks(result: GateResult) -> Iterable[str]:

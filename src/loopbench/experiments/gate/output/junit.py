@@ -48,8 +48,8 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
         case = junit.add_case(suite, "loopbench gate", "the answers are those of the baseline")
         sentence = literal(result.other_answers.sentence)
         steps = [step.brief for step in next_steps(result)[:1]]
-        shown = "\n".join([sentence, *(literal(line) for line in (result.other_answers.command, *steps) if line)])
-        junit.add_result(case, "failure", sentence, shown)
+        body = "\n".join([sentence, *(literal(line) for line in (result.other_answers.command, *steps) if line)])
+        junit.add_result(case, "failure", sentence, body)
     for arm in result.arms:
         _add_arm(root, result, arm, kinds)
     return junit.document(root)
@@ -101,12 +101,12 @@ def _evidence(of_arm: GateResult, line: GateLine, causes: str) -> str:
     `of_arm`: the result of its arm alone. `causes`: what accuracy was lost to.
     """
     course = " → ".join(value_in_words(line, value) for value in (line.baseline, line.run))
-    shown = [causes] if line.metric == PRIMARY else []
+    evidence = [causes] if line.metric == PRIMARY else []
     if line.metric != PRIMARY:
-        shown = [worst_text(of_arm, line)]
+        evidence = [worst_text(of_arm, line)]
     if line.metric == DOUBLED:
-        shown += [altered_text(altered) for altered in of_arm.altered if altered.cause == "added call"]
-    return "\n".join(filter(None, [f"{line.metric} {course}: {held_to_its_margin(line)}", *outlooks([line]), *shown]))
+        evidence += [altered_text(altered) for altered in of_arm.altered if altered.cause == "added call"]
+    return "\n".join(filter(None, [f"{line.metric} {course}: {held_to_its_margin(line)}", *outlooks([line]), *evidence]))
 
 
 def _message(of_arm: GateResult, arm: GateArm, line: GateLine) -> str:
@@ -115,8 +115,8 @@ def _message(of_arm: GateResult, arm: GateArm, line: GateLine) -> str:
     The numbers of one that is undecided since no trial tests a new default limit say nothing of that.
     """
     if line.metric == PRIMARY and arm.limit_alone:
-        return literal("; ".join(said for limit in arm.limits for said in limit))
+        return literal("; ".join(sentence for limit in arm.limits for sentence in limit))
     broke = breaks(of_arm.stops, arm.trials) if line.metric == PRIMARY and not arm.hangs else ()
     lost_here = [losses(of_arm, [line])] if line.outcome == "worse here" else []
     lost = tasks_in_words(replace(of_arm, arms=(arm,)))[:1] if line.metric == PRIMARY and line.outcome == "regression" else ()
-    return "; ".join([*(literal(said[0]) for said in broke), *lost_here, *lost, held_to_its_margin(line)])
+    return "; ".join([*(literal(stop_line[0]) for stop_line in broke), *lost_here, *lost, held_to_its_margin(line)])

@@ -19,8 +19,8 @@ SLIGHT = 0.01
 
 def outcome_in_words(result: GateResult, line: GateLine, worse: str = "worse") -> str:
     """Return the outcome, of a line that passes with what is shown besides: `pass, better`, or `pass, ` and the words for worse."""
-    shown = "worse here" if line.lost else "" if not is_shown(line) else worse if line.worse else "better"
-    return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else result.word_of(line)
+    direction = "worse here" if line.lost else "" if not is_shown(line) else worse if line.worse else "better"
+    return f"{line.outcome}, {direction}" if line.outcome == "pass" and direction else result.word_of(line)
 
 
 def is_shown(line: GateLine) -> bool:
@@ -57,8 +57,8 @@ def _in_effect(line: GateLine, number: float, *, short: bool) -> str:
     is_one_sided = line.effect.low > 0 or line.effect.high < 0
     if line.is_ratio or not is_one_sided or any(digit in written for digit in "123456789–"):
         return written
-    told = beside_zero(number, DIGITS + 1)
-    return f"+{told}" if number > 0 and told[0].isdigit() else told
+    amount = beside_zero(number, DIGITS + 1)
+    return f"+{amount}" if number > 0 and amount[0].isdigit() else amount
 
 
 def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = False) -> str:

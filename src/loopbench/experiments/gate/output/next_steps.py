@@ -119,11 +119,11 @@ def _why_not_bless(result: GateResult) -> str:
         return "; a run that ended since a loop hangs cannot be blessed"
     ends = [
         name
-        for name, found in (
+        for name, occurs in (
             ("a new error" if result.advice.imported else "a new crash", any(change.crashed for change in result.stops)),
             ("a new hang", any(change.hangs for change in result.stops)),
         )
-        if found
+        if occurs
     ]
     if ends and sum(change.broke for change in result.stops) < sum(arm.trials for arm in result.arms):
         return f"; a run with {' and '.join(ends)} is not offered as a baseline"
@@ -143,8 +143,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
         gate = "; this gate tests it" if advice.limited else ""
         yield _commanded(f"No trial ran under the new default limit{fails}{gate}", advice.limited)
         if advice.limits_compared:
-            said = "That holds it to the limit that the comparison set, under which the baseline ran; this, to the old default"
-            yield _commanded(said, advice.limits_compared)
+            sentence = "That holds it to the limit that the comparison set, under which the baseline ran; this, to the old default"
+            yield _commanded(sentence, advice.limits_compared)
         if result.bless:
             yield NextStep("", (f"{result.bless} # if the new limit is meant",))
     if advice.other_cause:

@@ -216,9 +216,9 @@ def tasks_in_words(result: GateResult) -> tuple[str, ...]:
 def _accuracy_beside(result: GateResult, named: int) -> Iterator[Part]:
     """Yield how accuracy changed in arms of a run that another metric is held against: who reads of tokens alone would not know."""
     lines = [*_accuracy_not_held(result)]
-    for said, is_loss in (("accuracy fell, too", True), ("accuracy rose all the same", False)):
+    for clause, is_loss in (("accuracy fell, too", True), ("accuracy rose all the same", False)):
         if arms := [_with_tasks(result, line) for line in lines if (line.effect.value < 0) == is_loss]:
-            yield Part((f"{said}: {_first(arms, ', ', named)}",))
+            yield Part((f"{clause}: {_first(arms, ', ', named)}",))
 
 
 def _accuracy_not_held(result: GateResult) -> Iterator[GateLine]:
@@ -278,8 +278,8 @@ def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
     below have these."""
     if lines:
         main, *others = lines
-        shown = f"{short_arm(main.arm)} in {main.metric} {effect_in_words(main)}"
-        yield Part((f"{shown}, margin {margin_in_words(main)}", shown))
+        effect = f"{short_arm(main.arm)} in {main.metric} {effect_in_words(main)}"
+        yield Part((f"{effect}, margin {margin_in_words(main)}", effect))
         yield Part((WITHIN if _is_within(main) else "",))
         also = _first(likewise(others), "; ", named - 1)
         yield Part((f"likewise {also}" if others and named > 1 else "",))

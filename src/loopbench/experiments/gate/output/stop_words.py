@@ -140,8 +140,8 @@ def trials(group: Sequence[StopChange], most: int) -> str:
 
 def stop_lines(changes: Sequence[StopChange], most: int, most_trials: int) -> list[tuple[str, str]]:
     """Return a line and the command that shows the first trial, for each kind of other stop; the last line counts what is left."""
-    found = groups(changes)
-    lines = [(f"{title(group)}: {trials(group, most_trials)}", group[0].command) for group in found[:most]]
-    rest = [change for group in found[most:] for change in group]
-    left = counted(len(rest), *_ends_of_more(rest))
-    return [*lines, *([(f"and {left}; --json has all", "")] if rest else [])]
+    stop_groups = groups(changes)
+    lines = [(f"{title(group)}: {trials(group, most_trials)}", group[0].command) for group in stop_groups[:most]]
+    rest = [change for group in stop_groups[most:] for change in group]
+    rest_in_words = counted(len(rest), *_ends_of_more(rest))
+    return [*lines, *([(f"and {rest_in_words}; --json has all", "")] if rest else [])]

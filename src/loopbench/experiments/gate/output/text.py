@@ -37,9 +37,9 @@ STOP_COLUMNS = ("trial", "score", "was", "is", "what it says", "to see it")
 def table(result: GateResult) -> Table:
     """Return a table with a row per arm and metric."""
     rows, place = [_row(result, line) for line in result.lines], COLUMNS.index(TYPICAL)
-    shown = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
-    columns = tuple(COLUMNS[at] for at in shown)
-    return Table(f"Run against baseline; {brackets(result)}", columns, tuple(tuple(row[at] for at in shown) for row in rows))
+    places = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
+    columns = tuple(COLUMNS[at] for at in places)
+    return Table(f"Run against baseline; {brackets(result)}", columns, tuple(tuple(row[at] for at in places) for row in rows))
 
 
 def brackets(result: GateResult) -> str:
@@ -136,9 +136,9 @@ def to_markdown(result: GateResult) -> str:
         rows = tuple(_task_row(change) for change in _spread(result.tasks, MAX_TASKS))
         tables.append(Table(f"{changed_unit(result)} that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
     if stops := beside_losses(result):
-        shown = stops[:MAX_TASKS]
-        name = f"Trials with another stop ({len(shown)} of {len(stops)})"
-        tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown))))
+        shown_stops = stops[:MAX_TASKS]
+        name = f"Trials with another stop ({len(shown_stops)} of {len(stops)})"
+        tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown_stops))))
     sizes = [*remedies(result)] if result.outcome == "undecided" else []
     head, _, body = markdown_page(f"Gate: {result.word}", tables, _facts(result, sizes)).partition("\n\n")
     first_lines = [headline(result), *further_lines(result)]

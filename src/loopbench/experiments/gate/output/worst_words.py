@@ -31,8 +31,8 @@ def worst_in_words(worst: WorstTrial, *, paired: bool) -> str:
 
 def worst_lines(worst: WorstTrial, *, paired: bool) -> list[str]:
     """Return the trial as a sentence, and its commands, a line each."""
-    said = worst_in_words(worst, paired=paired)
-    return [literal(line) for line in (f"{said[:1].upper()}{said[1:]}.", *worst.commands)]
+    sentence = worst_in_words(worst, paired=paired)
+    return [literal(line) for line in (f"{sentence[:1].upper()}{sentence[1:]}.", *worst.commands)]
 
 
 def worst_text(result: GateResult, line: GateLine) -> str:

@@ -50,8 +50,8 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     for trace, root in traces:
         with located(f"trace {trace.trace_id}"):
             task = root[EXAMPLE] if is_of_dataset else None
-            told = ToldOfTrace(root, feedback_of(root), task, cost_of(root, trace.spans))
-            gathered.add(trace.trace_id, trace.spans, told)
+            facts = ToldOfTrace(root, feedback_of(root), task, cost_of(root, trace.spans))
+            gathered.add(trace.trace_id, trace.spans, facts)
     return gathered.log("langsmith")
 
 

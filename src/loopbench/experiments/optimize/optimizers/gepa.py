@@ -43,8 +43,8 @@ class GEPA(BuiltIn):
 
     def __post_init__(self) -> None:
         sizes = {"max_metric_calls": self.max_metric_calls, "max_full_evals": self.max_full_evals, "auto": self.auto}
-        if (given := [name for name, value in sizes.items() if value is not None])[1:]:
-            raise ValueError(f"{' and '.join(given)} say the same: give one")
+        if (names := [name for name, value in sizes.items() if value is not None])[1:]:
+            raise ValueError(f"{' and '.join(names)} say the same: give one")
         at_least(1, max_metric_calls=self.max_metric_calls, max_full_evals=self.max_full_evals)
         at_least(1, reflection_minibatch_size=self.reflection_minibatch_size)
         at_least(0, max_merge_invocations=self.max_merge_invocations)

@@ -59,8 +59,8 @@ class _InferRules(dspy.InferRules):
         super().update_program_instructions(predictor, natural_language_rules)
 
     def get_predictor_demos(self, trainset: Sequence[Any], predictor: Any) -> list[dict[str, Json]]:
-        shown = [dict(demo.items()) for demo in predictor.demos if demo.get("augmented")]
-        return shown + [{"query": example.query, "answer": example.answer} for example in trainset]
+        demos = [dict(demo.items()) for demo in predictor.demos if demo.get("augmented")]
+        return demos + [{"query": example.query, "answer": example.answer} for example in trainset]
 
     def format_examples(self, demos: Sequence[Mapping[str, Any]], signature: Any) -> str:
         outputs = {*signature.output_fields, "answer"}
