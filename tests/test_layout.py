@@ -36,7 +36,7 @@ FLOORS: dict[str, frozenset[str]] = {
     "programs": frozenset({"protocol", "models"}),
     "frameworks": frozenset({"protocol", "programs"}),
     "runs": frozenset({"protocol", "datasets", "models", "metrics", "text"}),
-    "checks": frozenset({"loops", "protocol", "datasets", "models", "metrics", "programs", "runs"}),
+    "checks": frozenset({"loops", "protocol", "datasets", "models", "metrics", "text", "programs", "runs"}),
     "experiments": frozenset({"protocol", "dspy_seam", "datasets", "models", "metrics", "text", "runs", "checks"}),
     "reports": frozenset({"protocol", "metrics", "text", "runs", "checks", "experiments"}),
     "cli": frozenset(

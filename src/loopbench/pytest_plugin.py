@@ -109,12 +109,18 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
         blesses=config.getoption("--loop-bless"),
         blessed=config.stash[_BLESSED],
         defaults={} if marker is None else marker.kwargs,
-        say=lambda line: request.node.user_properties.append(("loop_gate", line)),
+        say=_sayer(request.node, "loop_gate"),
         annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
         leave_open=lambda text: request.node.user_properties.append((LEFT_UNKNOWN, text)),
         tell=_teller(config),
     )
     return gate
+
+
+def _sayer(node: pytest.Item, heading: str) -> Callable[[str], None]:
+    """Return what adds a line, which may quote the user's own code, to the summary of the session, under a heading."""
+    without_secrets: Callable[[str], str] = _loaded("loopbench.text.plain_text").without_secrets
+    return lambda line: node.user_properties.append((heading, without_secrets(line)))
 
 
 def _teller(config: pytest.Config) -> Callable[[str], None]:
@@ -134,7 +140,7 @@ def _teller(config: pytest.Config) -> Callable[[str], None]:
 def agent_checks(request: pytest.FixtureRequest) -> AgentChecks:
     """Call it with an agent; see `AgentChecks`."""
     checks: AgentChecks = _loaded("loopbench.checks.program.in_tests").AgentChecks(
-        request.node, lambda line: request.node.user_properties.append(("agent_checks", line))
+        request.node, _sayer(request.node, "agent_checks")
     )
     return checks
 

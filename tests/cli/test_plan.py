@@ -150,13 +150,23 @@ def test_a_mistake_on_the_command_line_is_one_line(plan, tmp_path, words, told):
     [
         ("t.plan", '{"calls": [{"id": "a", "tool": "price", "arguments": {"item": %s}}]}', "t.plan: "),
         ("t.plan", "price(item=%s)", "t.plan: not a plan (line 1: "),
-        ("t.jsonl", '{"question": "q", "answer": %s, "plan": ["price(item=1)"]}', "t.jsonl: line 1: "),
+        ("t.jsonl", '{"question": "q", "answer": %s, "plan": ["price(item=1)"]}', "t.jsonl, line 1: "),
     ],
 )
 def test_a_number_that_is_too_long_is_told_in_plain_words(plan, here, name, text, place):
     (here / name).write_text(text % ("7" * 5_000))
     told = plan("check", name, code=1).out.splitlines()[0]
     assert told.startswith(f"{place}a number has more than 4,300 digits: shorten it, or write it as text, in quotes")
+
+
+def test_a_line_that_is_no_json_is_named_once_as_editors_name_it(plan, here):
+    (here / "t.jsonl").write_text('{"question": "q", "answer": 1}\n{"question": "q" "answer"}\n')
+    told = plan("check", "t.jsonl", code=1).out.splitlines()
+    broken = [line for line in told if "not JSON" in line]
+    assert len(broken) == 1
+    assert broken[0].startswith(
+        "t.jsonl:2:18: not JSON (Expecting ',' delimiter); each line is one object; what follows was not read"
+    )
 
 
 def test_the_schema_is_one(plan):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from loopbench.experiments.gate.output.github import append_error
 from tests.gate.test_pytest_plugin import LOOP, baselines, blessed, run, write
 
 __all__ = ["baselines", "blessed"]
@@ -61,6 +62,39 @@ def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["::error file=own_broken.py,line=2,title=loopbench gate%3A not judged::loop 'own_broken:Own': *"])
     assert (pytester.path / "summary.md").read_text("utf-8").startswith("## Gate: not judged\n\nloop 'own")
+
+
+def test_no_key_and_no_control_character_of_own_code_reaches_the_log_or_the_summary(pytester, monkeypatch):
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    pytester.makepyfile(own_broken=f"raise RuntimeError('refused: {key} \\x1b[31m')\n")
+    pytester.makepyfile(
+        """
+        def test_loop(loop_gate):
+            loop_gate("own_broken:Own", suite="arithmetic(size=2)")
+
+        def test_program(loop_gate):
+            loop_gate(program="own_broken.py:solve", suite="arithmetic(size=2)")
+
+        def test_agent(agent_checks):
+            agent_checks("own_broken.py:solve")
+        """
+    )
+    ended = run(pytester, "-o", "pythonpath=.")
+    ended.assert_outcomes(failed=3)
+    log, summary = ended.stdout.str(), (pytester.path / "summary.md").read_text("utf-8")
+    assert log.count("refused: [redacted]") >= 3
+    assert "refused" in summary
+    assert key not in log + summary
+    assert "\x1b[31m" not in log + summary
+
+
+def test_a_refusal_in_the_summary_has_its_cures_in_lines_of_their_own(tmp_path):
+    append_error(tmp_path / "summary.md", "4 tasks removed\n  judge by the 20 that are the same\n  to bless: pytest --loop-bless")
+    assert (tmp_path / "summary.md").read_text("utf-8") == (
+        "## Gate: not judged\n\n4 tasks removed\n\n- judge by the 20 that are the same\n- to bless: pytest --loop-bless\n"
+    )
 
 
 def test_a_baseline_that_is_not_there_is_shown_wherever_a_server_looks(pytester, monkeypatch):

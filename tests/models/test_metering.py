@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Self
 
 import pytest
@@ -157,13 +158,12 @@ def test_a_run_s_budget_is_spent_by_all_its_trials() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 6))
 def test_each_meter_above_another_counts_its_calls_and_tokens(levels: int, limit: int) -> None:
-    chain = [Meter(budget=Budget(calls=limit))]
-    for _ in range(levels):
-        chain.append(Meter(parent=chain[-1]))
+    chain = [*accumulate(range(levels), lambda above, _: Meter(parent=above), initial=Meter(Budget(calls=limit)))]
+    for _ in range(limit):
+        chain[-1].admit()
+        chain[-1].add(Usage(3, 2))
     with pytest.raises(BudgetExceeded):
-        for _ in range(limit + 1):
-            chain[-1].admit()
-            chain[-1].add(Usage(3, 2))
+        chain[-1].admit()
     assert [(meter.calls, meter.tokens) for meter in chain] == [(limit, 5 * limit)] * (levels + 1)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from loopbench.datasets.csv import CsvTable
 from loopbench.datasets.importing.columns import Columns
-from loopbench.datasets.importing.json_files import json_value
+from loopbench.datasets.importing.json_files import BrokenRow, json_value
 from loopbench.datasets.importing.own_tools import NO_TOOLS, OwnTools
 from loopbench.datasets.importing.reader import RowReader, read_plan
 from loopbench.datasets.importing.table import RowTable
@@ -111,6 +111,9 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadT
         try:
             index, (_, number, cells) = next(rows)
         except StopIteration:
+            return
+        except BrokenRow as error:
+            yield error.place, f"{error.problem}; what follows was not read"
             return
         except ValueError as error:
             yield table.source, f"{str(error).removeprefix(f'{table.source}, ')}; what follows was not read"

@@ -9,7 +9,7 @@ from typing import Unpack
 from loopbench.protocol.json_text import Json
 
 from .importing.columns import RowOptions
-from .importing.json_files import NotJson, json_value
+from .importing.json_files import BrokenRow, NotJson, json_value
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
 from .importing.table import Cells, RowTable
@@ -40,20 +40,22 @@ class JsonLines(RowTable):
                 place = lines.place
 
     def row(self, place: int) -> Cells:
-        """Read one row. Raises ValueError if the file has changed."""
+        """Read one row. Raises BrokenRow if the file has changed."""
         with self._file.lines_from(place) as lines:
-            return self._object(next(lines), 0)
+            return self._object(next(lines), None)
 
-    def _object(self, text: str, number: int) -> dict[str, Json]:
+    def _object(self, text: str, number: int | None) -> dict[str, Json]:
+        """Read the object of a line. `number`: of the line; None where only its byte is known. Raises BrokenRow."""
+        place = self.source if number is None else f"{self.source}, line {number}"
         try:
             value = json_value(text.rstrip("\r\n"))
         except NotJson as error:
-            place = f"{self.source}:{number}:{error.column}"  # as editors and compilers write it
-            raise ValueError(f"{place}: not JSON ({error.reason}); each line is one object") from None
+            column = place if number is None else f"{self.source}:{number}:{error.column}"  # as editors and compilers write it
+            raise BrokenRow(column, f"not JSON ({error.reason}); each line is one object") from None
         except ValueError as error:
-            raise ValueError(f"{self.source}, line {number}: {error}; each line is one object") from None
+            raise BrokenRow(place, f"{error}; each line is one object") from None
         if not isinstance(value, dict):
-            raise ValueError(f"{self.source}, line {number}: {type(value).__name__} where an object belongs")
+            raise BrokenRow(place, f"{type(value).__name__} where an object belongs")
         return value
 
 

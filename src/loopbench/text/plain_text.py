@@ -8,6 +8,7 @@ from typing import Any
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.redact import redact
 from loopbench.protocol.values import one_line
 
 _CONTROL = re.compile(
@@ -19,6 +20,11 @@ _CONTROL = re.compile(
 def terminal_safe(text: str) -> str:
     """Return text that is safe for a terminal: control characters except line feed and tab become their codes."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def without_secrets(text: str) -> str:
+    """Return text of the user's own code, such as an exception's, as others may see it: without keys, and safe for a terminal."""
+    return terminal_safe(redact(text))
 
 
 def plain_line(text: str) -> str:

@@ -77,6 +77,8 @@ def test_where_the_prompt_cache_reverses_the_order_neither_is_adopted_in_silence
         "Adopt plain by list tokens (502 against 702), or cached by tokens with a prompt cache (162 against 502)"
     )
     assert (made.adopts, made.or_else) == ("plain", ("cached",))
+    others = answer(counted({"plain": (500, 0, 50, 0), "cached": (700, 600, 50, 0), "bad": BAD})).sentences[1:]
+    assert not any("cached" in sentence and "not shown to be worse" in sentence for sentence in others)
 
 
 def test_dollars_are_judged_by_the_list_and_with_a_prompt_cache_as_tokens_are(counted):

@@ -78,6 +78,15 @@ def check_limit(importer: str, limit: int | None) -> None:
         raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
 
 
+class BrokenRow(ValueError):
+    """A row of a file cannot be read: its place, and what is wrong with it."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"{place}: {problem}")
+
+
 class NotJson(ValueError):
     """A text is not JSON."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import pytest
 
@@ -26,6 +26,7 @@ from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
+from loopbench.text.plain_text import without_secrets
 
 from .changes.baseline_changes import blessed_crashes, replaced
 from .changes.own_limits import lower_defaults
@@ -100,7 +101,7 @@ class LoopGate:
                 return self._judge(_named(loop, program or default), _Settings.of(keywords))
         except (ValueError, OSError, SystemExit) as error:
             mistake = self._mistake(error)
-        pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
+        _fail(f"loop_gate: {mistake}")  # out here, where no context prints it twice
 
     def _judge(self, loop: str, settings: _Settings) -> GateResult:
         path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
@@ -111,7 +112,7 @@ class LoopGate:
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
             absent = f"no baseline {self._from_here(path)}; write it with: {self._bless_command()}"
             self._show_unjudged(absent)
-            pytest.fail(absent, pytrace=False)
+            _fail(absent)
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = with_lines_watched(self._prepared(loop, settings.settings), baseline)
@@ -138,6 +139,7 @@ class LoopGate:
         else:
             bless = [f"  to bless: {self._bless_command()}"] if isinstance(error, Incomparable) else []
             mistake = "\n".join([_mistake(error), *bless])
+        mistake = without_secrets(mistake)
         self._show_unjudged(mistake, raised_in(error))
         return mistake
 
@@ -235,7 +237,7 @@ class LoopGate:
         skips = is_open and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided"
         passes = on_undecided == "pass" if is_open else outcome in PASSES and not judged.fails_for_answers
         if not (passes or skips):
-            pytest.fail(text(judged), pytrace=False)  # which has all that the summary of the session says of other tests
+            _fail(text(judged))  # which has all that the summary of the session says of other tests
         self._say_outcome(judged)
         if skips:
             raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
@@ -265,10 +267,15 @@ def _started_as(config: pytest.Config) -> tuple[str, ...]:
     return ("python", "-m", "pytest") if Path(typed[0]).name == "__main__.py" else ("pytest",)
 
 
+def _fail(message: str) -> NoReturn:
+    """Fail the test with a message that may quote the user's own code."""
+    pytest.fail(without_secrets(message), pytrace=False)
+
+
 def _check_finished(stopped: str) -> None:
     """Fail the test if its run stopped early, for this reason."""
     if stopped:
-        pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
+        _fail(f"the run was not finished: {stopped}")
 
 
 def _failed(item: pytest.Item, reason: str) -> pytest.TestReport:

@@ -113,7 +113,7 @@ class Verdicts:
             adoptable = [*named, *self._told_from_none(named, candidates)]
             adoption = self._adopt(adoptable, candidates)
             yield adoption
-            yield from self._not_named(adoptable, candidates) if adoption.or_else else ()
+            yield from self._not_named(adoption.loops, candidates) if adoption.or_else else ()
             yield from together.sentences()
             yield from self._open(named, candidates)
         yield from self._worse(compared, None if thrift is None else thrift.cheaper)
@@ -143,13 +143,20 @@ class Verdicts:
             row for row in left_out if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)
         ]
 
-    def _not_named(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
+    def _not_named(self, named: Sequence[str], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield which candidates are left out of several that are named, though no loop is shown to beat them, and why."""
-        left_out = [row.loop for row in candidates if row not in named]
-        if left_out:
-            are = "is" if len(left_out) == 1 else "are"
+        left_out = [row for row in candidates if row.loop not in named]
+        dominated = [row for row in left_out if any(_is_as_good_and_cheap(other, row) for other in candidates)]
+        if dominated:
+            are = "is" if len(dominated) == 1 else "are"
             why = f"by the means another {self.matrix.subject} is at least as accurate, and as cheap by the solved task"
-            yield AnswerSentence(f"{listed_names(left_out)} {are} not shown to be worse either, but {why}", may_be_left_out=True)
+            text = f"{listed_names([row.loop for row in dominated])} {are} not shown to be worse either, but {why}"
+            yield AnswerSentence(text, may_be_left_out=True)
+        for row in left_out:
+            cheaper = [other for other in candidates if other.solved_cost < row.solved_cost and self._equivalent(row, other)]
+            if row not in dominated and cheaper:
+                text = f"{row.loop} is equivalent to {cheaper[0].loop}, which costs less by the solved task"
+                yield AnswerSentence(text, may_be_left_out=True)
 
     def _is_as_good(self, one: AnswerRow, other: AnswerRow) -> bool:
         gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.prices.costs, one, other)
@@ -402,3 +409,8 @@ def _of_others(sentence: AnswerSentence) -> AnswerSentence:
     of = "Of other tasks: "
     brief = sentence.brief and f"{of}{sentence.brief}"
     return replace(sentence, text=f"{of}{sentence.text}", brief=brief, of_tasks="of other tasks", opens=True)
+
+
+def _is_as_good_and_cheap(one: AnswerRow, other: AnswerRow) -> bool:
+    """Whether a loop is by the means at least as accurate as another one, and as cheap by the solved task."""
+    return one is not other and one.accuracy >= other.accuracy and one.solved_cost <= other.solved_cost

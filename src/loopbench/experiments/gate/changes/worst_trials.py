@@ -80,7 +80,7 @@ def _cause(traced: TracedTrials, blessed: BlessedTrials, side: Sides, record: Re
     """Return why the trial took more; empty where no readable trace says it."""
     try:
         trial = traced.read(record, side.old[record.task], record.repeat)
-    except ValueError:
+    except (ValueError, OSError):
         return ""
     place = (side.baseline_arm, record.task, record.repeat)
     trace = blessed.trace(*place)

@@ -153,7 +153,7 @@ class Baseline(_Part):
 
     loopbench_baseline: Literal[1] = 1
     created: str
-    run: Annotated[str, Field(pattern=r"^[^/\\\x00]*$")] = ""
+    run: Annotated[str, Field(pattern=r"^(\.?[^/\\\x00.][^/\\\x00]*)?$")] = ""
     """Name of the blessed run's folder, which has the traces of its trials where it stands; empty in an older baseline."""
     versions: dict[str, int | str | None]
     suite: BaselineSuite

@@ -47,7 +47,8 @@ def append_error(path: Path, message: str) -> None:
     """Append a page to a summary for an error that keeps the gate from judging. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"## Gate: not judged\n\n{markdown_item(literal(_beside_repository(message)))}\n\n")
+        mistake, *cures = [markdown_item(literal(_beside_repository(line.strip()))) for line in message.splitlines()]
+        file.write("\n".join(["## Gate: not judged", "", mistake, "", *(f"- {cure}" for cure in cures), ""]))
 
 
 def append_open_questions(path: Path, questions: Iterable[str]) -> None:
