@@ -17,6 +17,7 @@ import pytest
 from tests.docs.pages import DOCS, preformatted, write_output
 from tests.prepared import Prepared
 
+ROOT = DOCS.parent
 PAGE = DOCS / "start.md"
 INSTALL = "pip install"
 MAX_FAILURE_LINES = 10
@@ -42,7 +43,7 @@ def followed(folder: Path) -> list[str]:
 
     As the page has it installed: without MLflow, and pytest with no plugin but ours.
     """
-    source, hidden = Path(__file__).parents[2] / "src", folder / "hidden"
+    source, hidden = ROOT / "src", folder / "hidden"
     hidden.mkdir()
     (hidden / "without_mlflow.py").write_text(WITHOUT_MLFLOW, encoding="utf-8")
     environment = {
@@ -84,7 +85,7 @@ def shown(printed: list[str]) -> tuple[str, str]:
 
 
 @pytest.mark.thorough
-def test_the_page_can_be_followed_word_by_word(tmp_path):
+def test_the_page_can_be_followed_word_by_word_once_installed(tmp_path):
     printed = followed(tmp_path)
     assert printed[-1].rstrip().endswith("as it should")
     assert "2 passed" in printed[2]
@@ -93,6 +94,21 @@ def test_the_page_can_be_followed_word_by_word(tmp_path):
     for name in re.findall(r"^wrote (\S+)$", printed[0], re.MULTILINE):
         assert f"| `{name}` |" in table
         assert (tmp_path / name).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_page_can_be_followed_word_by_word_in_an_environment_that_it_makes(tmp_path):
+    """Installed from a clone, as the page says, from the package index that pip is set to, by a shell that knows nothing else."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    script = "\n".join(["set -euo pipefail", *blocks]).replace("git clone ADDRESS", f"git clone --quiet {ROOT}")
+    kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.lower().endswith("_proxy")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "80", "LANG": "C.UTF-8"} | kept
+    ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.rstrip().endswith("as it should")
+    assert preformatted(PAGE, "answer") in ended.stdout
+    assert not list((tmp_path / ".venv").glob("lib/*/site-packages/mlflow"))
 
 
 if __name__ == "__main__" and "--write" in sys.argv:
