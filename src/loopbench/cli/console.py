@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -27,12 +28,22 @@ def print_line(line: str, style: str = "") -> None:
     out().print(Text(terminal_safe(line), style=style), soft_wrap=True)
 
 
+def with_whole_intervals(sentence: str) -> str:
+    """Return a sentence in which no line ends within brackets, such as those of an interval."""
+    return re.sub(r"\[[^\[\]]*\]", lambda bracket: bracket.group().replace(" ", UNBROKEN), sentence)
+
+
 def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
     """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe.
 
     `indent` stands before each line, or `hanging` before all but the first. `UNBROKEN` spaces are printed as spaces.
     """
-    width = out().width
+    for line in prose_lines(sentence, out().width, indent=indent, hanging=hanging):
+        print_line(line, style)
+
+
+def prose_lines(sentence: str, width: int, *, indent: str = "", hanging: str | None = None) -> list[str]:
+    """Return the lines of a sentence as `print_prose` prints it at a width, in columns."""
     lines = (
         [terminal_safe(indent + sentence)]
         if width >= WIDE
@@ -45,8 +56,7 @@ def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: st
             break_on_hyphens=False,
         )
     )
-    for line in lines:
-        print_line(line.replace(UNBROKEN, " "), style)
+    return [line.replace(UNBROKEN, " ") for line in lines]
 
 
 def print_text(line: OutputLine | Prose) -> None:

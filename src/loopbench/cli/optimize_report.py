@@ -16,7 +16,7 @@ from loopbench.text.plain_text import plain_line, terminal_safe
 
 from .codes import DONE, FAILED, INVALID
 from .columns import Rows, folded, print_lines
-from .console import out
+from .console import out, print_prose, with_whole_intervals
 from .render import print_note
 from .tables import print_table
 
@@ -69,7 +69,7 @@ def print_optimization(result: OptimizationResult, form: str, *, verbose: bool) 
     if example := _diff(result):
         console.print(Text(terminal_safe(example), style="dim"), soft_wrap=True)
     for line in verdicts(result):
-        console.print(Text(terminal_safe(line), style="bold"))
+        print_prose(with_whole_intervals(line), "bold")
 
 
 def _print_details(result: OptimizationResult, console: Console) -> None:

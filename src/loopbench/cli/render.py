@@ -13,7 +13,7 @@ from loopbench.experiments.compare.tables import comparison_notes, comparison_ta
 from loopbench.text.plain_text import terminal_safe
 
 from .columns import print_lines
-from .console import out, print_line, print_prose
+from .console import out, print_line, print_prose, with_whole_intervals
 from .render_answer import answer_lines
 from .render_arms import arm_lines
 from .tables import print_table
@@ -84,6 +84,6 @@ def collection(several: SeveralRuns) -> None:
     for made in several_runs_tables(several):
         print_table(made, console)
     for verdict in verdicts(several):
-        console.print(Text(terminal_safe(verdict), style="bold"))
+        print_prose(with_whole_intervals(verdict), "bold")
     for note in several_runs_notes(several):
         print_note(note)

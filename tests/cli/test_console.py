@@ -1,0 +1,19 @@
+"""Sentences on a terminal: no line ends within an interval, or with a space."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.cli import console
+
+INTERVALS = st.tuples(st.floats(-1, 1), st.floats(-1, 1)).map(lambda ends: f"[{ends[0]:.3f}, {ends[1]:.3f}]")
+WORDS = st.lists(st.one_of(INTERVALS, st.sampled_from(["finish", "is", "better", "than", "bare", "by"])), min_size=1, max_size=40)
+
+
+@given(WORDS)
+def test_an_interval_stays_on_one_line_whatever_stands_before_it(words: list[str]) -> None:
+    sentence = " ".join(words)
+    lines = list(console.prose_lines(console.with_whole_intervals(sentence), 30))
+    assert " ".join(lines) == sentence
+    assert all(line.count("[") == line.count("]") and line == line.rstrip() and len(line) <= 30 for line in lines)
