@@ -130,19 +130,17 @@ class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and
     @bounded  # checks the arguments, tells events, makes an instance of a query's type
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         listed = [f"{tool.name}{json.dumps(tool.parameters.get('properties'))}: {tool.description}" for tool in tools]
-        question = (
-            query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"
-        )
+        asked = query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"
         prompt = self.program["decide"]
-        rendered_prompt = in_own_format(prompt)
-        opening = [Message("system", "\n".join([rendered_prompt.text, FORM, *listed])), *rendered_prompt.turns]
-        messages = [Message("user", question)]
+        shown = in_own_format(prompt)
+        opening = [Message("system", "\n".join([shown.text, FORM, *listed])), *shown.turns]
+        messages = [Message("user", asked)]
         for step in range(self.max_steps):
             request = Request(
                 (*opening, *messages),
                 role=Role.DECIDE,
                 codec=CODEC,
-                examples=len(rendered_prompt.turns),
+                examples=len(shown.turns),
                 prompted=prompted("decide", prompt, messages),
             )
             try:
