@@ -63,5 +63,5 @@ def ablate(options: AblationOptions, flags: dict[str, Any], output: ResultsOptio
     )
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
-        made = prepare(wanted, load_config(options.config, {"loops": (options.loop,), **flags}))
-    carry_out(made, output)
+        experiment = prepare(wanted, load_config(options.config, {"loops": (options.loop,), **flags}))
+    carry_out(experiment, output)

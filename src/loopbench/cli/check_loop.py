@@ -48,8 +48,8 @@ def check_loop(choice: LoopChoice, output: JsonOption) -> None:
     findings = laws.check_loop(loop, None if output.as_json else _print_finding, limit_s=choice.limit)
     broken = any(finding.status == "failed" for finding in findings)
     if output.as_json:
-        made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in findings]}
-        print(json.dumps(made, ensure_ascii=True))
+        answer = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in findings]}
+        print(json.dumps(answer, ensure_ascii=True))
     else:
         _print_total(str(spec), findings)
     raise typer.Exit(FAILED if broken else DONE)
@@ -73,7 +73,7 @@ def _print_finding(finding: Finding) -> None:
 
 def _print_total(name: str, findings: Sequence[Finding]) -> None:
     failed = sum(finding.status == "failed" for finding in findings)
-    if left := sum(finding.detail == NOT_CHECKED for finding in findings):
-        out().print(Text(f"{left} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
+    if unchecked := sum(finding.detail == NOT_CHECKED for finding in findings):
+        out().print(Text(f"{unchecked} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
     total = f"{failed} of {len(findings)} laws do not hold" if failed else "every law holds"
     out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)

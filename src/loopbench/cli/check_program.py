@@ -57,9 +57,9 @@ class AgentChoice(OptionGroup):
 
     def spec(self) -> Spec | None:
         """Return the agent as it is named, with its options; None for a service. Raises ValueError."""
-        given = [flag for flag, value in (("PROGRAM", self.program), ("--loop", self.loop), ("--url", self.url)) if value]
-        if len(given) != 1:
-            what = "name one agent" if not given else f"{' and '.join(given)} are given; name one agent"
+        flags = [flag for flag, value in (("PROGRAM", self.program), ("--loop", self.loop), ("--url", self.url)) if value]
+        if len(flags) != 1:
+            what = "name one agent" if not flags else f"{' and '.join(flags)} are given; name one agent"
             raise ValueError(f"{what}: a command line behind --, my.module:solve, a framework, --loop or --url")
         if self.url:
             self._check_plain("--url")
@@ -100,8 +100,8 @@ class CheckOptions(OptionGroup):
         """Return the faults to check. Raises ValueError for an unknown one."""
         for name in self.fault:
             if name not in BY_NAME:
-                asked, every = near(name, BY_NAME), f"known: {', '.join(BY_NAME)}"  # the help has no room for them
-                raise ValueError(f"--fault: there is no fault {name!r}; {asked or every}")
+                suggestion, every = near(name, BY_NAME), f"known: {', '.join(BY_NAME)}"  # the help has no room for them
+                raise ValueError(f"--fault: there is no fault {name!r}; {suggestion or every}")
         return tuple(fault for fault in FAULTS if not self.fault or fault.name in self.fault)
 
     def requirements(self) -> tuple[Requirement, ...]:
@@ -185,8 +185,8 @@ def print_finding(finding: FaultFinding) -> None:
     row = Text.assemble(f"{finding.fault:<21}", (f"{finding.outcome:<16}", style), plain_line(finding.detail))
     console.print(row, soft_wrap=True)
     if finding.shown and finding.outcome in ("told", "untold", "unaware"):
-        told = plain_line(finding.shown)
-        cut = told if len(told) <= MAX_TOLD_CHARS else f"{told[:MAX_TOLD_CHARS]}…"
+        text = plain_line(finding.shown)
+        cut = text if len(text) <= MAX_TOLD_CHARS else f"{text[:MAX_TOLD_CHARS]}…"
         console.print(Text(f"{'':21}request {finding.request} says: {cut}", style="dim"), soft_wrap=True)
 
 

@@ -19,8 +19,8 @@ WIDE = 10_000
 
 
 def out() -> Console:
-    known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(file=sys.stdout, highlight=False, width=None if known else WIDE)
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(file=sys.stdout, highlight=False, width=None if has_width else WIDE)
 
 
 def print_line(line: str, style: str = "") -> None:

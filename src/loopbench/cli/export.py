@@ -37,6 +37,6 @@ def export(choice: ReadRunChoice, options: ExportOptions) -> None:
         return
     name = options.format_
     out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
-    made = export_run(folder, name, out)
-    left = f"; {made.untraced} have no trace" if made.untraced else ""
-    say(f"wrote {counted(made.trials, 'trial')} to {made.out}{left}; read them back: {made.read_back}")
+    exported = export_run(folder, name, out)
+    untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""
+    say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}; read them back: {exported.read_back}")

@@ -38,8 +38,8 @@ def extend(choice: RunChoice, flags: dict[str, Any], typed: PermissionOptions, o
     load_env()  # keys may stand in a .env of the current directory
     folder, allowed = choice.folder, typed.permissions(flags.get("address"))
     with own_prints_aside():
-        made = extending.extend(folder, additions, allowed, SessionSettings(settings))
-    schedule = f"{counted(len(made.arms), 'arm')} × {counted(len(made.tasks), 'task')} × {made.config.repeats}"
-    present = counted(len(made.past.ended), "trial is", "trials are")
-    say(f"{folder}: now {schedule}; {present} there, {counted(len(made.missing()), 'is', 'are')} to be run")
-    carry_out(made, output)
+        experiment = extending.extend(folder, additions, allowed, SessionSettings(settings))
+    schedule = f"{counted(len(experiment.arms), 'arm')} × {counted(len(experiment.tasks), 'task')} × {experiment.config.repeats}"
+    present = counted(len(experiment.past.ended), "trial is", "trials are")
+    say(f"{folder}: now {schedule}; {present} there, {counted(len(experiment.missing()), 'is', 'are')} to be run")
+    carry_out(experiment, output)

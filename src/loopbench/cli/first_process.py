@@ -81,8 +81,8 @@ def _answer_for(child: int, read: int) -> NoReturn:
                 os.close(number)
     handed_on_at = -math.inf
     while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
+        ended_child, status = os.waitpid(child, os.WNOHANG)
+        if ended_child:
             break
         came = signal.sigwaitinfo({*_HANDED_ON, signal.SIGCHLD})
         is_news = time.monotonic() > handed_on_at + _ONE_WISH_S

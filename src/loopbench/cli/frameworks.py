@@ -56,19 +56,21 @@ def _install(release: Release, *, again: bool, quiet: bool) -> None:
     if not quiet:
         say(f"{release.name} {release.version}: installing into {folder}")
     start = time.monotonic()
-    made = install(release, (lambda line: None) if quiet else (lambda line: say(f"{label}: {line}")), again=again)
+    installed = install(release, (lambda line: None) if quiet else (lambda line: say(f"{label}: {line}")), again=again)
     print(
-        terminal_safe(f"{release.name} {release.version}: installed in {time.monotonic() - start:.0f} s, in {made}; --loop '{arm}'")
+        terminal_safe(
+            f"{release.name} {release.version}: installed in {time.monotonic() - start:.0f} s, in {installed}; --loop '{arm}'"
+        )
     )
 
 
 @with_options()
 def list_frameworks(output: JsonOption) -> None:
     """List the frameworks: the version that `install` gives, the one that is installed, and their options."""
-    found = [entry for entry in entries("frameworks") if isinstance(entry, CatalogueFramework)]
+    frameworks = [entry for entry in entries("frameworks") if isinstance(entry, CatalogueFramework)]
     if output.as_json:
-        print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
+        print(json.dumps([entry.as_dict() for entry in frameworks], ensure_ascii=True))
         return
-    for entry in found:
+    for entry in frameworks:
         print_framework(entry)
     out().print(Text(f"environments: {terminal_safe(str(environments()))}"), soft_wrap=True)

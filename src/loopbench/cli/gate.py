@@ -185,15 +185,15 @@ def _judged(
     with _blessing_told(baseline, options):
         if options.run is None:
             settings = _rerun_settings(options, flags, again)
-            ended = _run_again(baseline, options.baseline, settings, rules, targets, quiet=output.quiet)
+            ended_run = _run_again(baseline, options.baseline, settings, rules, targets, quiet=output.quiet)
         else:
-            ended = EndedRun(read_run(run_folder(options.run, options.runs)))
-        judged = targets.counted(ended.judged(baseline, rules, options.baseline))
+            ended_run = EndedRun(read_run(run_folder(options.run, options.runs)))
+        judged = targets.counted(ended_run.judged(baseline, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
-        write_report(ended.results, announce=not output.quiet)
+        write_report(ended_run.results, announce=not output.quiet)
         if not output.quiet:
-            say(f"run directory: {ended.results.folder}")
+            say(f"run directory: {ended_run.results.folder}")
     return judged
 
 
@@ -214,17 +214,19 @@ def _blessing_told(baseline: Baseline, options: GateOptions) -> Iterator[None]:
 def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:
     """Raise ValueError for a flag that only a new run could heed, beside a run that has ended. `--allow` and the other permissions
     are no such flags: they change nothing of how a run is judged."""
-    given = [flag_of([name]) for name, value in flags.items() if value]
-    if given:
-        raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(run)!r}")
+    new_run_flags = [flag_of([name]) for name, value in flags.items() if value]
+    if new_run_flags:
+        raise ValueError(f"{new_run_flags[0]} is for a new run; leave it out, or the run {str(run)!r}")
 
 
 def _rerun_settings(options: GateOptions, flags: Mapping[str, Any], again: RerunPermissions) -> RerunSettings:
     """Return the settings of a new run, once the keys are read that a `.env` of the current directory holds."""
     load_env()
     allowed = Permissions(again.allow, again.base_url, again.cassette)
-    asked = {name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None}
-    return RerunSettings(flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked)
+    rerun_fields = {name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None}
+    return RerunSettings(
+        flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **rerun_fields
+    )
 
 
 def _baseline(path: Path) -> Baseline:
@@ -342,13 +344,13 @@ def _run_again(
         experiment = prepare_again(baseline, path, again)
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet, may_shrink=False) as progress:
-            ended = run_to_judge(experiment, _Notes() if quiet else progress, baseline, rules)
+            ended_run = run_to_judge(experiment, _Notes() if quiet else progress, baseline, rules)
     except KeyboardInterrupt:
         _tell_of_interruption(experiment, baseline, path, rules, targets)
         raise typer.Exit(INTERRUPTED) from None
-    if ended.stopped:
-        say(f"stopped early: {ended.stopped}")
-    return ended
+    if ended_run.stopped:
+        say(f"stopped early: {ended_run.stopped}")
+    return ended_run
 
 
 def _tell_of_interruption(experiment: Experiment, baseline: Baseline, path: Path, rules: Rules, targets: GateTargets) -> None:

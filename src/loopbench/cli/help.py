@@ -73,9 +73,9 @@ class GroupedCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options."""
-        found = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
-        arguments = [record for param, record in found if param.param_type_name == "argument"]
-        options = [(param, record) for param, record in found if param.param_type_name == "option"]
+        documented = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        arguments = [record for param, record in documented if param.param_type_name == "argument"]
+        options = [(param, record) for param, record in documented if param.param_type_name == "option"]
         _section(formatter, "Arguments", arguments)
         if len(options) <= MAX_UNGROUPED:
             _section(formatter, "Options", [record for _, record in options])

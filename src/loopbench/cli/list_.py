@@ -50,11 +50,11 @@ def list_(choice: CatalogueChoice, output: JsonOption) -> None:
         raise ValueError("there is no list of 'frameworks' here: loopbench frameworks list, or list loops, which has them, too")
     if choice.what not in CATALOGUES:
         raise ValueError(f"there is no list of {choice.what!r}; {nearest(choice.what, CATALOGUES)}")
-    found = _chosen(listed(choice.what), choice)
+    chosen = _chosen(listed(choice.what), choice)
     if output.as_json:
-        print(json.dumps([entry.as_dict() for entry in found], ensure_ascii=True))
+        print(json.dumps([entry.as_dict() for entry in chosen], ensure_ascii=True))
     else:
-        _print(found, in_full=in_full)
+        _print(chosen, in_full=in_full)
 
 
 def _chosen(entries: list[CatalogueEntry], choice: CatalogueChoice) -> list[CatalogueEntry]:

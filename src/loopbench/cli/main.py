@@ -107,9 +107,9 @@ class LazyCommand(TyperCommand):
 @cache
 def _command_of(name: str | None, function: Callable[..., None]) -> Any:
     """Return a function as a command with its flags, made once: it takes as long as a short command, and several may follow."""
-    made = typer.Typer(add_completion=False, rich_markup_mode=None)
-    made.command(name, cls=GroupedCommand, context_settings=CONTEXT)(function)
-    return get_command(made)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, cls=GroupedCommand, context_settings=CONTEXT)(function)
+    return get_command(app)
 
 
 class Commands(TyperGroup):

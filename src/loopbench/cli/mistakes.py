@@ -35,10 +35,10 @@ def usage_error_line(error: Any) -> str:
     return _line(usage_line(error))
 
 
-def exit_line(left: SystemExit) -> str:
+def exit_line(raised: SystemExit) -> str:
     """Return the line for code of the user's own that has left Python."""
-    said = left.code if isinstance(left.code, str) else f"code of a loop, a tool or a suite called sys.exit({left.code!r})"
-    return _line(f"error: {said}")
+    reason = raised.code if isinstance(raised.code, str) else f"code of a loop, a tool or a suite called sys.exit({raised.code!r})"
+    return _line(f"error: {reason}")
 
 
 def crash_text(error: Exception) -> str:

@@ -90,8 +90,8 @@ def _check_defined(what: str, file: Path | None, name: str) -> None:
     except (UnicodeDecodeError, ValueError) as error:
         raise ValueError(f"{what}: {file}: {error}") from None
     if name not in names and "*" not in names:
-        asked = near(name, sorted(names))
-        raise ValueError(f"{what}: {file} defines no {name}{f'; {asked}' if asked else ''}")
+        suggestion = near(name, sorted(names))
+        raise ValueError(f"{what}: {file} defines no {name}{f'; {suggestion}' if suggestion else ''}")
 
 
 def _names(body: list[ast.stmt]) -> Iterator[str]:

@@ -76,14 +76,14 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOption
 
     The test says whether optimizing helped, and which loop is best afterwards.
     """
-    given = {**flags, **search.as_flags()}
+    settings = {**flags, **search.as_flags()}
     load_env()  # keys may stand in a .env of the current directory
     with own_prints_aside():
-        made = prepare(load_optimize_config(search.config, given))
-    if not output.quiet and _has_nothing_to_teach(made):
-        (profile,) = made.config.compare.profiles
+        optimization = prepare(load_optimize_config(search.config, settings))
+    if not output.quiet and _has_nothing_to_teach(optimization):
+        (profile,) = optimization.config.compare.profiles
         say(f"note: under profile {profile} no prompt helps the scripted model; --profile teachable has what prompts can teach")
-    _carry_out(made, output)
+    _carry_out(optimization, output)
 
 
 def _has_nothing_to_teach(optimization: Optimization) -> bool:

@@ -226,10 +226,10 @@ def _plain_type(annotation: Any) -> Any:
 
 def help_text(info: FieldInfo, doc: str, default: str = "") -> str:
     """Return a field's docstring, followed by its default."""
-    shown = (
+    default_text = (
         default or next((each.text for each in info.metadata if isinstance(each, IfAbsent)), "") or _default_in_help(info.default)
     )
-    return f"{doc}{f' [default: {shown}]' if shown else ''}"
+    return f"{doc}{f' [default: {default_text}]' if default_text else ''}"
 
 
 def _default_in_help(default: Any) -> str:
@@ -294,9 +294,9 @@ def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
     """Yield a group's fields as parameters that Typer understands."""
     docs = field_docs(group)
     for name, info in group.model_fields.items():
-        known = next((each for each in info.metadata if isinstance(each, OptionInfo | ArgumentInfo)), None)
+        declared = next((each for each in info.metadata if isinstance(each, OptionInfo | ArgumentInfo)), None)
         is_switch = info.annotation is bool and not info.default  # Typer would add a flag --no-…
-        option = copy(known) if known else typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
+        option = copy(declared) if declared else typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
         option.help, option.show_default = help_text(info, docs[name]), False
         if isinstance(option, OptionInfo):
             option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))

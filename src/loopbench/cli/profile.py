@@ -111,11 +111,11 @@ def _check_out(out: Path, *, force: bool) -> None:
 
 def _print_fitted(fitted: FittedProfile) -> None:
     rows = []
-    for kind, found in fitted.rates.items():
-        interval = "" if found.interval is None else f"[{found.interval.low:.4f}, {found.interval.high:.4f}]"
-        rate = "" if found.interval is None else f"{found.rate:.4f}"
-        count = "" if found.interval is None else f"{round(found.count, 2):g} of {found.points:.0f}"
-        rows.append((kind, FAULT_KINDS[kind], rate, interval, count, found.note))
+    for kind, fitted_rate in fitted.rates.items():
+        interval = "" if fitted_rate.interval is None else f"[{fitted_rate.interval.low:.4f}, {fitted_rate.interval.high:.4f}]"
+        rate = "" if fitted_rate.interval is None else f"{fitted_rate.rate:.4f}"
+        count = "" if fitted_rate.interval is None else f"{round(fitted_rate.count, 2):g} of {fitted_rate.points:.0f}"
+        rows.append((kind, FAULT_KINDS[kind], rate, interval, count, fitted_rate.note))
     size = f"{counted(fitted.trials, 'trial')} of {counted(fitted.tasks, 'task')}"
     title = f"{fitted.profile.name}: {fitted.profile.description or 'fitted'}; {size}"
     level = f"{100 * (1 - fitted.alpha):g} % interval"
@@ -137,9 +137,9 @@ def _print_check(check: FitCheck | None) -> None:
 def _print_by_form(profile: Profile) -> None:
     """Print a profile that has one for each form of calls, and these."""
     print(f"{profile.name}: {profile.description}\n{profile.evidence}".rstrip())
-    for form, met in profile.by_form.items():
+    for form, form_profile in profile.by_form.items():
         print(f"\nLoops with {FORMS[form]} meet:")
-        _print_profile(met, met.sources)
+        _print_profile(form_profile, form_profile.sources)
 
 
 def _print_profile(profile: Profile, remarks: Mapping[str, str]) -> None:

@@ -47,11 +47,11 @@ def arms(run: Results) -> None:
 def details(run: Results, *, all_metrics: bool) -> None:
     """Print the tables of a run, and what to keep in mind."""
     console = out()
-    for made in comparison_tables(run.comparison, run.views, secondary=all_metrics):
-        print_table(made, console)
+    for table in comparison_tables(run.comparison, run.views, secondary=all_metrics):
+        print_table(table, console)
     if all_metrics:
-        for made in harness_tables(run.harness):
-            print_table(made, console)
+        for table in harness_tables(run.harness):
+            print_table(table, console)
         for sentence in harness_sentences(run.harness):
             print_line(sentence)
     else:
@@ -81,8 +81,8 @@ def aside(line: str) -> None:
 def collection(several: SeveralRuns) -> None:
     """Print several runs: the matrix of (suite, profile) × loops, all pairs, and how often each loop is the highest."""
     console = out()
-    for made in several_runs_tables(several):
-        print_table(made, console)
+    for table in several_runs_tables(several):
+        print_table(table, console)
     for verdict in verdicts(several):
         print_prose(with_whole_intervals(verdict), "bold")
     for note in several_runs_notes(several):

@@ -207,8 +207,10 @@ def _around(run: Results, sentences: Iterator[Text], width: int, *, has_reasons:
     yield from sentences
     yield from wrapped(defaults_sentence(run.manifest), "", width)
     if not run.comparison.invalid:
-        said = unit_sentences(run.manifest, run.comparison) if has_reasons else [clusters_sentence(run.manifest, run.comparison)]
-        for sentence in said:
+        unit_lines = (
+            unit_sentences(run.manifest, run.comparison) if has_reasons else [clusters_sentence(run.manifest, run.comparison)]
+        )
+        for sentence in unit_lines:
             yield from wrapped(sentence, "", width)
 
 
@@ -311,9 +313,9 @@ def _row_names(answer: ComparisonAnswer) -> RowNames:
 
 def _matrix(answer: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and all that tie with the best."""
-    shown = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_and_ties(answer.rows, room - 1)
+    shown_rows = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_and_ties(answer.rows, room - 1)
     names = _row_names(answer)
-    forms: list[Rows] = [matrix_cells(answer, shown, form, names) for form in FORMS]
+    forms: list[Rows] = [matrix_cells(answer, shown_rows, form, names) for form in FORMS]
     if width < WIDE and not any(widest_fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
         low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
         short = [_with_short_names(low[-1:], width)] if widest_fitting(forms[WITH_COSTS:-1], width)[1] else []
@@ -321,19 +323,19 @@ def _matrix(answer: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     _, fits = widest_fitting(forms[:-1], width)
     if fits:
         lines = list(side_by_side(widest_fitting(forms, width)[0], width))
-    elif 2 * len(shown) <= room:
+    elif 2 * len(shown_rows) <= room:
         lines = list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     else:
         lines = list(side_by_side(_with_short_names(forms[1:], width), width))
     yield from lines
-    if any(cost is not None for row in shown for cost in answer.costs_of(row)) and not any(
+    if any(cost is not None for row in shown_rows for cost in answer.costs_of(row)) and not any(
         counted_in(answer.unit) in each.plain for each in lines
     ):
         yield Text(NO_ROOM.format(counted_in(answer.unit)), style="dim")
-    if hidden := [row for row in answer.rows if row not in shown]:
+    if hidden := [row for row in answer.rows if row not in shown_rows]:
         open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
-        told = f", {open_ones} of them not told apart from the best" if open_ones else ""
-        yield Text(f"and {counted(len(hidden), f'more {answer.subject}')}, less accurate on average{told}", style="dim")
+        ties = f", {open_ones} of them not told apart from the best" if open_ones else ""
+        yield Text(f"and {counted(len(hidden), f'more {answer.subject}')}, less accurate on average{ties}", style="dim")
 
 
 def _first_and_ties(rows: Sequence[AnswerRow], room: int) -> list[AnswerRow]:
@@ -355,10 +357,10 @@ def _with_short_names(forms: Sequence[Rows], width: int) -> Rows:
         room = max(width - sum(others), MIN_NAME)
         short = [_cut_within(row[0].plain, room) for row in rows]
         names = short if len(set(short)) == len(rows) else [row[0].plain for row in rows]
-        made = [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
-        if widest_fitting([made], width)[1]:
+        named_rows = [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
+        if widest_fitting([named_rows], width)[1]:
             break
-    return made
+    return named_rows
 
 
 def _cut_within(name: str, room: int) -> str:

@@ -31,7 +31,7 @@ def arm_lines(run: Results, width: int) -> Iterator[Text]:
     columns = _columns(unit, share_form(run.answer, width))
     columns = [_SCORED, *columns] if left_out else columns
     cells = [column for column in columns if any(column[1](arm) != "–" for arm in arms)]
-    yield from folded((_rows(arms, cells[: len(cells) - left]) for left in range(max(1, len(cells) - 1))), width)
+    yield from folded((_rows(arms, cells[: len(cells) - dropped]) for dropped in range(max(1, len(cells) - 1))), width)
 
 
 _SCORED: tuple[str, Cell] = ("scored", lambda arm: f"{arm.summary.scored} of {arm.summary.trials}")

@@ -42,8 +42,8 @@ def ablation(result: AblationResult, *, verbose: bool) -> None:
             print_table(table, console)
         for note in ablation_notes(result):
             print_note(note, soft_wrap=True)
-        shown = [effect for effect in result.effects.effects if effect.metric == PRIMARY]
-        for plotted in interval_plot(shown, console.width) if shown else ():
+        effects = [effect for effect in result.effects.effects if effect.metric == PRIMARY]
+        for plotted in interval_plot(effects, console.width) if effects else ():
             console.print(plotted, no_wrap=True, overflow="ellipsis")
         console.print()
     print_lines(answer_of_ablation(result, console.width), console)

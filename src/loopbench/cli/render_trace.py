@@ -58,8 +58,8 @@ def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
     for record in records:
         arms.setdefault(record.arm, []).append(record)
     for arm, own in arms.items():
-        ended = counts(Counter((each.stop or LOST) if each.status == "scored" else each.status for each in own))
-        print_prose(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}", hanging="  ")
+        endings = counts(Counter((each.stop or LOST) if each.status == "scored" else each.status for each in own))
+        print_prose(f"{arm}  {len(own)} not solved: {endings}; such as {own[0].task}/{own[0].repeat}", hanging="  ")
     missed = counted(len(records), "trial was", "trials were")
     has_traces = any(record.trace_at is not None for record in records)
     print_prose(f"{missed} not solved; each of them: --all{'; one:' if has_traces else ''}", "dim")
@@ -79,6 +79,6 @@ def failures(records: Sequence[Record]) -> None:
     console = out()
     for record in records:
         struck = _struck(record)
-        ended = (record.stop or LOST) if record.status == "scored" else f"{record.status}: {record.reason}"
-        console.print(Text(terminal_safe(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
+        ending = (record.stop or LOST) if record.status == "scored" else f"{record.status}: {record.reason}"
+        console.print(Text(terminal_safe(f"{record.arm}/{record.task}/{record.repeat}  {ending}; {struck}")), soft_wrap=True)
     console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

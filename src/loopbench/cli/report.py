@@ -107,11 +107,11 @@ def _markdown(run: Results) -> str:
 
 def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
     options.refuse_for(f"comparisons; the test is one: {folder / TEST}")
-    found = optimization_result(folder)
-    print_optimization(found, form, verbose=options.verbose)
+    result = optimization_result(folder)
+    print_optimization(result, form, verbose=options.verbose)
     if not options.no_html:
-        write_optimization(found, options.html)
-    return exit_code(found)
+        write_optimization(result, options.html)
+    return exit_code(result)
 
 
 def _several(folders: Sequence[Path], form: str, options: ReportOptions) -> int:

@@ -45,10 +45,10 @@ def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOp
         log = None if own_code(config) else opened.enter_context(run_log(config))  # this process goes on in a fork for such code
         with own_prints_aside():
             config, note = without_formless(config)
-            made = prepare(config)
+            experiment = prepare(config)
         if note:
             say(note)
-        carry_out(made, output, endpoint, log)
+        carry_out(experiment, output, endpoint, log)
 
 
 def carry_out(
@@ -147,14 +147,14 @@ def _left(experiment: Experiment, run: Results) -> int:
 def resume_command(experiment: Experiment) -> str:
     """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
     folder, config, begun = experiment.folder, experiment.config, experiment.manifest.settings
-    shown = config.public()
+    settings = config.public()
     flags: list[tuple[str, object]] = [
-        (name, shown[name]) for name in ("engine", "workers", "concurrency") if shown[name] != getattr(begun, name)
+        (name, settings[name]) for name in ("engine", "workers", "concurrency") if settings[name] != getattr(begun, name)
     ]
-    has_limits = any(limit is not None for limit in shown["budget"].values())
+    has_limits = any(limit is not None for limit in settings["budget"].values())
     share = len(experiment.past.ended) / experiment.trials
     more = larger(config.budget, experiment.spent, share) if has_limits else {}
-    limits = {name: limit for name, limit in (shown["budget"] | more).items() if limit != getattr(begun.budget, name)}
+    limits = {name: limit for name, limit in (settings["budget"] | more).items() if limit != getattr(begun.budget, name)}
     flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]
     if experiment.retry is not None:
         flags.append(("retry", experiment.retry))

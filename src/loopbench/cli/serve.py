@@ -113,5 +113,5 @@ def _example(url: str, suite: Suite) -> str:
         first = task.plan.calls[0]
         parameters = {"type": "object", "properties": {name: {} for name in first.arguments}}
         body["tools"] = [{"type": "function", "function": {"name": first.tool, "parameters": parameters}}]
-    said = shlex.quote(json.dumps(body))
-    return f"curl -s {url}/v1/chat/completions -H 'Content-Type: application/json' -d {said}"
+    body_text = shlex.quote(json.dumps(body))
+    return f"curl -s {url}/v1/chat/completions -H 'Content-Type: application/json' -d {body_text}"

@@ -62,13 +62,13 @@ def size(choice: ReadRunChoice, options: SizeOptions, output: JsonOption, depth:
     It also computes what they cost. No model is called.
     """
     wanted = options.request
-    found = _results(choice.folder)
+    pilot = _results(choice.folder)
     second = None if options.again is None else _results(run_folder(options.again, choice.runs))
-    made = sizing.size(found, wanted, second)
+    sizes = sizing.size(pilot, wanted, second)
     if output.as_json:
-        print(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(sizes.to_json(), ensure_ascii=True, allow_nan=False))
     else:
-        _print(made, verbose=depth.verbose)
+        _print(sizes, verbose=depth.verbose)
 
 
 def _results(folder: Path) -> Results:

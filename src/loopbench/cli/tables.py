@@ -43,15 +43,15 @@ def _pieces(table: Table, width: int) -> Iterator[Table]:
         if parts[-1] and _narrowest(_part(table, keys, [*parts[-1], column])) > width:
             parts.append([])
         parts[-1].append(column)
-    made = [_part(table, keys, part) for part in parts]
-    if all(_narrowest(part) <= width for part in made):
-        yield from (replace(part, title=table.title if number == 0 else "") for number, part in enumerate(made))
+    pieces = [_part(table, keys, part) for part in parts]
+    if all(_narrowest(part) <= width for part in pieces):
+        yield from (replace(part, title=table.title if number == 0 else "") for number, part in enumerate(pieces))
 
 
 def _part(table: Table, keys: int, columns: Sequence[int]) -> Table:
-    shown = (*range(keys), *columns)
-    rows = tuple(tuple(row[place] for place in shown) for row in table.rows)
-    return Table(table.title, tuple(table.columns[place] for place in shown), rows)
+    places = (*range(keys), *columns)
+    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
+    return Table(table.title, tuple(table.columns[place] for place in places), rows)
 
 
 def _tabbed(table: Table, console: Console) -> None:

@@ -29,8 +29,8 @@ def usage_line(error: Any) -> str:
     """Return the line for what the parser of the command line raises."""
     context = error.ctx
     path = "loopbench" if context is None else context.command_path
-    said = _mistake_in_words(error, context)
-    return f"error: {said}{'' if said.endswith('?') else ';'} see {path} --help"
+    mistake = _mistake_in_words(error, context)
+    return f"error: {mistake}{'' if mistake.endswith('?') else ';'} see {path} --help"
 
 
 def _mistake_in_words(error: Any, context: Any) -> str:
@@ -39,13 +39,13 @@ def _mistake_in_words(error: Any, context: Any) -> str:
         return _about(error)
     if (option := getattr(error, "option_name", None)) is not None and hasattr(error, "possibilities"):
         return f"no option {option}{_of_the_baseline(option, context) or _meant_by(option, context)}"
-    if found := _COMMAND.match(message):
-        return f"no command {found[1]!r}{_asked(found[1], context.command.commands)}"
-    if found := _EXTRA.match(message):
-        return _unexpected(found[1], context)
-    if found := _VALUE.match(message):
-        known = next((param for param in _options(context) if found[1] in param.opts), None)
-        return f"{found[1]} needs a value{_meaning(known)}"
+    if match := _COMMAND.match(message):
+        return f"no command {match[1]!r}{_asked(match[1], context.command.commands)}"
+    if match := _EXTRA.match(message):
+        return _unexpected(match[1], context)
+    if match := _VALUE.match(message):
+        matching = next((param for param in _options(context) if match[1] in param.opts), None)
+        return f"{match[1]} needs a value{_meaning(matching)}"
     return message.rstrip(".")
 
 
@@ -55,15 +55,15 @@ def _about(error: Any) -> str:
     name = max(param.opts, key=len) if param.param_type_name == "option" else _metavar(param)
     if not message:
         return f"{name} is missing{_meaning(param)}"
-    if found := _CHOICE.fullmatch(message):
-        known = found["known"].replace("'", "").split(", ")
-        got = found["got"].strip("'")
-        return f"{name}: {got!r} is none of {', '.join(known)}{_asked(got, known)}"
+    if match := _CHOICE.fullmatch(message):
+        choices = match["known"].replace("'", "").split(", ")
+        got = match["got"].strip("'")
+        return f"{name}: {got!r} is none of {', '.join(choices)}{_asked(got, choices)}"
     if isinstance(error.__cause__, ValidationError):
         first = error.__cause__.errors(include_url=False)[0]
         return f"{name}: {needed(first)}, got {first['input']!r}"
-    if found := _NUMBER.fullmatch(message):
-        return f"{name}: {_NUMBERS[found['kind']]} is needed, got {found['got']}"
+    if match := _NUMBER.fullmatch(message):
+        return f"{name}: {_NUMBERS[match['kind']]} is needed, got {match['got']}"
     return f"{name}: {message.rstrip('.')}"
 
 
@@ -118,10 +118,10 @@ def _options(context: Any) -> Iterator[Any]:
     return (param for param in params if param.param_type_name == "option")
 
 
-def _asked(typed: str, known: Any) -> str:
+def _asked(typed: str, names: Any) -> str:
     """Return the question after what was meant, behind a semicolon; empty if nothing is like it."""
-    asked = near(typed, known)
-    return f"; {asked}" if asked else ""
+    suggestion = near(typed, names)
+    return f"; {suggestion}" if suggestion else ""
 
 
 def _meaning(param: Any) -> str:

@@ -9,12 +9,12 @@ from .entry import CatalogueEntry
 
 def entries(what: str) -> list[CatalogueEntry]:
     """Return what can be named, with all facts; `what`: loops, suites, profiles, metrics, models or optimizers."""
-    found: list[CatalogueEntry] = module_in(__name__, what).entries()
-    return found
+    catalogue: list[CatalogueEntry] = module_in(__name__, what).entries()
+    return catalogue
 
 
 def outlines(what: str) -> list[CatalogueEntry]:
     """Return the same with names and summaries; facts and options may be missing, where they take long to find out."""
     listed = module_in(__name__, what)
-    found: list[CatalogueEntry] = getattr(listed, "outlines", listed.entries)()
-    return found
+    catalogue: list[CatalogueEntry] = getattr(listed, "outlines", listed.entries)()
+    return catalogue

@@ -35,8 +35,10 @@ def _entry(name: str) -> CatalogueSuite:
         if not needs:  # no importer that lacks its file
             raise
         return CatalogueSuite(*head, needs=needs)
-    found = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
-    splits = {split: found[split] for split in sorted(found, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))}
+    split_sizes = Counter(str(task.labels["split"]) for task in suite.tasks if task.labels.get("split"))
+    splits = {
+        split: split_sizes[split] for split in sorted(split_sizes, key=lambda split: (_SPLITS.get(split, len(_SPLITS)), split))
+    }
     return CatalogueSuite(*head, "", suite.version, len(suite.tasks), suite.digest[:12], splits, median_plan(suite.tasks))
 
 
