@@ -296,7 +296,10 @@ def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
     for name, info in group.model_fields.items():
         declared = next((each for each in info.metadata if isinstance(each, OptionInfo | ArgumentInfo)), None)
         is_switch = info.annotation is bool and not info.default  # Typer would add a flag --no-…
-        option = copy(declared) if declared else typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
+        if declared:
+            option = copy(declared)
+        else:
+            option = typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
         option.help, option.show_default = help_text(info, docs[name]), False
         if isinstance(option, OptionInfo):
             option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))

@@ -123,7 +123,7 @@ def crashes(arms: Sequence[ArmResult]) -> list[str]:
 
 
 def headings(measures: Mapping[str, Measure], arms: Sequence[ArmResult]) -> list[str]:
-    """Return what stands above the means of measures; those of which nothing is known have their own label."""
+    """Return the headings of the means of measures; a measure of which no mean is known keeps its own label."""
     known_labels = labels([name for name in measures if any(arm.summary.means[name] is not None for arm in arms)])
     return [known_labels.get(name, measure.label) for name, measure in measures.items()]
 

@@ -102,7 +102,7 @@ def _arrays(points: Sequence[RecallPoint]) -> _Arrays:
 
 
 def _chances(of: _Arrays, forget: float, fault: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the chance of what was seen by a fault of the decision, and by all else."""
+    """Return the chance that a fault of the decision gave what was seen, and the chance that anything else gave it."""
     remembered = (1 - forget * of.mean) ** of.earlier
     by_fault = np.where(of.again == 1, fault, 0.0)
     last, none = remembered * forget * of.last, remembered * (1 - forget * of.last)

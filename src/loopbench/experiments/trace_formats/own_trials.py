@@ -75,7 +75,10 @@ class OwnTrial:
         Where the trial's import took something else as the question, or knew none, it is the same as there.
         """
         query, expected = self.trace.head.query, self.trace.head.expected
-        question_digest = digest([query, expected]) if expected is not None else digest(query) if query else ""
+        if expected is not None:
+            question_digest = digest([query, expected])
+        else:
+            question_digest = digest(query) if query else ""
         if self.task is None or self.task.asked == short_digest(question_digest):
             return question_digest
         return "" if self.task.asked == short_digest("") else self.task.asked

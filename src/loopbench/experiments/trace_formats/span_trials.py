@@ -237,7 +237,8 @@ def _is_called(meaning: str, place: str) -> bool:
 
 def _failure(root: ReadSpan) -> str:
     """Return which error a trial ended with."""
-    parts = [root.error if root.error != "error" or not root.message else "", root.message]
+    is_explained = root.error == "error" and root.message  # the bare word adds nothing to a message
+    parts = [root.message] if is_explained else [root.error, root.message]
     return reason_line(f"the root span failed: {': '.join(filter(None, parts))}")
 
 

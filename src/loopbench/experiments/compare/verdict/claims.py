@@ -62,7 +62,7 @@ def claims_in_words(
 def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
     """Return which loops gave more wrong answers as done by a paired test, as a sentence's end, and the same in few words.
 
-    Told are the adopted loop and others, or, where none is adopted, the loops with the fewest and the others.
+    It compares the adopted loop with the others, or, where none is adopted, the loops with the fewest such answers.
     """
     places = {cell.arm.info.arm: (row.loop, n) for row in rows for n, cell in enumerate(row.cells) if cell is not None}
     texts: list[tuple[str, str]] = []
@@ -140,7 +140,7 @@ def _few_units(rate: Interval) -> str:
 
 
 def _without_intervals(by_column: Sequence[Sequence[FalseClaims]], adopted: Sequence[str]) -> str:
-    """Return why counts stand without the intervals that they would else have, as a clause. `by_column`: the claims."""
+    """Return, as a clause, why the counts have no intervals; empty if they have. `by_column`: the claims."""
     few = [
         reason for each in by_column for claims in _weighed(each, adopted) if claims.rate and (reason := _few_units(claims.rate))
     ]

@@ -61,7 +61,10 @@ def not_applicable(infos: Sequence[ArmInfo]) -> str:
 
 
 def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
-    """Yield for the profiles with one for each form which one each loop met; profiles that part the loops alike have one line."""
+    """Yield which profile each loop met under those that have one for each form of calls.
+
+    Profiles that divide the loops alike share a line.
+    """
     alike: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
         infos_by_profile: dict[str, list[ArmInfo]] = {}

@@ -108,7 +108,7 @@ def _why(same: SameLoops) -> str:
 
 
 def _without_fences(same: SameLoops) -> list[str]:
-    """Return the profiles, where no reply of any is fenced and the other loops add nothing but that they read such replies."""
+    """Return the profiles if none of them has a fenced reply, and the other loops only add that they read fenced replies."""
     loops = {short_name(arm.info): arm.info for arm in same.arms}
     plain = loops[same.plain]
     if any(

@@ -13,7 +13,7 @@ from loopbench.text.counts import reasons
 
 
 def warned(comparison: Comparison) -> list[str]:
-    """Return all warnings, a line each; that costs are not known of all trials comes last."""
+    """Return all warnings, a line each; those about unknown costs come last."""
     main, costs = ([f"Warning: {each}" for each in warnings] for warnings in (comparison.main_warnings, comparison.cost_warnings))
     is_told = StopReason.TIMEOUT in comparison.limits.stops  # by the answer, which says who reached a limit of the run's own
     late = [] if is_told else timed_out(comparison.arms)
