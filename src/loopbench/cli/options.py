@@ -298,8 +298,10 @@ def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
         is_switch = info.annotation is bool and not info.default  # Typer would add a flag --no-…
         if declared:
             option = copy(declared)
+        elif is_switch:
+            option = typer.Option(f"--{name.replace('_', '-')}")
         else:
-            option = typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
+            option = typer.Option()
         option.help, option.show_default = help_text(info, docs[name]), False
         if isinstance(option, OptionInfo):
             option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))

@@ -64,8 +64,10 @@ def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = Fal
         losses = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
         if arm.arm in same:
             clause = f", as it did the same as {same[arm.arm]} in every trial"
+        elif losses:
+            clause = f": {losses}"
         else:
-            clause = f": {losses}" if losses else ""
+            clause = ""
         yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{clause}", hanging="  ")
     lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
     total: Counter[Cause] = Counter()

@@ -304,7 +304,8 @@ def test_a_node_without_loopbench_is_told_in_one_line(environment, compare, tmp_
     process = compare(1, environment, "--workers", "1", "--quiet", start=("-c", of_workers)).process
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
-    assert err == "error: worker 1: loopbench cannot be imported on its node: ImportError: not installed here\n"
+    assert err.startswith("error: worker 1: loopbench cannot be imported on its node: ImportError: not installed here; once ")
+    assert err.count("\n") == 1
 
 
 # --- without Ray ---

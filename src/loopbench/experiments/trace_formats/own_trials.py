@@ -77,8 +77,10 @@ class OwnTrial:
         query, expected = self.trace.head.query, self.trace.head.expected
         if expected is not None:
             question_digest = digest([query, expected])
+        elif query:
+            question_digest = digest(query)
         else:
-            question_digest = digest(query) if query else ""
+            question_digest = ""
         if self.task is None or self.task.asked == short_digest(question_digest):
             return question_digest
         return "" if self.task.asked == short_digest("") else self.task.asked
