@@ -260,7 +260,7 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list loops": (73, {"rich"}),
     "list suites": (70, {"rich"}),
     "list profiles": (72, {"rich"}),
-    "show latest": (75, {"rich"}),
+    "show latest": (77, {"rich"}),
     "why latest": (219, {"numpy", "rich"}),
     "report latest": (253, {"numpy", "rich"}),
 }
