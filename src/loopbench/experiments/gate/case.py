@@ -89,14 +89,19 @@ class GateCase:
 
     @cached_property
     def fixed(self) -> bool:
-        """Whether, besides, the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is
-        replayed."""
+        """Whether a trial can come out otherwise only if something was changed.
+
+        Every trial has its counterpart, and the models' replies follow from seed and prompt: those of the scripted model, or of a
+        recording that is replayed.
+        """
         return self.paired and _replies_are_fixed(self.manifest, self.baseline, {s.baseline_arm: s.arm for s in self.sides})
 
     @cached_property
     def blessed_loops(self) -> frozenset[str]:
-        """The arms whose loop is the blessed one, by the digest of its code and by its options, as are tools and scorers, and whose
-        trials have their counterparts: what differs in them does so by chance, or by something that no digest covers."""
+        """The arms in which nothing was changed that a digest covers: the loop's code and options, the tools, the scorers.
+
+        What differs in them does so by chance, or by something that no digest covers. Empty where trials have no counterparts.
+        """
         if not self.fixed or self.code is not None:
             return frozenset()
         in_run, blessed = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
@@ -122,13 +127,16 @@ class GateCase:
 
     @property
     def other_cause(self) -> frozenset[str]:
-        """The arms with a blessed loop that do otherwise all the same, and not by chance."""
+        """The arms in which nothing was changed that a digest covers, and whose trials still differ, again when they ran again."""
         return frozenset(arm for arm, again in self.run_again.items() if again.is_no_chance)
 
     @cached_property
     def causal(self) -> frozenset[str]:
-        """The arms in which a change, and no chance, made trials come out otherwise, and no change of tools or scorers. A loop that
-        is the blessed one and does otherwise throws dice, unless its trials come out so again."""
+        """The arms in which a change of the loop, and not chance, made trials come out otherwise.
+
+        These are the arms whose loop was changed. An arm whose loop is the blessed one is among them only if trials that differ came
+        out the same way when they ran again: otherwise the loop itself draws at random. None where tools or scorers were changed.
+        """
         if not self.fixed or self.code is not None:
             return frozenset()
         entries = {arm.arm: arm for arm in self.manifest.arms}
@@ -137,15 +145,20 @@ class GateCase:
 
     @property
     def no_chance(self) -> frozenset[str]:
-        """The arms in which a change, and no chance, made trials come out otherwise, be it one of files that tools or scorers and a
-        loop share."""
+        """The arms in which a change, and not chance, made trials come out otherwise.
+
+        Besides the `causal` ones these are all arms where a file was changed that a loop shares with tools or scorers.
+        """
         shared = self.fixed and self.code is not None and self.code.files
         return frozenset(side.arm for side in self.sides) if shared else self.causal
 
     @cached_property
     def hung(self) -> Sequence[Sides]:
-        """The arms that hang, for sure, where none of their blessed trials did: in all of their first trials; or some of a run that
-        ended before all of its trials did, after so many that were interrupted, or so many that hang, and no other trial."""
+        """The arms that hang for sure, and of which no blessed trial did.
+
+        An arm hangs if all of its first trials do. Of a run that was ended early, those arms hang that had trials interrupted, or,
+        where all trials that it has hang, all arms that had any.
+        """
         able = [side for side in self.sides if not side.hung_before]
         if not has_all(self.run) and sum(interrupted(side.records) for side in able) >= HANG_TRIALS:
             return [side for side in able if interrupted(side.records) or side.hung]
