@@ -135,7 +135,8 @@ class GateCase:
         """The arms in which a change of the loop, and not chance, made trials come out otherwise.
 
         These are the arms whose loop was changed. An arm whose loop is the blessed one is among them only if trials that differ
-        came out the same way when they ran again: otherwise the loop itself draws at random. None where tools or scorers were changed.
+        came out the same way when they ran again: otherwise the loop itself draws at random. None where tools or scorers were
+        changed.
         """
         if not self.fixed or self.code is not None:
             return frozenset()
