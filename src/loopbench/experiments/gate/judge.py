@@ -33,7 +33,7 @@ from .data.baseline import Baseline
 from .data.hangs import hang_words
 from .data.names import short_arm
 from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
-from .data.sides import Sides
+from .data.sides import Sides, is_share_of_some
 from .larger import larger, run_anew
 from .shortfalls import lost_all_the_same, shortfalls
 
@@ -160,8 +160,7 @@ def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, 
             Held(
                 side.arm,
                 metric,
-                side.old_values(metric),
-                side.new_values(metric),
+                *side.judged_values(metric, paired=case.paired),
                 margin,
                 identical=same[side.arm],
                 cost_usd=side.cost_usd,
@@ -172,7 +171,7 @@ def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, 
             )
             for side in case.sides
             for metric, margin in case.rules.margins.items()
-            if not METRICS[metric].of_some or side.compares(metric)
+            if not METRICS[metric].of_some or side.compares(metric, paired=case.paired)
         ],
         case.rules.alpha,
     )
@@ -283,12 +282,17 @@ def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:
 
 
 def _not_comparable(case: GateCase) -> Iterator[str]:
-    """Yield which metrics are not judged, since no task has them on both sides: a loop that crashes calls no tool."""
+    """Yield which metrics are not judged, since no task, or trial, has them on both sides: a loop that crashes calls no tool."""
     for metric in case.rules.margins:
-        lacking = [side.arm for side in case.sides if METRICS[metric].of_some and side.knows(metric) and not side.compares(metric)]
+        lacking = [
+            side.arm
+            for side in case.sides
+            if METRICS[metric].of_some and side.knows(metric) and not side.compares(metric, paired=case.paired)
+        ]
         if lacking:
             arms = ", ".join(map(short_arm, lacking))
-            yield f"Not judged: {metric} of {arms}, which no task has both in the baseline and in the run."
+            unit = "trial" if case.paired and is_share_of_some(metric) else "task"
+            yield f"Not judged: {metric} of {arms}, which no {unit} has both in the baseline and in the run."
 
 
 def _other_names(sides: Iterable[Sides]) -> Iterator[str]:

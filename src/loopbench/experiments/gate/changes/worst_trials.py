@@ -61,7 +61,7 @@ def _loss(metric: str, was: float, now: float) -> float:
 def _paired_losses(side: Sides, metric: str) -> Iterator[tuple[float, float, float, Record]]:
     """Yield by how much each trial got worse, both values and the record."""
     for pair in side.pairs:
-        was, now = pair.line.values(metric)[pair.record.repeat], stored_value(pair.record, metric)
+        was, now = pair.both_values(metric)
         if was is not None and now is not None:
             yield _loss(metric, was, now), was, now, pair.record
 

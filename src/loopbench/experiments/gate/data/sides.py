@@ -11,12 +11,17 @@ from pathlib import Path
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars_of_trial
+from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
 from loopbench.protocol import StopReason
 
 from .baseline import NO_TRIAL, Baseline, TaskLine, answer_in_brief, outcome_of, stored_value
 from .hangs import all_hung
 from .names import short_arm
+
+
+def is_share_of_some(metric: str) -> bool:
+    """Whether a metric is a share that not every trial has, such as that of calls made twice, which takes a call."""
+    return metric in SHARES and METRICS[metric].of_some
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,18 @@ class TrialPair:
         return was, answer_in_brief(self.record)
 
     def same_value(self, metric: str) -> bool:
-        return self.line.values(metric)[self.record.repeat] == stored_value(self.record, metric)
+        was, now = self.both_values(metric)
+        return was == now
+
+    def both_values(self, metric: str) -> tuple[float | None, float | None]:
+        """Return the metric in the baseline and in the run; None where it is not known."""
+        return self.line.values(metric)[self.record.repeat], stored_value(self.record, metric)
+
+    def has_new_best(self, metric: str) -> bool:
+        """Whether the metric is a share of which the baseline has no value, and the run the best possible one: no call of the
+        blessed trial ran, and now each one runs once."""
+        was, now = self.both_values(metric)
+        return is_share_of_some(metric) and was is None and now == (1.0 if metric in GAINS else 0.0)
 
     @property
     def is_scored(self) -> bool:
@@ -56,10 +72,10 @@ class TrialPair:
         return self.line.accuracy[self.record.repeat] is not None and self.record.status == "scored"
 
     def no_worse(self, metric: str) -> bool:
-        """Whether the metric is known on both sides, or on neither, and not worse than in the baseline."""
-        was, now = self.line.values(metric)[self.record.repeat], stored_value(self.record, metric)
+        """Whether the metric is known on both sides, or on neither, and not worse than in the baseline; or has a new best value."""
+        was, now = self.both_values(metric)
         if was is None or now is None:
-            return was is now
+            return was is now or self.has_new_best(metric)
         return now >= was if metric in GAINS else now <= was
 
     def no_better(self, metric: str) -> bool:
@@ -140,9 +156,29 @@ class Sides:
         """Whether any trial has a metric, in the baseline or in the run."""
         return bool(self.old_values(metric).values or self.new_values(metric).values)
 
-    def compares(self, metric: str) -> bool:
-        """Whether any task has a metric both in the baseline and in the run."""
-        return bool(self.old_values(metric).values.keys() & self.new_values(metric).values.keys())
+    def judged_values(self, metric: str, *, paired: bool) -> tuple[TaskValues, TaskValues]:
+        """Return the values by which a metric is judged, of the baseline and of the run.
+
+        Of a share that not every trial has, such as that of calls made twice, these are the values of the trials that have it on
+        both sides, where trials have their counterparts (`paired`): else a trial in which a call runs for the first time would
+        count on one side alone, and make the means differ though nothing got worse.
+        """
+        if not (paired and is_share_of_some(metric)):
+            return self.old_values(metric), self.new_values(metric)
+        before: dict[str, list[float]] = {}
+        after: dict[str, list[float]] = {}
+        clusters = {pair.record.task: pair.record.cluster for pair in self.pairs}
+        for pair in self.pairs:
+            was, now = pair.both_values(metric)
+            if was is not None and now is not None:
+                before.setdefault(pair.record.task, []).append(was)
+                after.setdefault(pair.record.task, []).append(now)
+        return TaskValues(before, {}), TaskValues(after, {task: clusters[task] for task in after})
+
+    def compares(self, metric: str, *, paired: bool) -> bool:
+        """Whether any task has a metric both in the baseline and in the run; of those that `judged_values` pairs, any trial."""
+        before, after = self.judged_values(metric, paired=paired)
+        return bool(before.values.keys() & after.values.keys())
 
     @cached_property
     def pairs(self) -> tuple[TrialPair, ...]:
@@ -160,8 +196,12 @@ class Sides:
         return len(self.pairs) == blessed == len(self.records)
 
     def unchanged(self, metric: str) -> bool:
-        """Whether every trial of the baseline ran again with the same value of the metric; the stop is another question."""
-        return self.whole and all(pair.same_value(metric) and (pair.record.status != "errored" or pair.same) for pair in self.pairs)
+        """Whether every trial of the baseline ran again with the same value of the metric, or with a new best one where it had
+        none; the stop is another question."""
+        return self.whole and all(
+            (pair.same_value(metric) or pair.has_new_best(metric)) and (pair.record.status != "errored" or pair.same)
+            for pair in self.pairs
+        )
 
     def none_worse(self, metric: str) -> bool:
         """Whether every trial of the baseline ran again, has a score on both sides, and none has a worse value of the metric."""
