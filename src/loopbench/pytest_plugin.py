@@ -119,8 +119,8 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
 
 def _sayer(node: pytest.Item, heading: str) -> Callable[[str], None]:
     """Return what adds a line, which may quote the user's own code, to the summary of the session, under a heading."""
-    without_secrets: Callable[[str], str] = _loaded("loopbench.text.plain_text").without_secrets
-    return lambda line: node.user_properties.append((heading, without_secrets(line)))
+    safe_for_others: Callable[[str], str] = _loaded("loopbench.text.plain_text").safe_for_others
+    return lambda line: node.user_properties.append((heading, safe_for_others(line)))
 
 
 def _teller(config: pytest.Config) -> Callable[[str], None]:

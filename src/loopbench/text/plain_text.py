@@ -22,7 +22,7 @@ def terminal_safe(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
-def without_secrets(text: str) -> str:
+def safe_for_others(text: str) -> str:
     """Return text of the user's own code, such as an exception's, as others may see it: without keys, and safe for a terminal."""
     return terminal_safe(redact(text))
 

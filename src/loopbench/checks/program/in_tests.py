@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from loopbench.protocol import Loop
-from loopbench.text.plain_text import without_secrets
+from loopbench.text.plain_text import safe_for_others
 
 from ..pytest_items import check_not_async
 from .agent_faults import BY_NAME
@@ -58,6 +58,6 @@ class AgentChecks:
             self.say(f"{report.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
             lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in report.unmet(demanded)]
             if lines:
-                pytest.fail(without_secrets("\n".join([f"agent_checks: {report.agent}", *lines])), pytrace=False)
+                pytest.fail(safe_for_others("\n".join([f"agent_checks: {report.agent}", *lines])), pytrace=False)
             return report
-        pytest.fail(f"agent_checks: {without_secrets(mistake)}", pytrace=False)  # out here, where no context prints it twice
+        pytest.fail(f"agent_checks: {safe_for_others(mistake)}", pytrace=False)  # out here, where no context prints it twice

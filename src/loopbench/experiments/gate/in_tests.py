@@ -26,7 +26,7 @@ from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
-from loopbench.text.plain_text import without_secrets
+from loopbench.text.plain_text import safe_for_others
 
 from .changes.baseline_changes import blessed_crashes, replaced
 from .changes.own_limits import lower_defaults
@@ -139,7 +139,7 @@ class LoopGate:
         else:
             bless = [f"  to bless: {self._bless_command()}"] if isinstance(error, Incomparable) else []
             mistake = "\n".join([_mistake(error), *bless])
-        mistake = without_secrets(mistake)
+        mistake = safe_for_others(mistake)
         self._show_unjudged(mistake, raised_in(error))
         return mistake
 
@@ -269,7 +269,7 @@ def _started_as(config: pytest.Config) -> tuple[str, ...]:
 
 def _fail(message: str) -> NoReturn:
     """Fail the test with a message that may quote the user's own code."""
-    pytest.fail(without_secrets(message), pytrace=False)
+    pytest.fail(safe_for_others(message), pytrace=False)
 
 
 def _check_finished(stopped: str) -> None:

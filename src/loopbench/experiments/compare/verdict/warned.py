@@ -4,7 +4,7 @@ time, unknown costs."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from loopbench.metrics.arm_warnings import of_each
 from loopbench.metrics.comparison import ArmResult, Comparison
@@ -22,22 +22,25 @@ def warned(comparison: Comparison) -> list[str]:
 
 def crashed(arms: Sequence[ArmResult]) -> list[str]:
     """Return one line on the arms whose loops crashed, the largest share of trials first, with the most frequent reasons."""
-    ordered = sorted((arm for arm in arms if arm.summary.crashes), key=lambda arm: -_crashes(arm) / arm.summary.scored)
-    if not ordered:
+    each = _most_affected_first(arms, _crashes)
+    if not each:
         return []
     why: Counter[str] = Counter()
-    for arm in ordered:
+    for arm in arms:
         why.update(arm.summary.crashes)
-    each = {arm.info.arm: f"{_crashes(arm):,} of the {arm.summary.scored:,}" for arm in ordered}
     return [f"Crashed: {of_each(each, 'trials')} ({reasons(why)})"]
 
 
 def timed_out(arms: Sequence[ArmResult]) -> list[str]:
     """Return one line on the arms of which trials ended because their time was up, the largest share of trials first."""
-    late = {arm.info.arm: (arm.summary.stops.get(StopReason.TIMEOUT, 0), arm.summary.scored) for arm in arms}
-    ordered = sorted((name for name, (many, _) in late.items() if many), key=lambda name: -late[name][0] / late[name][1])
-    each = {name: f"{late[name][0]:,} of the {late[name][1]:,}" for name in ordered}
+    each = _most_affected_first(arms, lambda arm: arm.summary.stops.get(StopReason.TIMEOUT, 0))
     return [f"Out of time, and so not solved: {of_each(each, 'trials')}"] if each else []
+
+
+def _most_affected_first(arms: Sequence[ArmResult], trials: Callable[[ArmResult], int]) -> dict[str, str]:
+    """Return arm → `2 of the 8`, of the arms that have any such trials, the largest share of the scored ones first."""
+    affected = sorted((arm for arm in arms if trials(arm)), key=lambda arm: -trials(arm) / arm.summary.scored)
+    return {arm.info.arm: f"{trials(arm):,} of the {arm.summary.scored:,}" for arm in affected}
 
 
 def _crashes(arm: ArmResult) -> int:

@@ -41,14 +41,16 @@ def cause_of(trial: TracedTrial, was: Counterpart) -> str:
     It tells of more calls of the model, and how many of these the loop made again; of tool calls that it made again, or that are
     new; and of longer calls of the model.
     """
-    return "; ".join([*_more_model_calls(trial, was), *_more_tool_calls(trial), *_longer_calls(trial.record, trial, was)])
+    requests = RequestCounts.of(trial.trace)
+    parts = [*_more_model_calls(trial.record, requests, was), *_more_tool_calls(trial), *_longer_calls(trial.record, requests, was)]
+    return "; ".join(parts)
 
 
-def _more_model_calls(trial: TracedTrial, was: Counterpart) -> Iterator[str]:
-    now, before = trial.record.lm_calls, was.value("lm_calls")
+def _more_model_calls(record: Record, requests: RequestCounts, was: Counterpart) -> Iterator[str]:
+    now, before = record.lm_calls, was.value("lm_calls")
     if before is None or now <= before:
         return
-    yield f"{counted(now, 'model call')}, not {before:,.0f}{_sent_again(RequestCounts.of(trial.trace), was.requests)}"
+    yield f"{counted(now, 'model call')}, not {before:,.0f}{_sent_again(requests, was.requests)}"
 
 
 def _sent_again(now: RequestCounts, was: RequestCounts | None) -> str:
@@ -95,7 +97,7 @@ def _made_again(runs: list[OwnRun]) -> str:
     return f"the loop made the call {call_text(first.call)} again by itself{how_often}, {though}{also}"
 
 
-def _longer_calls(record: Record, trial: TracedTrial, was: Counterpart) -> Iterator[str]:
+def _longer_calls(record: Record, requests: RequestCounts, was: Counterpart) -> Iterator[str]:
     """Yield how much longer a call of the model is, in its prompt and in its reply where both are known, and how many messages the
     longest request shows."""
     calls, before, tokens = record.lm_calls, was.value("lm_calls"), was.value("tokens")
@@ -106,7 +108,7 @@ def _longer_calls(record: Record, trial: TracedTrial, was: Counterpart) -> Itera
     if was.record is None and record.tokens / calls >= LONGER * tokens / before:
         prompts = f", of which prompts are {100 * record.input_tokens / record.tokens:.0f} %" if record.input_tokens else ""
         parts = [f"{record.tokens / calls:,.0f} tokens a model call, not {tokens / before:,.0f}{prompts}"]
-    requests, blessed = RequestCounts.of(trial.trace), was.requests
+    blessed = was.requests
     if blessed is not None and requests.most_messages > blessed.most_messages:
         parts.append(f"up to {counted(requests.most_messages, 'message')} in a request, not {blessed.most_messages:,}")
     if parts:
