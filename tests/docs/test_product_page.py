@@ -34,7 +34,7 @@ from loopbench.loops import (
     StopRun,
     Toolbox,
 )
-from loopbench.loops.replayed_toolbox import REJECTED
+from loopbench.loops.checkpoints.replayed_toolbox import REJECTED
 from loopbench.models.fake import FakeModel
 from loopbench.models.local.opening import open_model
 from loopbench.models.real import RealOptions

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from loopbench.loops.bare import NOT_TAKEN, Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.replayed_toolbox import REJECTED
 from loopbench.loops.finish import Finish
-from loopbench.loops.replayed_toolbox import REJECTED
 from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.replay import Replay
+from loopbench.loops.checkpoints.replayed_toolbox import EDITED, REJECTED
 from loopbench.loops.finish import Finish
-from loopbench.loops.replay import Replay
-from loopbench.loops.replayed_toolbox import EDITED, REJECTED
 from loopbench.loops.resumable import Resumable
-from loopbench.loops.run_failure import RunFailure
+from loopbench.loops.shared.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
-from loopbench.loops.replayed_toolbox import BESIDE, EARLIER
 from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel

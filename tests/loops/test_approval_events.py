@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.boundary import watched
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.finish import Finish
 from loopbench.loops.resumable import Resumable
+from loopbench.loops.shared.boundary import watched
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
     Act,

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.boundary import run_of
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -20,6 +19,7 @@ from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.resumable import Resumable
+from loopbench.loops.shared.boundary import run_of
 from loopbench.loops.stateless import Stateless
 from loopbench.protocol import (
     SILENT,

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired
-from loopbench.loops.checkpoint_file import CheckpointFile, _end_of_lines
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired
+from loopbench.loops.checkpoints.checkpoint_file import CheckpointFile, _end_of_lines
 from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Outcome, Query, Request, Toolbox, ToolCall, run_sync

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.boundary import run_events
-from loopbench.loops.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
 from loopbench.loops.phased import Phased
 from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.shared.boundary import run_events
+from loopbench.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (

@@ -20,8 +20,7 @@ from loopbench.datasets.task import StatelessEnvironment, Task
 from loopbench.loops import CurrentCall
 from loopbench.loops.bare import Bare
 from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.boundary import run_events
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -29,6 +28,7 @@ from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.resumable import Resumable
+from loopbench.loops.shared.boundary import run_events
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.replayed_toolbox import CUT_OFF
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.replayed_toolbox import CUT_OFF
 from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopRun, Toolbox, ToolCall

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Query, Toolbox, ToolCall

@@ -32,8 +32,8 @@ from loopbench.loops import (
     Toolbox,
     ToolCall,
 )
-from loopbench.loops.equal_calls import equal_calls, equality_key, equality_keys
-from loopbench.loops.replayed_toolbox import BESIDE, EARLIER, MADE
+from loopbench.loops.checkpoints.equal_calls import equal_calls, equality_key, equality_keys
+from loopbench.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER, MADE
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop
 

@@ -13,13 +13,13 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
-from loopbench.loops import boundary
 from loopbench.loops.bare import Bare
-from loopbench.loops.boundary import run_events, takes_events
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.shared import boundary
+from loopbench.loops.shared.boundary import run_events, takes_events
 from loopbench.loops.stateless import Stateless
 from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.trace import ModelExchange, Note, ToolRun

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.replayed_toolbox import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED
 from loopbench.loops.finish import Finish
-from loopbench.loops.replayed_toolbox import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED
 from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Observer, Outcome, Query, RunEvent, Tool, Toolbox, ToolCall

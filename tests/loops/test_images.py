@@ -12,7 +12,7 @@ import pytest
 
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import Checkpoint, ResumeError
+from loopbench.loops.checkpoints.checkpoint import Checkpoint, ResumeError
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.phased import Phased

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.boundary import run_events
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, ResumeError
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, ResumeError
+from loopbench.loops.checkpoints.replay import Replay
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -23,9 +23,9 @@ from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.replay import Replay
 from loopbench.loops.resumable import ReplayedModel, Resumable
-from loopbench.loops.run_failure import RunFailure
+from loopbench.loops.shared.boundary import run_events
+from loopbench.loops.shared.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (

@@ -12,7 +12,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.bare_standalone import run_agent
-from loopbench.loops.checkpoint import Checkpoint
+from loopbench.loops.checkpoints.checkpoint import Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoint_entries import same_json
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.checkpoints.replayed_toolbox import CONVERTED
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
-from loopbench.loops.replayed_toolbox import CONVERTED
 from loopbench.loops.resumable import Resumable
+from loopbench.loops.shared.same_json import same_json
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Query, Toolbox, ToolCall
 

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from loopbench.loops import ApprovalRequired, Checkpoint, Finish, PendingCall, Query, Resumable, Toolbox, ToolCall
 from loopbench.loops.finish import Module
-from loopbench.loops.received_arguments import shown_arguments, unlike_shown
+from loopbench.loops.shared.received_arguments import shown_arguments, unlike_shown
 from loopbench.loops.stateless import ActivityManager
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Tool

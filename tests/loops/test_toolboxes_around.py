@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 from loopbench.checks.loop.scene import Gate, RunLog, open_gate
 from loopbench.checks.program.bench import AgentLog
-from loopbench.loops.call_ids import CallIds
-from loopbench.loops.checkpoint import Checkpoint
+from loopbench.loops.checkpoints.checkpoint import Checkpoint
+from loopbench.loops.checkpoints.replay import Replay
 from loopbench.loops.finish.tools import CurrentTools
 from loopbench.loops.guarded import Confirmations
-from loopbench.loops.replay import Replay
-from loopbench.loops.watching import RelayingObserver, WatchedModel
+from loopbench.loops.shared.call_ids import CallIds
+from loopbench.loops.shared.watching import RelayingObserver, WatchedModel
 from loopbench.models.metering import Listener
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import SILENT, Observer, StopRun, Tool, Toolbox, ToolCall, run_sync

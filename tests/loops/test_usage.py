@@ -9,13 +9,13 @@ import pytest
 from pydantic import BaseModel
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.boundary import run_events
-from loopbench.loops.checkpoint import Checkpoint
+from loopbench.loops.checkpoints.checkpoint import Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.resumable import Resumable
+from loopbench.loops.shared.boundary import run_events
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.ended_before import ended_before
+from loopbench.loops.shared.ended_before import ended_before
 from loopbench.protocol import StopRun, Toolbox, ToolCall
 from loopbench.protocol.cancellation import stop_tasks
 

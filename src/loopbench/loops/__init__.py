@@ -10,8 +10,8 @@ from loopbench._lazy import lazy
 _HOMES = {
     "loopbench.loops.bare": ("Bare",),
     "loopbench.loops.bare_standalone": ("ToolRegistry", "arun_agent", "run_agent"),
-    "loopbench.loops.boundary": ("bounded", "run_events"),
-    "loopbench.loops.option_checks": ("checked_options",),
+    "loopbench.loops.shared.boundary": ("bounded", "run_events"),
+    "loopbench.loops.shared.option_checks": ("checked_options",),
     "loopbench.loops.finish": (
         "Finish",
         "Module",
@@ -38,8 +38,8 @@ _HOMES = {
     "loopbench.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "loopbench.loops.repeat_guard": ("RepeatGuard",),
     "loopbench.loops.resumable": ("Resumable",),
-    "loopbench.loops.checkpoint": ("ApprovalRequired", "PendingCall", "ResumeError", "Checkpoint"),
-    "loopbench.loops.checkpoint_file": ("CheckpointFile",),
+    "loopbench.loops.checkpoints.checkpoint": ("ApprovalRequired", "PendingCall", "ResumeError", "Checkpoint"),
+    "loopbench.loops.checkpoints.checkpoint_file": ("CheckpointFile",),
     "loopbench.loops.stateless": (
         "ActionDecision",
         "ActivityManager",

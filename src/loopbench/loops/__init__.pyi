@@ -4,13 +4,11 @@ from loopbench.loops.bare import Bare as Bare
 from loopbench.loops.bare_standalone import ToolRegistry as ToolRegistry
 from loopbench.loops.bare_standalone import arun_agent as arun_agent
 from loopbench.loops.bare_standalone import run_agent as run_agent
-from loopbench.loops.boundary import bounded as bounded
-from loopbench.loops.boundary import run_events as run_events
-from loopbench.loops.checkpoint import ApprovalRequired as ApprovalRequired
-from loopbench.loops.checkpoint import Checkpoint as Checkpoint
-from loopbench.loops.checkpoint import PendingCall as PendingCall
-from loopbench.loops.checkpoint import ResumeError as ResumeError
-from loopbench.loops.checkpoint_file import CheckpointFile as CheckpointFile
+from loopbench.loops.checkpoints.checkpoint import ApprovalRequired as ApprovalRequired
+from loopbench.loops.checkpoints.checkpoint import Checkpoint as Checkpoint
+from loopbench.loops.checkpoints.checkpoint import PendingCall as PendingCall
+from loopbench.loops.checkpoints.checkpoint import ResumeError as ResumeError
+from loopbench.loops.checkpoints.checkpoint_file import CheckpointFile as CheckpointFile
 from loopbench.loops.finish import Finish as Finish
 from loopbench.loops.finish import Module as Module
 from loopbench.loops.finish import ParseError as ParseError
@@ -22,7 +20,6 @@ from loopbench.loops.finish import module as module
 from loopbench.loops.finish import tool as tool
 from loopbench.loops.guarded import Guarded as Guarded
 from loopbench.loops.microcompact import Microcompact as Microcompact
-from loopbench.loops.option_checks import checked_options as checked_options
 from loopbench.loops.phased import Agent as Agent
 from loopbench.loops.phased import AgentCallbacks as AgentCallbacks
 from loopbench.loops.phased import Phased as Phased
@@ -35,6 +32,9 @@ from loopbench.loops.react_extract import ReactExtract as ReactExtract
 from loopbench.loops.react_extract import ReactExtractProgram as ReactExtractProgram
 from loopbench.loops.repeat_guard import RepeatGuard as RepeatGuard
 from loopbench.loops.resumable import Resumable as Resumable
+from loopbench.loops.shared.boundary import bounded as bounded
+from loopbench.loops.shared.boundary import run_events as run_events
+from loopbench.loops.shared.option_checks import checked_options as checked_options
 from loopbench.loops.stateless import ActionDecision as ActionDecision
 from loopbench.loops.stateless import ActivityManager as ActivityManager
 from loopbench.loops.stateless import ConversationState as ConversationState

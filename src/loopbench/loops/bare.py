@@ -24,7 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
-from loopbench.loops.option_checks import checked_options
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.call_ids import needs_approval
+from loopbench.loops.shared.option_checks import checked_options
+from loopbench.loops.shared.tool_settings import ToolSettings
+from loopbench.loops.shared.tool_signatures import signature_of, validate_tool_arguments
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -62,10 +66,6 @@ from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 
 from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
-from .boundary import bounded
-from .call_ids import needs_approval
-from .tool_settings import ToolSettings
-from .tool_signatures import signature_of, validate_tool_arguments
 
 logger = logger_of(__name__)
 

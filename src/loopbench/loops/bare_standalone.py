@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from loopbench.loops.shared.tool_signatures import signature_of
 from loopbench.protocol import (
     Capabilities,
     ModelError,
@@ -38,7 +39,6 @@ from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
 from .bare import Bare, History
-from .tool_signatures import signature_of
 
 logger = logger_of(__name__)
 

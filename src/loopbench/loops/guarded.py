@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from loopbench.loops.boundary import bounded
-from loopbench.loops.ended_before import ended_before
-from loopbench.loops.option_checks import checked_options
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.ended_before import ended_before
+from loopbench.loops.shared.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     AnswerT,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopbench.loops.boundary import bounded
-from loopbench.loops.option_checks import checked_options
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     AnswerT,

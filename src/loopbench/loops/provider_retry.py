@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import cache
 
-from loopbench.loops.boundary import bounded
-from loopbench.loops.option_checks import checked_options
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     AnswerT,

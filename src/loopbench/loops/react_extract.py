@@ -33,9 +33,9 @@ from typing import Any, ClassVar, Literal, Self
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
-from loopbench.loops.boundary import bounded
-from loopbench.loops.option_checks import checked_options
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.option_checks import checked_options
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
     Act,

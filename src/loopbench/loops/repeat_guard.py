@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopbench.loops.boundary import bounded
-from loopbench.loops.ended_before import ended_before
-from loopbench.loops.option_checks import checked_options
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.ended_before import ended_before
+from loopbench.loops.shared.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     AnswerT,

@@ -13,6 +13,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from loopbench.loops.checkpoints.checkpoint import Checkpoint
+from loopbench.loops.checkpoints.replay import UNLIMITED, Replay, take_up
+from loopbench.loops.checkpoints.replayed_toolbox import ReplayedToolbox
+from loopbench.loops.shared.boundary import has_boundary, run_of, watched
+from loopbench.loops.shared.call_ids import CallIds, ids_of
+from loopbench.loops.shared.run_arguments import check_run, named
+from loopbench.loops.shared.watching import RelayingObserver
 from loopbench.protocol import (
     SILENT,
     AnswerT,
@@ -34,14 +41,6 @@ from loopbench.protocol.cancellation import failure_of_model
 from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.names import nearest
 from loopbench.protocol.redact import logger_of
-
-from .boundary import has_boundary, run_of, watched
-from .call_ids import CallIds, ids_of
-from .checkpoint import Checkpoint
-from .replay import UNLIMITED, Replay, take_up
-from .replayed_toolbox import ReplayedToolbox
-from .run_arguments import check_run, named
-from .watching import RelayingObserver
 
 logger = logger_of(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopbench.loops import bare
 from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.tool_signatures import validate_tool_arguments
+from loopbench.loops.shared.tool_signatures import validate_tool_arguments
 from tests.loops.bare.helpers import (
     ADD,
     BAD,

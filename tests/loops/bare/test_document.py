@@ -11,7 +11,7 @@ import pytest
 from loopbench.loops import bare_standalone
 from loopbench.loops.bare import Bare, create_observation
 from loopbench.loops.bare_standalone import ToolRegistry, mock_llm, run_agent
-from loopbench.loops.tool_signatures import validate_tool_arguments
+from loopbench.loops.shared.tool_signatures import validate_tool_arguments
 from tests.loops.bare.helpers import (
     ADD,
     BAD,

@@ -10,7 +10,7 @@ import pytest
 
 from loopbench.loops.bare import INSTRUCTIONS, Bare, create_observation
 from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.tool_signatures import validate_tool_arguments
+from loopbench.loops.shared.tool_signatures import validate_tool_arguments
 from loopbench.protocol import (
     BudgetExceeded,
     ContextOverflow,

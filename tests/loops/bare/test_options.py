@@ -11,7 +11,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.bare_standalone import run_agent
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import (
     Message,
     NativeCall,

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.loops import tool_signatures
 from loopbench.loops.bare import Bare
 from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.tool_signatures import validate_tool_arguments
+from loopbench.loops.shared import tool_signatures
+from loopbench.loops.shared.tool_signatures import validate_tool_arguments
 from loopbench.protocol import (
     Query,
     Tool,

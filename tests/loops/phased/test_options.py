@@ -16,7 +16,7 @@ from loopbench.loops.phased import (
     Phased,
 )
 from loopbench.loops.phased.options import PhasedOptions
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import (
     Act,
     Outcome,

@@ -28,7 +28,9 @@ def test_every_law_holds() -> None:
 
 
 _PUBLIC_IMPORT = "from loopbench.loops import bounded, checked_options\n"
-_OWN_IMPORTS = "from loopbench.loops.boundary import bounded\nfrom loopbench.loops.option_checks import checked_options\n"
+_OWN_IMPORTS = (
+    "from loopbench.loops.shared.boundary import bounded\nfrom loopbench.loops.shared.option_checks import checked_options\n"
+)
 """What a loop of ours has in the place of the template's import: a module of the package imports from modules."""
 
 

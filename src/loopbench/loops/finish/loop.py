@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
-from loopbench.loops.boundary import bounded
-from loopbench.loops.call_ids import needs_approval
-from loopbench.loops.option_checks import checked_options
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.call_ids import needs_approval
+from loopbench.loops.shared.option_checks import checked_options
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,
     AnswerT,

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from loopbench.loops.run_arguments import refuse_checkpoint
+from loopbench.loops.shared.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
 from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.threads import in_event_loop, run_here

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from loopbench.loops.ended_before import ended_before
+from loopbench.loops.shared.ended_before import ended_before
 from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
 from loopbench.protocol.cancellation import stop_tasks
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
 from loopbench.protocol.redact import logger_of
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from loopbench.loops.boundary import bounded
-from loopbench.loops.option_checks import checked_options
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     AnswerT,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import Model, Program
 
 from .callbacks import AgentCallbacks

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import dspy
 
-from loopbench.loops.call_ids import needs_approval
+from loopbench.loops.shared.call_ids import needs_approval
 from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_blocking

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
-from loopbench.loops.boundary import bounded
-from loopbench.loops.option_checks import checked_options
-from loopbench.loops.tool_settings import ToolSettings
+from loopbench.loops.shared.boundary import bounded
+from loopbench.loops.shared.option_checks import checked_options
+from loopbench.loops.shared.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from loopbench.loops.run_arguments import refuse_checkpoint
+from loopbench.loops.shared.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, ContextOverflow, ModelError, Observer, StopReason
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import beside_event_loop, run_here

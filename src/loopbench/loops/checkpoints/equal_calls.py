@@ -10,12 +10,12 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from loopbench.loops.shared.received_arguments import received_values
 from loopbench.protocol import Observation, Toolbox, ToolCall, render_value
 from loopbench.protocol.digest import canonical_json, sha256, short_digest
 from loopbench.protocol.values import legible
 
 from .checkpoint_entries import Entry, holding
-from .received_arguments import received_values
 
 NEW_EACH_TIME = "new each time"
 """In the place of an id or a time that the tool's types make: calls that differ in these alone are equal."""

@@ -44,7 +44,7 @@ def _check_all(design: type, options: Mapping[str, Any]) -> None:
         if (choices := _choices(hints[name])) and value not in choices:
             raise ValueError(f"{design.__name__}: {name} must be one of {', '.join(map(str, choices))}, not {value!r}")
     if doubtful:
-        import_module("loopbench.loops.option_types").check_types(design, hints, doubtful)
+        import_module("loopbench.loops.shared.option_types").check_types(design, hints, doubtful)
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

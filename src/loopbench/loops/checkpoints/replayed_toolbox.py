@@ -8,18 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from loopbench.protocol import Observation, Toolbox, ToolCall, render_value
-from loopbench.protocol.current_call import CallId
-from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
-from loopbench.protocol.tool_calls import NEVER_RAN
-from loopbench.protocol.tools import ToolboxAround
-from loopbench.protocol.values import cap
-
-from .call_ids import as_asked
-from .checkpoint import ApprovalRequired, Checkpoint, received_of
-from .checkpoint_entries import Entry, same_json
-from .equal_calls import equal_calls, equality_keys, spelling
-from .received_arguments import (
+from loopbench.loops.shared.call_ids import as_asked
+from loopbench.loops.shared.received_arguments import (
     different_arguments,
     is_said_whole,
     made_anew,
@@ -27,9 +17,20 @@ from .received_arguments import (
     shown_arguments,
     unlike_shown,
 )
+from loopbench.loops.shared.run_failure import RunFailed
+from loopbench.loops.shared.same_json import same_json
+from loopbench.loops.shared.watching import RelayingObserver
+from loopbench.protocol import Observation, Toolbox, ToolCall, render_value
+from loopbench.protocol.current_call import CallId
+from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
+from loopbench.protocol.tool_calls import NEVER_RAN
+from loopbench.protocol.tools import ToolboxAround
+from loopbench.protocol.values import cap
+
+from .checkpoint import ApprovalRequired, Checkpoint, received_of
+from .checkpoint_entries import Entry
+from .equal_calls import equal_calls, equality_keys, spelling
 from .replay import Replay
-from .run_failure import RunFailed
-from .watching import RelayingObserver
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "

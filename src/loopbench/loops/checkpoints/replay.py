@@ -8,6 +8,9 @@ from dataclasses import asdict, replace
 from typing import Any
 from uuid import uuid4
 
+from loopbench.loops.shared.received_arguments import is_said_whole, made_anew, shown_arguments, unlike_shown
+from loopbench.loops.shared.run_failure import RunFailure
+from loopbench.loops.shared.same_json import same_json
 from loopbench.protocol import BudgetExceeded, ModelError, Observation, Reply, Request, Toolbox, ToolCall
 from loopbench.protocol.budget import Budget
 from loopbench.protocol.digest import digest
@@ -23,12 +26,9 @@ from .checkpoint_entries import (
     received_entries,
     reply_entry,
     reply_of,
-    same_json,
     version_of,
 )
 from .equal_calls import equality_key
-from .received_arguments import is_said_whole, made_anew, shown_arguments, unlike_shown
-from .run_failure import RunFailure
 from .spending import asked_entry
 
 UNLIMITED = Budget()

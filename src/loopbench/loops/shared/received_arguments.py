@@ -11,7 +11,7 @@ from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
 from loopbench.protocol.argument_json import argument_forms, argument_json
 from loopbench.protocol.values import cap, legible, own_copy, render_value
 
-from .checkpoint_entries import same_json
+from .same_json import same_json
 
 
 def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:

@@ -12,6 +12,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from loopbench.loops.shared.received_arguments import made_anew, received_values
+from loopbench.loops.shared.same_json import same_json
 from loopbench.protocol import StopRun, Toolbox, ToolCall, render_value
 from loopbench.protocol.budget import Expenses
 from loopbench.protocol.current_call import idempotency_key
@@ -19,10 +21,9 @@ from loopbench.protocol.redact import logger_of, redact
 from loopbench.protocol.values import cap, error_text, legible
 
 from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
-from .checkpoint_entries import Entry, check_entry, holding, json_value, same_json, version_of
+from .checkpoint_entries import Entry, check_entry, holding, json_value, version_of
 from .entry_store import store, store_of
 from .equal_calls import equal_calls
-from .received_arguments import made_anew, received_values
 from .spending import spent_by
 
 logger = logger_of(__name__)
