@@ -42,7 +42,7 @@ class {name}:
 # --- compare, report, show ---
 
 
-@pytest.mark.parametrize("store", ["sqlite:///theirs.db", "ftp://here"])
+@pytest.mark.parametrize("store", [pytest.param("sqlite:///theirs.db", marks=pytest.mark.slow), "ftp://here"])
 def test_a_terminal_ends_with_the_answer_or_a_log_that_failed(here, store):
     """How to open MLflow's pages stands above the answer, which waits for no log; one that fails says so as soon as it does."""
     words = ["compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--tracking-uri", store]

@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(loopben
     assert sorted((here / "runs").iterdir()) == before
 
 
-@pytest.mark.parametrize("flags", [[], ["-v"], ["--json"]])
+@pytest.mark.parametrize("flags", [[], pytest.param(["-v"], marks=pytest.mark.slow), ["--json"]])
 def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopbench, here, flags):
     assert loopbench("compare", "--loop", "bare", *SMALL_RUN).code == 0
     assert loopbench("bless", "latest", "--output", "b.json").code == 0

@@ -36,7 +36,9 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("until", [pytest.param(1, marks=pytest.mark.slow), 7, len(EVENTS) // 2, len(EVENTS)])
+@pytest.mark.parametrize(
+    "until", [*(pytest.param(number, marks=pytest.mark.slow) for number in (1, 7)), len(EVENTS) // 2, len(EVENTS)]
+)
 def test_a_run_that_was_left_goes_on_in_the_same_runs(light: Made, plain: list[Any], until: int) -> None:
     name = f"left {until}"
     with tracker_of(light, name) as tracker:
