@@ -31,6 +31,8 @@ def test_what_ran_stands_beside_its_result_and_the_cause_below_as_in_the_short_f
     cause = brief.split("\n── stop: ")[1].split("\n", 4)[-1].partition("prompts and replies: ")[0]
     assert cause.startswith("altered call, step 1: the loop called ")
     assert whole.endswith(cause)
-    wrote, ran = re.search(r"── act\s+(\S+ \{.*\})\s+── run as\s+(\S+ \{.*\})\s+── \S+ \(success\)", whole).groups()
+    found = re.search(r"── act\s+(\S+ \{.*\})\s+── run as\s+(\S+ \{.*\})\s+── \S+ \(success\)", whole)
+    assert found is not None
+    wrote, ran = found.groups()
     assert wrote != ran
     assert wrote.partition(" ")[0] == ran.partition(" ")[0]
