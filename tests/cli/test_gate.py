@@ -219,6 +219,7 @@ def test_a_loop_that_is_no_agent_is_not_blessed_and_has_no_chance_to_pass(loopbe
     judged = loopbench("gate", folder, "--baseline", "b.json")
     assert judged.code == judged_as[0]
     assert first_line(judged.out).startswith(judged_as[1])
+    assert ("Nothing was judged." in judged.out, " worse" in judged.out) == (judged.code == 4, judged.code == 1)
     refused = loopbench("bless", folder, "--output", "c.json")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert said in refused.err

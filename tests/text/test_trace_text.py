@@ -15,6 +15,7 @@ from loopbench.loops.bare import Bare
 from loopbench.metrics.trace import ToolRun, Trace, TracedCall
 from loopbench.protocol import Outcome, StopReason, ToolCall
 from loopbench.text.trace_text import MAX_CHARS, Block, as_judged, blocks
+from tests.metrics.lost_trials import LOST
 
 
 def shown(trace: Trace, **options: Any) -> list[Block]:
@@ -78,6 +79,13 @@ def test_a_solved_trial_reads_in_order(one_trial, tiny):
     move = next(block for block in found if block.kind == "move")
     assert (move.label, move.text) == ("act", 'double {"n": 21}')
     assert "accuracy 1" in found[-1].text
+
+
+def test_a_call_stands_beside_its_result_where_the_loop_altered_it():
+    pieces = [(block.label, block.text) for block in shown(Trace.from_json(LOST["other arguments than were written"][0]))]
+    place = pieces.index(("run as", 'mul {"a": 4, "b": 4}'))
+    assert pieces[place - 1] == ("act", 'mul {"a": 3, "b": 4}')
+    assert pieces[place + 1] == ("mul (success)", "16")
 
 
 def test_an_answer_that_was_judged_again_is_shown_with_the_scores_that_count(one_trial, tiny):

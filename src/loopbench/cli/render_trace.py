@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from loopbench.metrics.record import FaultRecord, Record
+from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
 from loopbench.reports import trial_lines
 from loopbench.text.counts import counts
@@ -36,16 +36,18 @@ def print_steps(trace: JudgedTrace, record: Record) -> None:
     print_line("prompts and replies: -v; in full: --full", "dim")
 
 
-def trace(trace: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> None:
-    """Print one trial: its faults and what became of them, then its events."""
+def trace(trace: JudgedTrace, record: Record, *, full: bool) -> None:
+    """Print one trial: its faults and what became of them, its events, and why it was lost."""
     console = out()
-    for fate in trial_lines.fates(faults):
+    for fate in trial_lines.fates(record.faults):
         print_text(fate)
     for block in blocks(trace.trace, full=full, judged_again=trace.judged_again, is_imported=trace.is_imported):
         style = _STYLES.get(block.kind, "")
         console.print(Text(terminal_safe(f"── {block.label} "), style=style))
         lines = [f"   {line}" for line in terminal_safe(block.text).split("\n")]
         console.print(Text("\n".join(lines), style="dim" if block.kind == "prompt" else ""), soft_wrap=True)
+    for line in trial_lines.loss_lines(trace, record):
+        print_text(line)
 
 
 LOST = "lost"

@@ -11,6 +11,7 @@ from loopbench.experiments.why.replay import landed, profile_named, replayable_r
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.each_record import find_trial
+from loopbench.runs.store.files import read_manifest_json, step_limit
 from loopbench.text.trace_text import as_judged
 
 from . import render_trace
@@ -48,7 +49,8 @@ def replay(choice: RunChoice, options: ReplayOptions, code: AllowOption, output:
     if output.as_json:
         print(json.dumps({"before": before.to_json(), "now": now.to_json(), "faults": landed(now)}, ensure_ascii=True))
     elif options.trace:
-        render_trace.trace(as_judged(trace_of(done), now), now.faults, full=False)
+        limit = step_limit(read_manifest_json(folder), now.arm)
+        render_trace.trace(as_judged(trace_of(done), now, limit), now, full=False)
     else:
         print_line(f"{now.name} {_in_words(now)}; in the run it {_in_words(before)}")
 

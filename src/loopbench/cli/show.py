@@ -47,7 +47,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
     if output.as_json:
         print(json.dumps(trace.to_json(), ensure_ascii=True))
     elif options.verbose or options.full:
-        render_trace.trace(trace, record.faults, full=options.full)
+        render_trace.trace(trace, record, full=options.full)
     else:
         render_trace.print_steps(trace, record)
 

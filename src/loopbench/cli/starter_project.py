@@ -65,8 +65,9 @@ TEST = '''\
 import pytest
 
 # metrics: tokens may grow by 10 %, and by 2 points each the wrong answers given as done, with a fault left open or a
-# planned result unseen, and the calls that the loop makes once more than the model asked for. An undecided gate fails
-# the test; with on_undecided="skip" it is a skipped test, with a warning on the pull request.
+# planned result unseen, and the calls that the loop makes again after they have given their result, more often than the
+# model asked for. An undecided gate fails the test; with on_undecided="skip" it is a skipped test, with a warning on the
+# pull request.
 # on_other_answers: "42" for 42 fails, be the score the same. Take it out for long answers in free text, whose words
 # may change and mean no harm.
 pytestmark = pytest.mark.loop_gate(

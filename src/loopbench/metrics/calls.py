@@ -4,9 +4,9 @@ A reply may make several calls at once, and leaves the rest to the loop. Each nu
 
 - *lost*: of the calls that replies asked for and that a tool could have run, those that did not run before the model was asked
   again, and those whose result the first prompt that needed it did not show. A call that a loop refuses by itself is lost as well.
-- *doubled*: the runs of a call that had given its result, made once more without the model asking for them, be they refused by the
-  tool or not; and those that gave it once more because the prompt that the model was asked with no longer showed it. What the model
-  repeats of its own accord is not the loop's doing, and a run after one that failed is no double.
+- *doubled*: the runs of a call that had given its result, made more often than the model asked for, be they refused by the tool or
+  not. A call that the loop altered runs in the place of the one that the model wrote, and is no double; nor is a run after one that
+  failed, nor what the model asks for again, be it because its prompt no longer shows the result: `retention` counts that.
 - *mispaired*: of the results that prompts give for calls of a reply with several, by the calls' ids, those that are another
   call's. Known of native calls, with a scripted model, whose receipts say whose a result is.
 - *overlapped*: of the calls that a scripted model made beside what they need done (see `loopbench.models.at_once`), those that

@@ -18,8 +18,7 @@ def step_lines(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Pros
     """Yield one trial in short: its faults and what became of them, the question, a line per step, and why it was lost."""
     yield from fates(record.faults)
     yield OutputLine(f"── {record.name} ", "bold")
-    is_blank = trace.is_imported and trace.trace.lacks_content
-    if is_blank:
+    if _is_blank(trace):
         yield Prose(NO_CONTENT, indent="   ")
     else:
         yield from _course(trace)
@@ -27,9 +26,18 @@ def step_lines(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Pros
     yield OutputLine(f"── {end.label} ", "bold")
     for line in end.text.split("\n"):
         yield Prose(line, indent="   ")
-    if record.status == "scored" and not record.is_solved and not is_blank:
+    yield from loss_lines(trace, record)
+
+
+def loss_lines(trace: JudgedTrace, record: Record) -> Iterator[Prose]:
+    """Yield why the trial was lost, and at which step; nothing of one that was solved, or whose trace has no content."""
+    if record.status == "scored" and not record.is_solved and not _is_blank(trace):
         loss = explain(read_trial(trace.trace, record, limit=trace.limit))
         yield Prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
+
+
+def _is_blank(trace: JudgedTrace) -> bool:
+    return trace.is_imported and trace.trace.lacks_content
 
 
 def _course(trace: JudgedTrace) -> Iterator[OutputLine | Prose]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from loopbench.metrics.record import Record
-from loopbench.metrics.trace import NO_CONTENT, ModelExchange, ToolRun, Trace, TraceHead
+from loopbench.metrics.trace import NO_CONTENT, ModelExchange, ToolRun, Trace, TracedCall, TraceHead
+from loopbench.metrics.trajectory.written_calls import runs_not_as_written
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
 MAX_CHARS = 1_200
@@ -51,7 +52,8 @@ def as_judged(trace: Trace, record: Record, limit: int | None = None) -> JudgedT
 
 
 def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_imported: bool = False) -> Iterator[Block]:
-    """Yield all pieces in order; long texts are cut unless `full`."""
+    """Yield all pieces in order; long texts are cut unless `full`. A call stands beside its result where the model did not write it
+    so."""
     limit = None if full else MAX_CHARS
     head = trace.head
     texts_before: dict[str, str] = {}
@@ -59,12 +61,15 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_i
     is_blank = is_imported and trace.lacks_content
     if is_blank:
         yield Block("note", "steps", NO_CONTENT)
-    for event in () if is_blank else trace.events:
+    run_otherwise = runs_not_as_written(trace.events)
+    for place, event in enumerate(() if is_blank else trace.events):
         if isinstance(event, ModelExchange):
             yield from _exchange(event, limit, texts_before)
         elif isinstance(event, ToolRun):
             if event.fault:
                 yield Block("fault", "fault", event.fault)
+            if place in run_otherwise:
+                yield Block("move", "run as", _cut(_call(event.call), limit))
             yield Block("observation", f"{event.call.tool} ({_status(event)})", _cut(event.data, limit))
         else:
             yield Block("note", event.kind, _cut(_json(event.data), limit))
@@ -137,10 +142,14 @@ def _new_lines(before: str, now: str) -> str:
 
 def _move(event: ModelExchange, move: Mapping[str, Any]) -> str:
     if event.move_kind == "act":
-        return "\n".join(f"{call.tool} {_json(call.arguments)}" for call in event.calls) or "(no call)"
+        return "\n".join(map(_call, event.calls)) or "(no call)"
     if event.move_kind == "answer":
         return "(ends; the answer is stated elsewhere)" if event.value is None else _value_text(event.value)
     return _json({name: value for name, value in move.items() if name != "move"})
+
+
+def _call(call: TracedCall) -> str:
+    return f"{call.tool} {_json(call.arguments)}"
 
 
 def _value_text(value: Any) -> str:

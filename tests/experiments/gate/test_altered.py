@@ -77,6 +77,14 @@ def test_a_call_that_is_altered_to_one_which_the_blessed_trial_made_once_is_told
     assert (found.cause, found.trials > 0.5 * found.of) == ("altered call", True)
 
 
+def test_calls_that_are_altered_to_one_that_was_made_before_are_none_made_twice(changed):
+    found, blessed = changed(THE_FIRST)
+    assert sum(record.repeated_calls for record in found.records) > 0
+    assert {record.call_counts.get("doubled", 0) for record in found.records} == {0}
+    lines = [line for arm in judge(found, blessed, metrics={"calls_doubled": 0.02}).arms for line in arm.lines]
+    assert [line.run for line in lines if line.metric == "calls_doubled"] == [0.0]
+
+
 def test_calls_that_are_made_twice_are_told_and_no_better_run(changed):
     """Where no metric judges them; a retry of what failed is the loop's own affair."""
     judged = judge(*changed(TWICE))

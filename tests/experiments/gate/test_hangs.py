@@ -193,6 +193,22 @@ def test_a_trial_that_goes_on_for_longer_than_its_limit_is_told_once(wind, basel
     assert play(wind.records, experiment, quick(baseline)).notes == []
 
 
+def test_no_trial_is_called_slow_that_ran_beside_one_that_hangs(wind, baseline, experiment):
+    """It waited for that one, whichever of them ended first."""
+    slow = [replace(record, wall_s=20.0) for record in wind.records if record.arm == ARM]
+    at_once = experiment.config.in_flight
+    assert len(slow) > at_once > 1
+    for place in range(at_once + 1):
+        records = [*slow[:place], hanging(slow[place]), *slow[place + 1 :]]
+        assert not any(" took 20 s, " in note for note in play(records, experiment, quick(baseline)).notes), place
+
+
+def test_a_slow_trial_is_told_while_the_run_goes_on_and_at_its_end_where_few_are_left(wind, baseline, experiment):
+    slow = [replace(record, wall_s=20.0) for record in wind.records]
+    for records in (slow, slow[:1]):
+        assert sum(" took 20 s, " in note for note in play(records, experiment, quick(baseline)).notes) == 1
+
+
 def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, experiment):
     told = play(list(map(hanging, wind.records)), experiment, quick(baseline))
     assert [record.arm for record in told.records].count(ARM) == HANG_TRIALS == 3

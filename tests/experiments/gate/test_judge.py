@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
+from loopbench.experiments.gate import (
+    Baseline,
+    Incomparable,
+    bless,
+    headline,
+    judge,
+    read_baseline,
+    write_baseline,
+)
 from loopbench.experiments.gate.data.advice import Larger
 from loopbench.experiments.gate.data.baseline import to_text
 from loopbench.experiments.gate.larger import larger
@@ -334,37 +342,6 @@ def test_a_metric_that_a_side_does_not_know_is_refused_by_name(wind, baseline, a
 def test_bad_arguments_are_refused(wind, baseline, asked, why):
     with pytest.raises(ValueError, match=why):
         judge(wind, baseline, **asked)
-
-
-# --- invalid ---
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda r: None if r.task == task(1) else r, "8 of 96 trials are missing"),
-        (
-            lambda r: replace(r, status="errored") if (r.arm, r.task) == ("bare/clean", task(1)) else r,
-            "8.3% of its trials are errored",
-        ),
-        (lambda r: replace(r, status="excluded") if r.arm == "bare/clean" else r, "bare/clean: no trial was scored"),
-        (lambda r: replace(r, faults=tuple(replace(f, landed=False) for f in r.faults)), "scheduled faults landed"),
-    ],
-)
-def test_a_run_that_is_no_measure_is_invalid(altered, baseline, change, why):
-    judged = judge(altered(change), baseline)
-    assert judged.outcome == "invalid"
-    assert any(why in reason for reason in judged.reasons)
-    assert judged.lines == ()
-
-
-def test_a_baseline_that_is_no_measure_makes_it_invalid(wind, baseline):
-    arm = baseline.arms["bare/clean"]
-    spoiled = arm.model_copy(
-        update={"tasks": {**arm.tasks, task(1): arm.tasks[task(1)].model_copy(update={"outcome": (None, None)})}}
-    )
-    judged = judge(wind, baseline.model_copy(update={"arms": {**baseline.arms, "bare/clean": spoiled}}))
-    assert judged.reasons == ("bare/clean: 8.3% of its trials are errored in the baseline",)
 
 
 # --- what changed ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,18 @@ def test_nothing_is_said_of_a_run_as_quick_as_the_blessed_one_nor_without_its_ti
     assert not any(note.startswith((SLOW, SIMULATED)) for note in judge(wind, baseline).notes)
     waits = altered(lambda record: replace(record, wall_s=100.0))
     assert not any(note.startswith(SLOW) for note in judge(waits, baseline.model_copy(update={"slowest_s": None})).notes)
+
+
+@pytest.mark.parametrize("hanging_arm", ["bare/clean", "finish/clean"])
+def test_nothing_is_said_of_slow_trials_where_one_of_any_arm_hangs_for_which_they_may_have_waited(altered, baseline, hanging_arm):
+    places = iter(range(1_000))
+
+    def slow(record):
+        hangs = record.arm == hanging_arm and next(places) == 0
+        return replace(record, wall_s=100.0, stop="timeout" if hangs else record.stop)
+
+    judged = judge(altered(slow), baseline)
+    assert not any(note.startswith(SLOW) for note in judged.notes)
 
 
 def test_whoever_judges_seconds_reads_what_they_are(wind, baseline):

@@ -17,10 +17,10 @@ DIGESTS = [call_digest(call.name, call.arguments) for call in CALLS]
 PLANNED = {digest: f"c{number}" for number, digest in enumerate(DIGESTS)}
 
 
-def asks(use: CallUse, *places: int, shown: tuple[str, ...] = (), scope: str = "", move: Any = None) -> None:
+def asks(use: CallUse, *places: int, scope: str = "", move: Any = None) -> None:
     calls = [CALLS[place] for place in places]
     request = Request((Message("user", "q"),), role=Role.DECIDE, scope=scope)
-    exchange = MeteredExchange(request, Reply(), None, 0.0, shown_calls=shown)
+    exchange = MeteredExchange(request, Reply(), None, 0.0)
     use.count(exchange, Act("", tuple(calls)) if move is None else move, calls)
 
 
@@ -31,12 +31,12 @@ def counts(use: CallUse) -> tuple[int, int, int]:
 
 @given(st.lists(st.lists(st.integers(0, 3), unique=True), max_size=5), st.booleans())
 def test_a_loop_that_runs_each_call_once_loses_and_doubles_nothing(replies, is_planned):
-    """Whatever the model asks for again: it has seen the result."""
+    """Whatever the model asks for again."""
     use = CallUse()
     use.planned = PLANNED if is_planned else {}
     asked = 0
     for places in replies:
-        asks(use, *places, shown=tuple(PLANNED.values()))
+        asks(use, *places)
         asked += len(places)
         for place in places:
             use.ran(DIGESTS[place], True, None)
@@ -97,25 +97,54 @@ def test_each_run_that_the_loop_makes_by_itself_after_the_result_is_double_whate
     assert counts(use) == (1, 0, len(later))
 
 
-def test_a_call_that_is_asked_for_again_counts_if_its_result_was_not_shown():
-    for shown, doubled in (((), 1), (("c0",), 0)):
-        use = CallUse()
-        use.planned = PLANNED
-        asks(use, 0)
-        use.ran(DIGESTS[0], True, None)
-        asks(use, 0, shown=shown)
-        use.ran(DIGESTS[0], True, None)
-        assert counts(use) == (2, 0, doubled)
+replies_and_runs = st.lists(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4, unique_by=lambda pair: pair[0]), max_size=6
+)
+"""Replies, each as the calls that it asks for, with the call that the loop makes of each."""
 
 
-def test_what_a_model_does_not_take_for_a_result_may_be_asked_for_again():
+@given(replies_and_runs, st.booleans(), st.booleans())
+def test_a_loop_that_makes_one_call_for_each_that_was_asked_for_doubles_none_whatever_it_passes(replies, gives_all, ends_asked):
+    """Be the prompt one that shows no result any more, and be the calls those that it made before."""
     use = CallUse()
     use.planned = PLANNED
+    for pairs in replies:
+        asks(use, *(wrote for wrote, _ in pairs))
+        for number, (_, made) in enumerate(pairs):
+            use.ran(DIGESTS[made], gives_all or number % 2 == 0, None)
+    if ends_asked:
+        asks(use)
+    assert counts(use)[2] == 0
+
+
+@given(st.lists(st.integers(0, 3), unique=True, min_size=1), st.data(), st.booleans())
+def test_as_many_are_doubled_as_the_loop_makes_again_beside_all_that_was_asked_for(places, data, is_altered):
+    """It counts them alike where the loop made another call of each."""
+    again = data.draw(st.lists(st.sampled_from(places), max_size=5))
+    use = CallUse()
+    asks(use, *places)
+    for place in (*places, *again):
+        use.ran(f"other {place}" if is_altered else DIGESTS[place], True, None)
+    assert counts(use)[2] == len(again)
+    asks(use)
+    assert counts(use)[2] == len(again)
+
+
+def test_a_call_that_is_altered_to_the_same_one_each_time_is_lost_and_not_doubled():
+    use = CallUse()
+    for _ in range(7):
+        asks(use, 0)
+        use.ran(DIGESTS[1], True, None)
+    asks(use)
+    assert counts(use) == (7, 7, 0)
+
+
+def test_what_nobody_takes_for_a_result_may_be_asked_for_again():
+    use = CallUse()
     asks(use, 0)
     use.ran(DIGESTS[0], True, "tool.lies")
-    asks(use, 0)
     use.ran(DIGESTS[0], True, None)
-    assert counts(use) == (2, 0, 0)
+    assert counts(use) == (1, 0, 0)
 
 
 def test_results_that_were_not_shown_are_lost_and_never_more_than_were_asked_for():

@@ -76,8 +76,9 @@ def _judged(case: GateCase) -> GateResult:
     arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
     reasons = reasons if arms else case.troubles()
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
+    shown_sides = () if outcome == "invalid" else compared  # where nothing is judged, no trial is called worse
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
-    same_result = [pair for side in compared for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
+    same_result = [pair for side in shown_sides for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
     answers = other_answers(run.folder, same_result) if case.fixed else None
     broke = any(change.broke for change in stops)
     may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(
@@ -88,10 +89,10 @@ def _judged(case: GateCase) -> GateResult:
         outcome=outcome,
         reasons=() if hung else reasons,
         arms=arms,
-        tasks=_of_lost_arms_first(tasks, arms),
+        tasks=_of_lost_arms_first(tasks, arms) if shown_sides else (),
         same_result=len(same_result),
         differs_in=differences(traced, same_result),
-        stops=stops,
+        stops=stops if shown_sides else (),
         notes=(answers.sentence, *notes) if answers is not None and outcome in PASSES else notes,
         other_answers=answers,
         details=details,

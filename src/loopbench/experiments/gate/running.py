@@ -44,10 +44,12 @@ class _Watching:
         counts_all: bool,
         is_judged: bool = True,
         slowest_s: float | None = None,
+        at_once: int = 1,
     ) -> None:
         """`arms`: those that may end the run. `limit`: the trials' time limit, in words. `counts_all`: whether trials that were
         interrupted end it wherever they stand. `is_judged`: whether the run is held against a baseline. `slowest_s`: wall time of
-        the slowest blessed trial; None where a trial that takes far longer is nothing to tell."""
+        the slowest blessed trial; None where a trial that takes far longer is nothing to tell. `at_once`: how many trials run
+        beside each other."""
         self._progress = progress
         self._limit = limit
         self._able = frozenset(arms)
@@ -59,22 +61,48 @@ class _Watching:
         """Whether all trials of a judged run that have ended are trials that hang."""
         self._interrupted = 0
         self._slowest_s = slowest_s
+        self._at_once = at_once
+        self._slow: Record | None = None
+        """The first trial that took far longer than the slowest blessed one."""
+        self._ended_since = 0
+        """How many trials have ended after that one."""
 
     def finished(self, record: Record) -> None:
         """Pass a record on. Raises _Hangs."""
         self._progress.finished(record)
-        if self._slowest_s is not None and not hung(record) and record.wall_s > stall_limit_s(self._slowest_s):
-            self._progress.noted(
-                f"{record.name} took {record.wall_s:.0f} s, and the slowest blessed trial {self._slowest_s:.2f} s; the time limit "
-                "is on the time without a request or a call, so trials that go on are not ended, and the run may take long"
-            )
-            self._slowest_s = None  # once is enough
+        self._watch_time(record)
         if not hung(record) or record.arm not in self._able:
             self._nothing_else_ended = False
         if not hung(record):
             self._only_hung.discard(record.arm)
         elif record.arm in self._able:
             self._count(record)
+
+    def _watch_time(self, record: Record) -> None:
+        """Note a trial that took far longer than the blessed ones, unless one hangs: it may only have waited for that one.
+
+        It is told once as many others have ended as run beside it, since one of these that hangs has ended by then.
+        """
+        if self._slowest_s is None:
+            return
+        if hung(record):
+            self._slowest_s = None
+        elif self._slow is not None:
+            self._ended_since += 1
+            if self._ended_since >= self._at_once:
+                self.tell_slow_trial()
+        elif record.wall_s > stall_limit_s(self._slowest_s):
+            self._slow = record
+
+    def tell_slow_trial(self) -> None:
+        """Note the trial that took far longer than the blessed ones, if there is one and it was not told yet."""
+        if self._slowest_s is not None and self._slow is not None:
+            self._progress.noted(
+                f"{self._slow.name} took {self._slow.wall_s:.0f} s, and the slowest blessed trial {self._slowest_s:.2f} s; the "
+                "time limit is on the time without a request or a call, so trials that go on are not ended, and the run may take "
+                "long"
+            )
+            self._slowest_s = None  # once is enough
 
     def _count(self, record: Record) -> None:
         self._hung[record.arm] += 1
@@ -141,8 +169,18 @@ def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Ba
         is_scripted = _is_scripted(experiment, baseline)
         slowest_s = baseline.slowest_s if baseline is not None and is_scripted else None
         limit = _limit_words(experiment, baseline)
-        watching = _Watching(progress, arms, limit, counts_all=is_scripted, is_judged=baseline is not None, slowest_s=slowest_s)
-        return run(experiment, watching)
+        watching = _Watching(
+            progress,
+            arms,
+            limit,
+            counts_all=is_scripted,
+            is_judged=baseline is not None,
+            slowest_s=slowest_s,
+            at_once=experiment.config.in_flight,
+        )
+        stopped = run(experiment, watching)
+        watching.tell_slow_trial()
+        return stopped
     except _Hangs as error:
         progress.noted(f"{error}, so the run ends, and the other trials are left out")
         return ""

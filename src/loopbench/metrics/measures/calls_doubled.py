@@ -1,4 +1,4 @@
-"""Share of the model's calls that were made once more than the model asked for."""
+"""Share of the model's calls that the loop made again after they had given their result, more often than the model asked for."""
 
 from functools import partial
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -20,11 +20,12 @@ from loopbench.protocol.legibility import Side, bare, common_start
 from loopbench.protocol.receipts import MARK, Sighting, sightings
 from loopbench.protocol.values import one_line
 
-from ..trace import ModelExchange, Note, ToolRun, TracedCall
+from ..trace import Note, ToolRun, TracedCall
 from .failure_text import quoted_answer, reply, times
 from .failures import PLANNING, WRONG_CALLS, TracedTrial
 from .prompts_sent import MIN_WORDS, WORD, Prompt, shows
 from .trajectory import CHOOSING, call_text
+from .written_calls import MatchedRun, Matching, WrittenCall, tells_what_was_read
 
 AlterationCause = Literal[
     "altered call", "dropped call", "added call", "altered result", "lost observation", "altered answer", "termination"
@@ -58,119 +59,36 @@ def _beside_calls(trial: TracedTrial) -> list[Alteration]:
 # --- calls ---
 
 
-@dataclass(slots=True, eq=False)
-class _WrittenCall:
-    """A call as the model wrote it."""
-
-    call: TracedCall
-    by: ModelExchange
-    event: int
-
-
-@dataclass(slots=True)
-class _Matching:
-    """Runs and the calls that the model wrote, matched in time."""
-
-    waiting: dict[str, list[_WrittenCall]] = field(default_factory=dict)
-    """Scope → calls of its last reply that did not run yet."""
-    passed_over: list[_WrittenCall] = field(default_factory=list)
-    """Calls that the loop went on without."""
-    written: set[str] = field(default_factory=set)
-    """Keys of all calls that the model wrote so far."""
-    last: dict[str, ToolRun] = field(default_factory=dict)
-    """Key → the last run of the call."""
-    since_reply: set[str] = field(default_factory=set)
-    """Keys of the calls that ran after the last deciding reply."""
-    is_recovering: bool = False
-    """The last reply was about a failed call; what the loop then does is its own."""
-
-    def take(self, written: _WrittenCall) -> None:
-        for calls in self.waiting.values():
-            if written in calls:
-                calls.remove(written)
-
-    @property
-    def open(self) -> list[_WrittenCall]:
-        return [each for calls in self.waiting.values() for each in calls]
-
-
 def _of_calls(trial: TracedTrial) -> Iterator[Alteration]:
     if not trial.once(_is_known):
         return
-    matching = _Matching()
-    for place, event in enumerate(trial.events):
-        if isinstance(event, ModelExchange):
-            _note_reply(matching, place, event)
-        elif isinstance(event, ToolRun):
-            yield from _of_run(trial, matching, place, event)
+    matching = trial.once(_matching)
+    for matched in matching.runs:
+        yield from _of_run(trial, matched)
     yield from _dropped(trial, matching)
 
 
 def _is_known(trial: TracedTrial) -> bool:
-    """Whether the trace says what every deciding reply was read as."""
-    return all(
-        ask.move_kind or ask.wire_error is not None or ask.error is not None for _, ask in trial.asks() if ask.role in CHOOSING
-    )
+    return tells_what_was_read(trial.events)
 
 
-def _note_reply(matching: _Matching, place: int, ask: ModelExchange) -> None:
-    calls = [_WrittenCall(call, ask, place) for call in ask.calls]
-    matching.written.update(call.key for call in (*ask.calls, *_recovering(ask)))
-    matching.is_recovering = ask.role == Role.RECOVER.value
-    if matching.is_recovering:
-        matching.waiting.clear()
-    if ask.role in CHOOSING:
-        matching.since_reply.clear()
-        if ask.scope:
-            matching.passed_over += matching.waiting.pop(ask.scope, [])
-        else:  # scopes are parts that run at once: a request outside of all comes after them
-            matching.passed_over += matching.open
-            matching.waiting.clear()
-    matching.waiting.setdefault(ask.scope, []).extend(calls)
+def _matching(trial: TracedTrial) -> Matching:
+    return Matching.of(trial.events)
 
 
-def _recovering(ask: ModelExchange) -> Iterator[TracedCall]:
-    """Return the call that a recovery names."""
-    call = ask.move.get("call") if ask.move is not None and ask.move_kind == "recovery" else None
-    if isinstance(call, Mapping) and isinstance(call.get("name"), str):
-        yield TracedCall(call["name"], call.get("arguments"))
-
-
-def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -> Iterator[Alteration]:
-    key, before = run.call.key, matching.last.get(run.call.key)
-    is_retry = before is not None and not before.gave_result and key in matching.since_reply
-    matching.last[key] = run
-    matching.since_reply.add(key)
-    same = [each for each in matching.open if each.call.key == key]
-    if same:
-        matching.take(same[0])
+def _of_run(trial: TracedTrial, matched: MatchedRun) -> Iterator[Alteration]:
+    run, before = matched.run, matched.before
+    if matched.is_as_written or matched.is_allowed_by_itself:
         return
-    soon = _run_before_next_reply(trial, place)
-    open_runs = [each for each in matching.open if each.call.key not in soon]
-    meant = [each for each in open_runs if each.call.tool == run.call.tool] or open_runs
-    if matching.is_recovering or (is_retry and (key in matching.written or not meant)):
-        return
-    if meant:
-        matching.take(meant[0])
-        if not _is_fitting(run, meant[0].call):
-            yield Alteration("altered call", _altered_text(run.call, meant[0]), place)
+    if matched.stands_for is not None:
+        if not _is_fitting(run, matched.stands_for.call):
+            yield Alteration("altered call", _altered_text(run.call, matched.stands_for), matched.event)
     elif before is not None and before.gave_result:
         yield Alteration(
-            "added call", f"the loop called {call_text(run.call)} again by itself, though it had given a result", place
+            "added call", f"the loop called {call_text(run.call)} again by itself, though it had given a result", matched.event
         )
-    elif key not in matching.written and not _was_unreadable(trial, place):
-        yield Alteration("added call", f"the loop called {call_text(run.call)}, which the model did not write", place)
-
-
-def _run_before_next_reply(trial: TracedTrial, place: int) -> frozenset[str]:
-    """Return keys of the calls that still run for the same reply after an event."""
-    places = set()
-    for event in trial.events[place + 1 :]:
-        if isinstance(event, ModelExchange) and event.role in CHOOSING and not event.scope:
-            break
-        if isinstance(event, ToolRun):
-            places.add(event.call.key)
-    return frozenset(places)
+    elif not matched.was_written and not _was_unreadable(trial, matched.event):
+        yield Alteration("added call", f"the loop called {call_text(run.call)}, which the model did not write", matched.event)
 
 
 def _was_unreadable(trial: TracedTrial, place: int) -> bool:
@@ -179,7 +97,7 @@ def _was_unreadable(trial: TracedTrial, place: int) -> bool:
     return bool(choosing_asks) and choosing_asks[-1].wire_error is not None
 
 
-def _altered_text(called: TracedCall, written: _WrittenCall) -> str:
+def _altered_text(called: TracedCall, written: WrittenCall) -> str:
     wrote = f"the model wrote {call_text(written.call)} at {reply(written.by.number)}"
     return f"the loop called {call_text(called)}, where {wrote}"
 
@@ -201,7 +119,7 @@ def _is_read_as(written: Any, ran: Any) -> bool:
     return isinstance(written, str) and written.strip().lower() == render_value(ran).lower()
 
 
-def _dropped(trial: TracedTrial, matching: _Matching) -> Iterator[Alteration]:
+def _dropped(trial: TracedTrial, matching: Matching) -> Iterator[Alteration]:
     """Return calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of
     one."""
     taken = {step.call.key for step in trial.other_course if step.call is not None and step.gave_result}

@@ -26,8 +26,9 @@ CONTEXT_NOTE = (
 )
 CALLS_NOTE = (
     "Lost are calls that did not run before the model was asked again, or whose result the prompt that needed it did not show; "
-    "doubled, those that were made once more than the model asked for. Paired with the wrong call are results that a prompt gives "
-    "for another call of the same reply. Write and read overlapped where a call began before another one was done that it needs."
+    "doubled, those that the loop made again after they had given their result, more often than the model asked for. Paired with "
+    "the wrong call are results that a prompt gives for another call of the same reply. Write and read overlapped where a call "
+    "began before another one was done that it needs."
 )
 INJECTION_NOTE = (
     "Of the trials in which a tool's result carried an instruction that nobody asked for: shown, a prompt showed one whole to the "

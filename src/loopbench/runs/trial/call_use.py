@@ -9,7 +9,7 @@ from loopbench.models.faults import IMPLICIT
 from loopbench.models.metering import MeteredExchange
 from loopbench.models.pairing import paired_results
 from loopbench.models.receipts import call_digest
-from loopbench.protocol import Act, Message, Move, Recovery, Role, ToolCall
+from loopbench.protocol import Act, Message, Move, Recovery, ToolCall
 
 
 class CallUse:
@@ -18,15 +18,21 @@ class CallUse:
     def __init__(self) -> None:
         self.asked = 0
         self.lost = 0
-        self.doubled = 0
+        self._doubled = 0
+        """Runs that were made more often than the model asked for, as far as replies are over whose calls nobody waits for."""
         self.planned: Mapping[str, str] = {}
         """CALL digest → planned call, with a scripted model."""
         self._waiting: dict[str, list[str]] = {}
         """Scope → CALL digests of calls that its last reply asked for, and that have not run yet."""
-        self._again: set[str] = set()
-        """Of all that is waiting, the calls whose results the asking prompts did not show any more."""
+        self._unrun = 0
+        """Calls that the loop went on without, though another one may have run in the place of each."""
+        self._unasked_new = 0
+        """Runs that no reply asked for, of calls that had never run: each stands for one that did not run, if there is one."""
+        self._unasked_again = 0
+        """Runs that no reply asked for, of calls that had given a result: each stands for one that did not run, or is double."""
         self._retries: Counter[str] = Counter()
         """Scope → runs that the model has asked for by way of recovery, of whatever call."""
+        self._tried: set[str] = set()
         self._gave: set[str] = set()
         self._paired: dict[tuple[str, str], bool] = {}
         """Id and receipt → whether the result was that of a call with the id."""
@@ -40,14 +46,7 @@ class CallUse:
             self._retries[request.scope] += move.strategy in ("retry", "alternative_tool")
         if not isinstance(move, Act):
             return
-        digests = [call_digest(call.name, call.arguments) for call in calls]
-        self._again.update(digest for digest in digests if digest in self._gave and self._is_missing(digest, exchange))
-        self._waiting[request.scope] = digests
-
-    def _is_missing(self, digest: str, exchange: MeteredExchange) -> bool:
-        """Whether a prompt that should show the result of a call does not."""
-        planned = self.planned.get(digest)
-        return planned is not None and exchange.request.role is Role.DECIDE and planned not in exchange.shown_calls
+        self._waiting[request.scope] = [call_digest(call.name, call.arguments) for call in calls]
 
     def _end_waiting(self, scope: str) -> None:
         """Count as lost what has not run until the model is asked again. A request without a scope runs beside no other."""
@@ -55,7 +54,17 @@ class CallUse:
             calls = self._waiting.pop(name, [])
             self.lost += len(calls)
             self.asked += len(calls)
-            self._again.difference_update(calls)
+            self._unrun += len(calls)
+        if not any(self._waiting.values()):
+            self._doubled += self._double_runs(self._unrun)
+            self._unrun = self._unasked_new = self._unasked_again = 0
+
+    def _double_runs(self, unrun: int) -> int:
+        """Return how many runs that no reply asked for are more than the calls, so many, that did not run themselves.
+
+        A loop that alters a call makes one for the one that it altered, and none too many, even if it made the same one before.
+        """
+        return max(0, self._unasked_again - max(0, unrun - self._unasked_new))
 
     def ran(self, digest: str, gave: bool, fault: str | None) -> None:
         """Count a run of a call. `gave`: it gave a result.
@@ -68,14 +77,12 @@ class CallUse:
         if scope is not None:
             self._waiting[scope].remove(digest)
             self.asked += 1
-            is_double = is_result and digest in self._again
-            self._again.discard(digest)
+        elif (retry := next((scope for scope, retries in self._retries.items() if retries), None)) is not None:
+            self._retries[retry] -= 1
         else:
-            retry = next((scope for scope, retries in self._retries.items() if retries), None)
-            if retry is not None:
-                self._retries[retry] -= 1
-            is_double = retry is None and digest in self._gave
-        self.doubled += is_double
+            self._unasked_new += digest not in self._tried
+            self._unasked_again += digest in self._gave
+        self._tried.add(digest)
         if is_result:
             self._gave.add(digest)
 
@@ -91,7 +98,7 @@ class CallUse:
         counted = {
             "asked": self.asked,
             "lost": min(self.lost + unshown, self.asked),
-            "doubled": self.doubled,
+            "doubled": self._doubled + self._double_runs(self._unrun + sum(map(len, self._waiting.values()))),
             "paired": len(self._paired),
             "mispaired": sum(not is_right for is_right in self._paired.values()),
             "early": early,

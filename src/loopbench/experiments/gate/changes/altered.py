@@ -24,7 +24,7 @@ ALTERED: Mapping[AlteredCause, str] = {
 }
 """Cause → what the loop did, in words."""
 DOUBLED = "calls_doubled"
-"""The metric that counts the calls which the loop makes once more than the model asked for."""
+"""The metric that counts the calls which the loop makes again after their result, more often than the model asked for."""
 
 
 def altered_trials(traced: TracedTrials, sides: Iterable[Sides], *, paired: bool) -> tuple[AlteredTrials, ...]:

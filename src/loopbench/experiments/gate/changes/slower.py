@@ -11,6 +11,7 @@ from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed_names
 
 from ..data.baseline import Baseline
+from ..data.hangs import hung
 from ..data.names import short_arm
 from ..data.sides import Sides
 
@@ -24,11 +25,12 @@ MIN_S = 0.5
 def time_sentences(sides: Iterable[Sides], baseline: Baseline, manifest: Manifest, metrics: Iterable[str]) -> Iterator[str]:
     """Yield what no metric says of time: which arms' trials take far longer than the blessed ones, and what `seconds` counts.
 
-    A slow machine says so too, so neither makes a run fail. Nothing of a real model, whose seconds are those of its trials.
+    A slow machine says so too, so neither makes a run fail. Nothing of a real model, whose seconds are those of its trials, and
+    nothing of slow trials where some hang: the others may only have waited for these.
     """
     models = {entry.arm: entry.model for entry in manifest.arms}
     scripted = [side for side in sides if models[side.arm] == SCRIPTED and not manifest.settings.real_time]
-    slowest = baseline.slowest_s
+    slowest = None if any(hung(record) for side in scripted for record in side.records) else baseline.slowest_s
     typical_s = {side.arm: _median_s(side.records) for side in scripted}
     if slowest is not None and (slow := {arm: typical for arm, typical in typical_s.items() if is_slow(typical, slowest)}):
         arms = listed_names([f"{short_arm(arm)} ({typical:.1f} s)" for arm, typical in slow.items()])

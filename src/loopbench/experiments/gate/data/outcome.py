@@ -306,7 +306,7 @@ class GateResult:
     arms: tuple[GateArm, ...]
     """The arms; empty if the result is invalid."""
     tasks: tuple[TaskChange, ...]
-    """The tasks whose score or stop changed: worse ones first, then better ones, then the rest."""
+    """The tasks whose score or stop changed: worse ones first, then better ones, then the rest; none if the result is invalid."""
     same_result: int
     """Number of paired trials with the same score and stop that differ otherwise."""
     notes: tuple[str, ...]
@@ -323,7 +323,8 @@ class GateResult:
     fails_for_answers: bool = False
     """Whether these answers make it fail, whatever the outcome is, since whoever asked wants that."""
     stops: tuple[StopChange, ...] = ()
-    """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
+    """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends.
+    None if the result is invalid."""
 
     altered: tuple[AlteredTrials, ...] = ()
     """Trials in which the loop altered a call or the answer, or made a call of its own, and the blessed one did not, whatever their
