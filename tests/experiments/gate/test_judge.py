@@ -134,7 +134,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
         "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted", "word", "unrun_lines",
         "shared_repeats",
-            "worst_trials",
+            "worst_trials", "growths",
     }  # fmt: skip
     alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "short_of_faults", "unjudged", "claims"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone

@@ -20,6 +20,7 @@ from ..data.names import short_arm
 from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, Became, GateResult
 from ..data.worst_trial import WorstTrial
 from .decisive import decisive
+from .growth_words import growth_in_words, growth_of
 from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of
 from .stop_words import breaks
 from .worst_words import worst_in_words, worst_of
@@ -100,6 +101,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         main_reason,
         *([] if leads_with_tasks or broken else [tasks]),
         *_accuracy_beside(result, named),
+        *_growth(lines[:1], result),
         *worst_parts,
         *(answers if is_loss else []),
         *([] if is_untested else limits),
@@ -131,6 +133,11 @@ def _worst_trial(result: GateResult) -> Iterator[Part]:
     """Yield the worst trial of the metric that the outcome rests on first, and what the metric means."""
     if (worst := leading_worst(result)) is not None:
         yield Part((worst_in_words(worst, paired=result.paired),), worst.commands)
+
+
+def _growth(lines: Sequence[GateLine], result: GateResult) -> Iterator[Part]:
+    """Yield how much of what these amounts grew by is of trials that are solved now and were not."""
+    yield from (Part((growth_in_words(growth),)) for line in lines if (growth := growth_of(result, line)) is not None)
 
 
 def _hanging_arms(result: GateResult) -> Iterator[Part]:
