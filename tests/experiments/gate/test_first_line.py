@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, headline, judge
+from loopbench.experiments.gate.output import brief
 from loopbench.experiments.gate.output.line_words import effect_in_words
 from loopbench.experiments.gate.output.sentences import MAX_FIRST, further_lines
 from loopbench.metrics.gate import Bounds
@@ -88,6 +89,43 @@ def test_a_run_that_fails_by_its_bill_says_that_accuracy_fell(altered, baseline)
     dearest = min((line for line in judged.lines if line.metric == "tokens"), key=lambda line: line.weight)
     assert headline(judged).startswith(f"regression: {dearest.arm} in tokens ×")
     assert fell.lower() in "".join([headline(judged), *further_lines(judged)]).lower()
+
+
+def claiming(record: Record) -> Record:
+    """Nearly every trial of one arm gives a wrong answer as done, though few of them lost their score."""
+    return replace(record, false_success=True) if record.arm == "bare/clean" and record.task in ALL[:9] else record
+
+
+CLAIMED = {"accuracy": 0.02, "false_success_rate": 0.02}
+
+
+@settings(max_examples=cases(8))
+@given(st.integers(0, 12), st.sampled_from(["bare/clean", "finish/clean"]), st.sampled_from([0.0, 0.02, 0.5]))
+def test_accuracy_that_fails_by_more_than_its_margin_stands_first_whatever_else_fails(wind, wind_baseline, lost, arm, margin):
+    """Be it as worse here, beside a regression of another metric, whose outcome stays that of the run."""
+    found = replace(wind, records=tuple(failing(*ALL[:lost], arm=arm)(claiming(record)) for record in wind.records))
+    judged = judge(found, of_other_code(wind_baseline), metrics=CLAIMED | {"accuracy": margin})
+    assert judged.outcome == "regression"
+    fails = any(
+        line.metric == "accuracy" and line.outcome in ("regression", "worse here") and not line.is_within for line in judged.lines
+    )
+    assert fails == (lost / 12 >= margin and lost > 0)
+    first_metric = "accuracy" if fails else "false_success_rate"
+    for named in (1, 4):
+        assert f" in {first_metric} " in headline(judged, named)
+
+
+def test_what_the_run_is_a_regression_by_is_told_beside_the_loss_of_accuracy(altered, baseline):
+    judged = judge(altered(lambda record: failing(*ALL[:2])(claiming(record))), of_other_code(baseline), metrics=CLAIMED)
+    accuracy, claims = arm_of(judged, "bare/clean").lines
+    assert (judged.outcome, accuracy.outcome, claims.outcome) == ("regression", "worse here", "regression")
+    assert headline(judged).startswith(
+        f"regression: 2 task-arm pairs worse (other 2); bare/clean in accuracy {effect_in_words(accuracy)}"
+    )
+    (beside,) = [line for line in further_lines(judged) if "false_success_rate" in line]
+    assert beside.startswith(f"Regression: bare/clean in false_success_rate {effect_in_words(claims)}, margin +0.02, 12 tasks")
+    assert "fell, too" not in "".join(further_lines(judged))
+    assert [row[1] for row in brief.rows(judged, short=False)[1:3]] == ["accuracy", "false_success_rate"]
 
 
 def test_nothing_is_said_to_rise_where_accuracy_fell_or_the_run_passes(altered, baseline):

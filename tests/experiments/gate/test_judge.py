@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,23 +10,11 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import (
-    Baseline,
-    Incomparable,
-    bless,
-    headline,
-    judge,
-    read_baseline,
-    write_baseline,
-)
-from loopbench.experiments.gate.data.advice import Larger
+from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
 from loopbench.experiments.gate.data.baseline import to_text
-from loopbench.experiments.gate.larger import larger
 from loopbench.experiments.gate.output.next_steps import next_steps
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.gate import Bounds, GateLine
-from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
 
@@ -142,7 +128,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
         "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted", "word", "unrun_lines",
         "shared_repeats",
-            "worst_trials",
+            "worst_trials", "growths",
     }  # fmt: skip
     alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "short_of_faults", "unjudged", "claims"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
@@ -242,45 +228,6 @@ def test_faults_that_a_changed_loop_met_are_not_missed(ran):
     now = ran(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
     steps = [step.say for step in next_steps(judge(now, was))]
     assert [said.partition(";")[0] for said in steps] == ["In this run no provider failed"]
-
-
-def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, altered, wind):
-    judged = judge(altered(failing(task(1))), baseline, path=Path("b.json"))
-    assert judged.outcome == "undecided"
-    runs = ["--runs", str(wind.folder.parent)]
-    (step,) = next_steps(judged)
-    assert re.match(r"A baseline of [\d,]+ tasks decides it with a chance of about ", step.say)
-    compare, bless_it, gate_it = map(shlex.split, step.commands)
-    assert compare[:6] == ["loopbench", "compare", "--loop", "bare", "--loop", "finish"]
-    assert re.fullmatch(r"arithmetic\(size=\d+\)", compare[compare.index("--suite") + 1])
-    assert compare[compare.index("--repeats") + 1] == "2"
-    assert bless_it == ["loopbench", "bless", "latest", *runs, "--output", "b.json"]
-    assert gate_it == ["loopbench", "gate", "--baseline", "b.json", *runs]
-
-
-def own_recipe(baseline: Baseline, repeats: MoreRepeats | None) -> Larger:
-    """The larger baseline of an undecided line, of a baseline whose tasks stand in a file."""
-    of_tasks = {"loops": ["bare"], "suite": "jsonl", "data": "my tasks.jsonl", "tools": "my_tools", "repeats": 2}
-    outlook = Outlook(2, Chance(24, 48, None, 0.5), Chance(90, 180, None, 0.8))
-    line = GateLine("bare/clean", "accuracy", 1, 1, Bounds(0, -1, 1), 0.02, 12, 12, 1, 1, 1, "undecided", False, outlook, repeats)
-    found = larger([line], baseline.model_copy(update={"config": of_tasks}), ["--runs", "elsewhere"])
-    assert found is not None
-    return found
-
-
-def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repeats(baseline):
-    found = own_recipe(baseline, MoreRepeats(5, 0.9))
-    assert (found.tasks, found.chance, found.whole) == (90, 0.8, True)
-    assert found.supply == "Add about 78 tasks to my tasks.jsonl, which has 12."
-    assert shlex.join(found.compare) == (
-        "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2 --runs elsewhere"
-    )
-    assert found.repeats == "So do 5 repeats of the same tasks, with about 90 %."
-    assert (
-        own_recipe(baseline, MoreRepeats(None, 0.3)).repeats == "More repeats do not: even 20 decide with a chance of about 30 %."
-    )
-    for unknown in (None, MoreRepeats(None, None)):
-        assert own_recipe(baseline, unknown).repeats == "Whether more repeats would do shows a baseline of 3."
 
 
 # --- refusals ---

@@ -10,6 +10,7 @@ import pytest
 from loopbench.cli import render_gate
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
+from loopbench.experiments.gate.data.advice import Larger
 from loopbench.experiments.gate.output.brief import examples
 from loopbench.experiments.gate.output.next_steps import let_through, next_steps
 from loopbench.experiments.gate.output.text import paragraphs
@@ -155,6 +156,26 @@ def test_what_is_undecided_has_a_size_and_its_three_commands(cases):
     (step,) = next_steps(cases["undecided"])
     assert [command.split(" ")[1] for command in step.commands] == ["compare", "bless", "gate"]
     assert step.say.endswith("Bless with the loop as it was, then gate the changed one:")
+
+
+@pytest.mark.parametrize("tasks", [940, 0])
+@pytest.mark.parametrize(("asker", "way"), [("shell", "--on-undecided pass lets it"), ("test", 'on_undecided="skip" in the test')])
+def test_where_too_many_tasks_would_be_needed_one_line_says_what_can_be_done(cases, tasks, asker, way):
+    judged, repeats = cases["undecided"], "With 10 repeats of the same tasks, the chance of a decision is about 80 %."
+    far = Larger(tasks, 0.8, None, whole=True, repeats=repeats, ran=24, out_of_proportion=True)
+    judged = replace(judged, advice=replace(judged.advice, asker=asker, larger=far))
+    (step,) = next_steps(judged)
+    why = "that takes about 940" if tasks else "no feasible number of tasks is likely to"
+    assert step.say.startswith(
+        f"So small a difference cannot be decided by this suite of 24 tasks: {why}. {repeats} A wider margin, "
+    )
+    assert way in step.say
+    assert not step.commands
+    said = "\n".join(paragraphs(judged))
+    assert said.count(way) == 1
+    assert "Add about" not in said
+    through = replace(judged, advice=replace(judged.advice, let_through="--on-undecided pass"))
+    assert way not in next_steps(through)[-1].say
 
 
 def test_a_pass_has_at_most_one_step(cases):

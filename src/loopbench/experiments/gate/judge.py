@@ -20,6 +20,7 @@ from .changes.changed_code import CodeChange
 from .changes.changed_stops import stop_changes
 from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
+from .changes.growths import growths
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, old_and_new, other_loops, tested_lines
 from .changes.slower import time_sentences
@@ -98,6 +99,7 @@ def _judged(case: GateCase) -> GateResult:
         details=details,
         ended=_ended(run) if hung else "",
         altered=altered_trials(traced, compared, paired=case.paired),
+        growths=tuple(growths(sides, arms, paired=case.paired)),
         worst=worst_trials(traced, baseline, sides, arms, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),

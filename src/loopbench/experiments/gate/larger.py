@@ -20,6 +20,9 @@ from .data.baseline import Baseline
 TYPED = ("loops", "models", "profiles")
 """Settings of a comparison that are lists, each item of which is typed behind a flag of its own."""
 
+MAX_ENLARGED = 10
+"""Tasks of the user's own are not to be made more than so many times as many: nobody writes 900 where there are 24."""
+
 
 def larger(lines: Sequence[GateLine], baseline: Baseline, more: Sequence[str] = ()) -> Larger | None:
     """Return the larger baseline that is likely to decide the lines that leave open what other tasks would show; None without any.
@@ -31,31 +34,34 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, more: Sequence[str] = 
         return None
     plans = [line.outlook.more for line in undecided if line.outlook is not None]
     imported = "loops" not in baseline.config
+    ran, suite = baseline.suite.tasks, str(baseline.config.get("suite") or "")
+    repeats = "" if imported else repeats_in_words(undecided)
     if not plans:
-        return Larger(0, 0.0, None, whole=False, imported=imported)
+        return Larger(0, 0.0, None, whole=False, imported=imported, repeats=repeats, ran=ran, out_of_proportion=True)
     most = max(plans, key=lambda plan: plan.tasks)
-    larger_one = Larger(most.tasks, most.chance, most.cost_usd, whole=len(plans) == len(undecided), imported=imported)
-    if imported or not can_be_told(baseline.config):
+    larger_one = Larger(most.tasks, most.chance, most.cost_usd, whole=len(plans) == len(undecided), imported=imported, ran=ran)
+    sized = with_size(suite, most.tasks) if suite else ""
+    if not sized and baseline.config.get("tasks") is None and most.tasks > MAX_ENLARGED * ran:
+        return replace(larger_one, repeats=repeats, out_of_proportion=True)
+    if imported or not can_be_told(baseline.config) or not suite:
         return larger_one
-    if sized := with_size(str(baseline.config.get("suite", "")), most.tasks):
+    if sized:
         return replace(larger_one, suite=sized, compare=(*_command(baseline, sized), *more))
-    if not baseline.config.get("suite"):
-        return larger_one
-    command = (*_command(baseline, str(baseline.config["suite"])), *more)
-    return replace(larger_one, supply=_supply(baseline, most.tasks), compare=command, repeats=repeats_in_words(undecided))
+    command = (*_command(baseline, suite), *more)
+    return replace(larger_one, supply=_supply(baseline, most.tasks), compare=command, repeats=repeats)
 
 
 def repeats_in_words(undecided: Sequence[GateLine]) -> str:
-    """Return whether more repeats of the same tasks would decide these lines, where tasks are hard to come by."""
+    """Return whether more repeats of the same tasks would decide these lines, where tasks are hard to come by, as a sentence."""
     plans = [line.more_repeats for line in undecided]
     feasible = [more for more in plans if more is not None and more.chance is not None]
     if len(feasible) < len(plans):
-        return "Whether more repeats would do shows a baseline of 3."
+        return "A baseline of 3 repeats shows whether more of them would decide it."
     enough = [more.repeats for more in feasible if more.repeats is not None]
     chance = chance_in_words(min(more.chance for more in feasible if more.chance is not None))
     if len(enough) < len(feasible):
-        return f"More repeats do not: even {MAX_REPEATS} decide with a chance of about {chance}."
-    return f"So do {max(enough)} repeats of the same tasks, with about {chance}."
+        return f"More repeats do not decide it: even with {MAX_REPEATS}, the chance is about {chance}."
+    return f"With {max(enough)} repeats of the same tasks, the chance of a decision is about {chance}."
 
 
 def _supply(baseline: Baseline, tasks: int) -> str:

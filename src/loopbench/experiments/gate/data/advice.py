@@ -34,6 +34,10 @@ class Larger:
     """Whether the baseline was imported, so that nothing can be run."""
     repeats: str = ""
     """Whether more repeats of the same tasks would decide it, as a sentence; of the user's own tasks alone."""
+    ran: int = 0
+    """Number of tasks that the baseline ran."""
+    out_of_proportion: bool = False
+    """Whether no feasible number of tasks decides, or so many that nobody is to be told to write them."""
 
 
 @dataclass(frozen=True, slots=True)

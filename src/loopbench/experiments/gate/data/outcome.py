@@ -17,6 +17,7 @@ from loopbench.protocol.counts import counted
 from .advice import Advice
 from .changed_suite import TaskSets
 from .followed import FollowedFile
+from .growth import Growth
 from .shared_repeats import SharedRepeats
 from .worst_trial import WorstTrial
 
@@ -333,6 +334,9 @@ class GateResult:
     worst: tuple[WorstTrial, ...] = ()
     """The worst trial of each metric beside accuracy that an arm is held to, or that is open."""
 
+    growths: tuple[Growth, ...] = ()
+    """Of each amount that an arm is held to have grown by, or may have, how much is of trials that are solved now and were not."""
+
     ended: str = ""
     """That no trial of the baseline hung, and after how many of its trials the run ended, in words; empty where no loop hangs."""
 
@@ -432,6 +436,7 @@ class GateResult:
             "stops": [change.to_json() for change in self.stops],
             "altered": [altered.to_json() for altered in self.altered],
             "worst_trials": [worst.to_json() for worst in self.worst],
+            "growths": [growth.to_json() for growth in self.growths],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
             "other_answers": "" if self.other_answers is None else self.other_answers.sentence,

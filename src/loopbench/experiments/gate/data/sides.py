@@ -71,6 +71,21 @@ class TrialPair:
         """Whether both have a score."""
         return self.line.accuracy[self.record.repeat] is not None and self.record.status == "scored"
 
+    @property
+    def was_solved(self) -> bool:
+        """Whether the blessed trial has the full score."""
+        return (self.line.accuracy[self.record.repeat] or 0.0) >= 1
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the trial of the run has it."""
+        return self.record.status == "scored" and self.record.is_solved
+
+    @property
+    def is_newly_solved(self) -> bool:
+        """Whether it is solved now and was not in the baseline."""
+        return self.is_solved and not self.was_solved
+
     def no_worse(self, metric: str) -> bool:
         """Whether the metric is known on both sides, or on neither, and not worse than in the baseline; or has a new best value."""
         was, now = self.both_values(metric)

@@ -18,6 +18,8 @@ class WorstTrial:
     was: float
     """Its value in the baseline; where trials have no counterparts, the mean of the task."""
     now: float
+    newly_solved: bool
+    """Whether it is solved now and was not in the baseline; False where trials have no counterparts."""
     cause: str
     """Why, as far as the traces say it, in a clause; empty where they do not."""
     command: str

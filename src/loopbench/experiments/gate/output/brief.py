@@ -15,6 +15,7 @@ from loopbench.text.counts import first_of
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import PASSES, GateArm, GateResult, StopChange, TaskChange
+from .decisive import decisive
 from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
 from .next_steps import next_steps
 from .sentences import further_lines, headline, likewise
@@ -46,11 +47,14 @@ def _rank(result: GateResult, line: GateLine) -> tuple[int, bool]:
 def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
     """Return a heading and a row per arm: what needs a look first, then what improved; `short`: shares with two digits.
 
-    Where another metric decides, and accuracy changed, a row of accuracy follows: it is what people ask about first.
+    Where another metric decides, and accuracy changed, a row of accuracy stands beside it: it is what people ask about first. It
+    stands above where the first line has it.
     """
     lines = (deciding(result, arm) for arm in result.arms if arm.lines)
     ordered = sorted(lines, key=lambda line: (*_rank(result, line), GRAVEST_FIRST.index(line.outcome), line.weight))
-    shown_lines = [each for line in ordered[:MAX_ARMS] for each in (line, *_accuracy_beside(result, line))]
+    of_arms = ([line, *_accuracy_beside(result, line)] for line in ordered[:MAX_ARMS])
+    rests_on = [] if result.outcome in PASSES else decisive(result)
+    shown_lines = [each for of_arm in of_arms for each in sorted(of_arm, key=[*rests_on, *of_arm].index)]
     return [HEADING, *(_row(result, line, short=short) for line in shown_lines)]
 
 
@@ -178,9 +182,9 @@ def _hidden_arms(result: GateResult) -> Iterator[str]:
 
 def _likewise(result: GateResult) -> Iterator[str]:
     """Yield the other lines whose outcome is the one of their arm, where it needs attention."""
-    decisive = [deciding(result, arm) for arm in result.arms if arm.lines]
-    outcomes = {line.arm: line.outcome for line in decisive}
-    others = [line for line in result.lines if line not in decisive and line.outcome == outcomes[line.arm]]
+    in_rows = [deciding(result, arm) for arm in result.arms if arm.lines]
+    outcomes = {line.arm: line.outcome for line in in_rows}
+    others = [line for line in result.lines if line not in in_rows and line.outcome == outcomes[line.arm]]
     for outcome in NEEDS_A_LOOK:
         lines = sorted((line for line in others if line.outcome == outcome), key=lambda line: line.weight)
         if lines:

@@ -13,6 +13,7 @@ from loopbench.text import junit
 from ..changes.altered import DOUBLED, altered_text, altered_title
 from ..data.literal import literal
 from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
+from .growth_words import growth_text
 from .line_words import value_in_words
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .next_steps import next_steps
@@ -103,7 +104,7 @@ def _evidence(of_arm: GateResult, line: GateLine, causes: str) -> str:
     course = " → ".join(value_in_words(line, value) for value in (line.baseline, line.run))
     evidence = [causes] if line.metric == PRIMARY else []
     if line.metric != PRIMARY:
-        evidence = [worst_text(of_arm, line)]
+        evidence = [growth_text(of_arm, line), worst_text(of_arm, line)]
     if line.metric == DOUBLED:
         evidence += [altered_text(altered) for altered in of_arm.altered if altered.cause == "added call"]
     return "\n".join(filter(None, [f"{line.metric} {course}: {held_to_its_margin(line)}", *outlooks([line]), *evidence]))

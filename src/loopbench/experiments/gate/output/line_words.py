@@ -38,6 +38,11 @@ def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
     return hundredths(value) if short and not line.is_ratio else f"{value:.{METRICS[line.metric].digits}f}"
 
 
+def amount_in_words(metric: str, value: float) -> str:
+    """Return a value of a metric as `1,930`, or with the metric's digits where it is no whole number."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{METRICS[metric].digits}f}"
+
+
 def effect_in_words(line: GateLine, *, short: bool = False) -> str:
     """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks.
     Of an identical line it is the change alone.

@@ -78,12 +78,18 @@ def more_steps(result: GateResult) -> list[NextStep]:
     """Return what there is to know besides, for the long form: the size that would show more, and what lets the run through."""
     steps, larger = [], result.advice.larger
     if larger is not None and (result.outcome == "worse here" or result.advice.differs):
-        steps.append(_larger_baseline(result.advice, larger))
-    if result.outcome in LET_THROUGH and result.advice.asker == "shell" and not result.advice.let_through:
-        outcomes = {line.outcome for line in result.lines}
-        flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
-        steps.append(NextStep(f"{listed_names(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
+        steps.append(_larger_baseline(result, larger))
+    is_said = larger is not None and larger.out_of_proportion
+    if not is_said and result.outcome in LET_THROUGH and result.advice.asker == "shell" and not result.advice.let_through:
+        steps.append(NextStep(f"{_let_by_flags(result)} it through all the same."))
     return steps
+
+
+def _let_by_flags(result: GateResult) -> str:
+    """Return which flags let through what is open, with their verb: `--on-undecided pass lets`."""
+    outcomes = {line.outcome for line in result.lines}
+    flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
+    return f"{listed_names(flags)} {'let' if len(flags) > 1 else 'lets'}"
 
 
 def _after_a_loss(result: GateResult) -> NextStep:
@@ -154,12 +160,12 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
         yield _all_repeats(advice, result.shared)
     if advice.differs:
         yield _same_draws(result)
-        if larger is not None and larger.tasks:
+        if larger is not None and not larger.out_of_proportion:
             how = " (-v has the commands)." if advice.asker == "shell" else f". {larger.supply}".rstrip()
             yield NextStep(f"Or {_decides(larger)}{how}")
     elif larger is not None:
-        yield _larger_baseline(advice, larger)
-    if advice.asker == "test" and larger is not None and not advice.let_through:
+        yield _larger_baseline(result, larger)
+    if advice.asker == "test" and larger is not None and not larger.out_of_proportion and not advice.let_through:
         skip, passed = (advice.option("on_undecided", how) for how in ("skip", "pass"))
         yield NextStep(f"Where it is undecided, {skip} in the test skips it, and {passed} lets it pass.")
 
@@ -198,10 +204,27 @@ def _decides(larger: Larger) -> str:
     return f"a baseline of {counted(larger.tasks, 'task')}{cost} {chance}{'' if larger.whole else ', though not all of it'}"
 
 
-def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
-    """Return how to make a baseline that is likely to decide what is open, or that no feasible one is."""
-    if not larger.tasks:
-        return NextStep("No feasible number of tasks is likely to decide it.")
+def _out_of_proportion(result: GateResult, larger: Larger) -> NextStep:
+    """Return that so small a difference is not for a suite of so few tasks, and what can be done, in one line."""
+    takes = f"that takes about {larger.tasks:,}{'' if larger.whole else ', and leaves some of it open'}"
+    no_number = "no feasible number of tasks is likely to"
+    few = f"So small a difference cannot be decided by this suite of {counted(larger.ran, 'task')}"
+    accept, advice = "", result.advice
+    if advice.asker == "shell" and not advice.let_through:
+        accept = f"{_let_by_flags(result)} it through as it is."
+    elif advice.asker == "test" and not advice.let_through and result.outcome == "undecided":
+        accept = (
+            f"{advice.option('on_undecided', 'skip')} in the test skips it, {advice.option('on_undecided', 'pass')} lets it pass."
+        )
+    margin = "A wider margin, to be set before a run and not after, decides it sooner."
+    return NextStep(" ".join(filter(None, (f"{few}: {takes if larger.tasks else no_number}.", larger.repeats, margin, accept))))
+
+
+def _larger_baseline(result: GateResult, larger: Larger) -> NextStep:
+    """Return how to make a baseline that is likely to decide what is open, or what can be done where none is to be made."""
+    advice = result.advice
+    if larger.out_of_proportion:
+        return _out_of_proportion(result, larger)
     what_decides = f"{_decides(larger)}."
     what_decides = f"{what_decides[0].upper()}{what_decides[1:]}"
     supply, commands = larger.supply, [larger.compare, advice.bless_latest, advice.again]

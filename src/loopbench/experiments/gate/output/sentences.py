@@ -19,6 +19,8 @@ from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, Became, GateResult
 from ..data.worst_trial import WorstTrial
+from .decisive import decisive
+from .growth_words import growth_in_words, growth_of
 from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of
 from .stop_words import breaks
 from .worst_words import worst_in_words, worst_of
@@ -82,13 +84,13 @@ def _sentence(result: GateResult, text: str) -> str:
 def _parts(result: GateResult, named: int) -> list[Part]:
     """Return what is to be said, by its weight; loops that hang or crash now, and did not, stand first whatever the outcome is."""
     main_reason, *other_reasons = [*_reasons(result, named)] or [Part(())]
-    tasks, decisive = Part(tasks_in_words(result)), _decisive(result)
-    leads_with_tasks = not decisive or decisive[0].metric == PRIMARY
+    tasks, lines = Part(tasks_in_words(result)), decisive(result)
+    leads_with_tasks = not lines or lines[0].metric == PRIMARY
     answers, limits = [*_forbidden_answers(result)], [*_other_limits(result)]
     broken = [*_hanging_arms(result), *_new_breaks(result)]
     is_loss, is_untested = result.outcome in LOSSES, result.word == UNTESTED_LIMIT
     worst_parts = [*_worst_trial(result)]
-    shows_added_call = bool(worst_parts) and decisive[0].metric == DOUBLED
+    shows_added_call = bool(worst_parts) and lines[0].metric == DOUBLED
     altered = altered_in_words(result, frozenset[AlteredCause]({"added call"} if shows_added_call else ()))
     return [
         *_other_seed(result),
@@ -99,6 +101,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         main_reason,
         *([] if leads_with_tasks or broken else [tasks]),
         *_accuracy_beside(result, named),
+        *_growth(lines[:1], result),
         *worst_parts,
         *(answers if is_loss else []),
         *([] if is_untested else limits),
@@ -122,14 +125,19 @@ def _commands(command: str) -> tuple[str, ...]:
 
 def leading_worst(result: GateResult) -> WorstTrial | None:
     """Return the worst trial of the metric that the outcome rests on first; None where none is told, as of accuracy."""
-    decisive = _decisive(result)
-    return worst_of(result, decisive[0]) if decisive and result.outcome in ("regression", "undecided") else None
+    lines = decisive(result)
+    return worst_of(result, lines[0]) if lines and result.outcome in ("regression", "undecided") else None
 
 
 def _worst_trial(result: GateResult) -> Iterator[Part]:
     """Yield the worst trial of the metric that the outcome rests on first, and what the metric means."""
     if (worst := leading_worst(result)) is not None:
         yield Part((worst_in_words(worst, paired=result.paired),), worst.commands)
+
+
+def _growth(lines: Sequence[GateLine], result: GateResult) -> Iterator[Part]:
+    """Yield how much of what these amounts grew by is of trials that are solved now and were not."""
+    yield from (Part((growth_in_words(growth),)) for line in lines if (growth := growth_of(result, line)) is not None)
 
 
 def _hanging_arms(result: GateResult) -> Iterator[Part]:
@@ -204,7 +212,7 @@ def tasks_in_words(result: GateResult) -> tuple[str, ...]:
         return ()
     if not worse:
         return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome in ("pass", "unchanged") else ()
-    decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in _decisive(result)}
+    decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in decisive(result)}
     if not decides and (not better or any(_accuracy_not_held(result))):
         return ()
     lost = counted(worse, f"{result.unit} worse", f"{result.unit}s worse")
@@ -224,7 +232,7 @@ def _accuracy_beside(result: GateResult, named: int) -> Iterator[Part]:
 def _accuracy_not_held(result: GateResult) -> Iterator[GateLine]:
     """Yield the lines of accuracy that pass or are less than what a run is held to, in arms in which accuracy moved to one side
     only, or is shown to have risen; nothing of a run that passes."""
-    if result.outcome not in ("regression", "undecided") or PRIMARY in {line.metric for line in _decisive(result)}:
+    if result.outcome not in ("regression", "undecided") or PRIMARY in {line.metric for line in decisive(result)}:
         return
     for line in result.lines:
         change = line.effect.value if line.metric == PRIMARY and line.outcome != result.outcome else 0.0
@@ -240,13 +248,6 @@ def _with_tasks(result: GateResult, line: GateLine) -> str:
     return f"{short_arm(line.arm)} {effect_in_words(line)}{f' ({most}, {least})' if result.paired else ''}"
 
 
-def _decisive(result: GateResult) -> list[GateLine]:
-    """Return the lines that the outcome rests on, the one that lost most first; what other arms rest on is said before."""
-    told_before = {arm.arm for arm in result.arms if arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs}
-    lines = [line for line in result.lines if line.outcome == result.outcome and line.arm not in told_before]
-    return sorted(lines, key=lambda line: line.weight)
-
-
 def _reasons(result: GateResult, named: int) -> Iterator[Part]:
     """Yield what the outcome itself says, the main thing first."""
     if result.reasons:
@@ -258,7 +259,7 @@ def _reasons(result: GateResult, named: int) -> Iterator[Part]:
     elif result.outcome == "worse here":
         yield Part((losses(result, [line for line in result.lines if line.outcome == "worse here"]),))
     else:
-        yield from _held_to_margins(_decisive(result), named)
+        yield from _held_to_margins(decisive(result), named)
 
 
 def _unchanged_behaviour(result: GateResult) -> Part:
@@ -274,15 +275,16 @@ def _files(names: Sequence[str]) -> str:
 
 
 def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
-    """Yield the first line that decides, why it does within its margin, and the others; where one alone is to be named, the rows
-    below have these."""
+    """Yield the first line that decides, why it does within its margin, and the others, those of another outcome behind its word;
+    where one alone is to be named, the rows below have these."""
     if lines:
         main, *others = lines
         effect = f"{short_arm(main.arm)} in {main.metric} {effect_in_words(main)}"
         yield Part((f"{effect}, margin {margin_in_words(main)}", effect))
         yield Part((WITHIN if _is_within(main) else "",))
-        also = _first(likewise(others), "; ", named - 1)
-        yield Part((f"likewise {also}" if others and named > 1 else "",))
+        for outcome in dict.fromkeys(line.outcome for line in others) if named > 1 else ():
+            also = _first(likewise([line for line in others if line.outcome == outcome]), "; ", named - 1)
+            yield Part((f"likewise {also}" if outcome == main.outcome else f"{outcome}: {also}",))
 
 
 WITHIN = "that change is within its margin, but one beyond it is not ruled out"

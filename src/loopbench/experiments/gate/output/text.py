@@ -19,6 +19,8 @@ from loopbench.text.table import Table, markdown_block, markdown_item, markdown_
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import GateResult, Side, StopChange, TaskChange
+from .decisive import decisive
+from .growth_words import growth_text
 from .line_words import effect_in_words, in_clusters, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .next_steps import more_steps, next_steps
 from .sentences import further_lines, headline, leading_worst
@@ -51,13 +53,15 @@ def brackets(result: GateResult) -> str:
 
 
 def paragraphs(result: GateResult) -> list[str]:
-    """Return the lines below the table: the worst trials of further metrics, what more tasks may decide, the changes, the caveats,
-    and what to do next."""
+    """Return the lines below the table: growth and worst trials of further metrics, what more tasks may decide, the changes, the
+    caveats, and what to do next."""
     leading = leading_worst(result)
+    leading_lines = decisive(result)[:1]
+    grown = [growth_text(result, line) for line in result.lines if line not in leading_lines]
     others = [worst_lines(worst, paired=result.paired) for worst in result.worst if worst != leading]
     steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
     sizes = [*outlooks(result.lines), *remedies(result)]
-    return [*(line for lines in others for line in lines), *_facts(result, sizes), *map(literal, steps)]
+    return [*filter(None, grown), *(line for lines in others for line in lines), *_facts(result, sizes), *map(literal, steps)]
 
 
 def outlooks(lines: Iterable[GateLine]) -> Iterator[str]:

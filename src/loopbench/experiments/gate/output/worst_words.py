@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.measure import meaning_of
-from loopbench.metrics.summary import METRICS
 
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import GateResult
 from ..data.worst_trial import WorstTrial
+from .line_words import amount_in_words
 
 
 def worst_of(result: GateResult, line: GateLine) -> WorstTrial | None:
@@ -23,9 +23,10 @@ def worst_in_words(worst: WorstTrial, *, paired: bool) -> str:
     `paired`: whether the trial has a counterpart; else the values are means of its task.
     """
     place = f"{short_arm(worst.arm)}/{worst.task}"
-    course = f"{_amount(worst, worst.was)} → {_amount(worst, worst.now)}"
+    course = f"{amount_in_words(worst.metric, worst.was)} → {amount_in_words(worst.metric, worst.now)}"
     where = f"the trial {place}/{worst.repeat}, {course}" if paired else f"the task {place}, {course} on average"
-    because = f"; {worst.cause}" if worst.cause else ""
+    unsolved = ", which was not solved in the baseline" if worst.newly_solved else ""
+    because = f"{unsolved}; {worst.cause}" if worst.cause else unsolved
     return f"worst in {worst.metric} ({meaning_of(worst.metric)}): {where}{because}"
 
 
@@ -39,8 +40,3 @@ def worst_text(result: GateResult, line: GateLine) -> str:
     """Return the worst trial of a line and its commands as a text; empty where none is told."""
     worst = worst_of(result, line)
     return "" if worst is None else "\n".join(worst_lines(worst, paired=result.paired))
-
-
-def _amount(worst: WorstTrial, value: float) -> str:
-    """Return a trial's value as `1,930`, or with the metric's digits where it is no whole number."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{METRICS[worst.metric].digits}f}"
