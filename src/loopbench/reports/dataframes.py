@@ -34,7 +34,7 @@ from loopbench.metrics.record_table import RecordTable, distinct
 from loopbench.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.counts import counted
-from loopbench.runs.config import shown_short
+from loopbench.protocol.values import shown_short
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
