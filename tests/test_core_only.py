@@ -59,7 +59,40 @@ REFUSED = {
 }
 LISTED = ("list", "loops")
 IMPORTED = ("-c", IMPORT_ALL, str(SOURCE))
+IMPORTED_ALONE = ("-c", "try:\n    import loopbench.loops.react_extract\nexcept ImportError as error:\n    print(error)")
 NAMED = ("-c", "import loopbench\ntry:\n    loopbench.Stateless\nexcept ImportError as error:\n    print(error)")
+NAMESPACES = sorted(
+    core_only.module_of(file)
+    for file in (SOURCE / "loopbench").rglob("*.py")
+    if re.search(r"^(__all__|__getattr__, __dir__) = ", file.read_text(encoding="utf-8"), re.MULTILINE)
+)
+"""The modules that say what they offer, each of which is a namespace for others."""
+STARRED = (
+    "-c",
+    """
+import importlib, json, sys
+
+from loopbench._extras import MissingExtra
+
+said = {}
+for namespace in json.loads(sys.argv[1]):
+    starred = {}
+    try:
+        exec(f"from {namespace} import *", starred)
+    except MissingExtra as error:
+        said[namespace] = {"": str(error)}
+        continue
+    said[namespace] = {}
+    module = sys.modules[namespace]
+    for name in [name for names in getattr(module, "_HOMES", {}).values() for name in names if name not in starred]:
+        try:
+            getattr(module, name)
+        except MissingExtra as error:
+            said[namespace][name] = str(error)
+print(json.dumps(said))
+""",
+    json.dumps(NAMESPACES),
+)
 COMPARED_FROM_PYTHON = (
     "-c",
     """
@@ -88,7 +121,7 @@ def folders(tmp_path_factory):
 def ended(packages, folders):
     """What each command came to, by its words."""
     compared = [COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED]
-    python = [LISTED, IMPORTED, NAMED, COMPARED_FROM_PYTHON]
+    python = [LISTED, IMPORTED, IMPORTED_ALONE, NAMED, STARRED, COMPARED_FROM_PYTHON]
     places: dict[str, Iterable[tuple[str, ...]]] = {
         "compared": compared, "ablated": [ABLATED], "python": python, "refused": REFUSED,
     }  # fmt: skip
@@ -145,6 +178,31 @@ def test_the_list_of_loops_says_what_each_needs(ended):
 
 def test_python_names_the_extra_too(ended):
     assert ended[NAMED].stdout.startswith("loopbench.Stateless needs dspy, which is not installed: pip install")
+
+
+def test_every_namespace_gives_what_the_core_has_and_names_the_extra_of_the_rest(ended):
+    done = ended[STARRED]
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert list(said) == NAMESPACES
+    for namespace, left_out in said.items():
+        offered = importlib.import_module(namespace)
+        if "" not in left_out:  # what the star did not give is what needs an extra, and no other name is lost
+            homes = getattr(offered, "_NEEDS", {})
+            assert left_out.keys() == {name for home in homes for name in offered._HOMES[home]}
+        for name, error in left_out.items():
+            asked = f"{namespace}.{name}".removesuffix(".")
+            assert re.match(rf"{re.escape(asked)} needs ({'|'.join(EXTRA_OF)}), which is not installed: pip install ", error)
+    assert {name for name, left_out in said.items() if "" in left_out} == {
+        "loopbench.dspy_seam",
+        "loopbench.loops.stateless",
+        "loopbench.reports.mlflow",
+    }
+    assert {"Stateless", "ReactExtract"} <= said["loopbench.loops"].keys()
+
+
+def test_a_design_that_needs_an_extra_names_it_as_its_module_is_imported(ended):
+    assert ended[IMPORTED_ALONE].stdout.startswith("loopbench.loops.react_extract needs dspy, which is not installed: pip install ")
 
 
 def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(ended):

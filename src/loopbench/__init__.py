@@ -48,4 +48,11 @@ _HOMES = {
     "loopbench.reports.dataframes": ("Loaded", "load"),
     "loopbench.runs.config": ("CompareConfig",),
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+_NEEDS = {
+    "loopbench.dspy_seam": "dspy",
+    "loopbench.dspy_seam.program": "dspy",
+    "loopbench.loops.react_extract": "dspy",
+    "loopbench.loops.stateless": "dspy",
+    "loopbench.models.local.opening": "dspy",
+}
+__getattr__, __dir__ = lazy(__name__, _HOMES, _NEEDS)

@@ -35,9 +35,14 @@ class MissingExtra(ValueError, ModuleNotFoundError):
     """What was asked for needs a package that is not installed; the message says how to install it."""
 
 
-def missing(what: str, package: str) -> MissingExtra:
-    """Return the error that says what needs the package. `what`: the beginning of the sentence, such as "loop stateless"."""
-    return MissingExtra(f"{what} needs {package}, which is not installed: {how_to_install(package)}")
+def missing(what: str, package: str, *, is_import: bool = False) -> MissingExtra:
+    """Return the error that says what needs the package. `what`: the beginning of the sentence, such as "loop stateless".
+
+    `is_import`: the error is that of an import, in whose place `needed_by` says what the import was for.
+    """
+    error = MissingExtra(f"{what} needs {package}, which is not installed: {how_to_install(package)}")
+    error.name = package if is_import else None
+    return error
 
 
 @contextmanager
@@ -45,8 +50,6 @@ def needed_by(what: str) -> Iterator[None]:
     """Let a failed import of such a package within the block raise MissingExtra. `what`: as for `missing`."""
     try:
         yield
-    except MissingExtra:
-        raise
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:

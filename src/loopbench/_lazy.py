@@ -20,11 +20,42 @@ def explained_imports(what: str) -> Iterator[None]:
             raise
 
 
-def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package whose names live in other modules. `homes`: module → names."""
+@contextmanager
+def explained_module(module: str) -> Iterator[None]:
+    """Let a failed import at the top of a module name the extra that the module needs.
+
+    A block of `explained_imports` or `needed_by` around it says instead what the module was imported for.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extras = importlib.import_module("loopbench._extras")
+        package = (error.name or "").partition(".")[0]
+        if package not in extras.EXTRA_OF:
+            raise
+        raise extras.missing(module, package, is_import=True) from None
+
+
+def lazy(
+    package: str, homes: Mapping[str, Sequence[str]], needs: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__`, which knows `__all__`, too, and `__dir__` of a package whose names live in other modules.
+
+    `homes`: module → names. `needs`: module → the package of an extra that it needs. Where that is not installed, `__all__` leaves
+    the module's names out, so that `from package import *` gives what is there; such a name, asked for alone, says what it needs.
+    """
     module_of = {name: module for module, names in homes.items() for name in names}
 
+    def offered() -> list[str]:
+        if not needs:
+            return sorted(module_of)
+        extras = importlib.import_module("loopbench._extras")
+        there = {needed: extras.is_installed(needed) for needed in {*needs.values()}}
+        return sorted(name for name, module in module_of.items() if module not in needs or there[needs[module]])
+
     def load(name: str) -> object:
+        if name == "__all__":
+            return offered()
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with explained_imports(f"{package}.{name}"):
@@ -33,7 +64,7 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def listing() -> list[str]:
         return sorted(module_of)
 
-    return load, listing, sorted(module_of)
+    return load, listing
 
 
 def _imported(module: str) -> ModuleType:

@@ -137,7 +137,6 @@ class MyLoop(Bare):
         (lambda run, path: ASK.compare(["bare"], step_limit=3), "^unknown setting 'step_limit'; did you mean 'max_tool_steps'"),
         (lambda run, path: ASK.gate(path / "none.json", repeat=3), "^unknown setting 'repeat'; did you mean 'repeats'"),
         (lambda run, path: ASK.why(run, taks="x"), "^unknown setting 'taks'; did you mean 'task'"),
-        (lambda run, path: ASK.compare(["bare"], suite=[{"question": "a", "answer": 1}]), "suite='csv' or .*, with data=FILE$"),
         (lambda run, path: ASK.compare(["bare"], suite=3), "^suite: 3 is not a Suite, .*, nor a name$"),
         (lambda run, path: ASK.compare(["bare"], suite="q.csv"), "^unknown suite 'q.csv'; .*suite='csv' data='q.csv'$"),
         (lambda run, path: run.why(Bare()), "^a: give a name, as a text, got Bare.*; loopbench.why"),
@@ -171,7 +170,11 @@ class MyLoop(Bare):
         (lambda run, path: ASK.size(None), "^run: give a run: .*, got None$"),
         (lambda run, path: ASK.compare([]), "^loops: the list is empty; leave it out for the default$"),
         (lambda run, path: ASK.compare(tools=[len]), "^tools: give the name of a module; loopbench.suite_from_frame"),
-        (lambda run, path: ASK.compare(suite=run.arms), "loopbench.suite_from_frame makes a suite of a DataFrame$"),
+        (lambda run, path: ASK.compare(suite=run.arms), "loopbench.suite_from_frame makes a suite of a DataFrame, or of a list"),
+        (
+            lambda run, path: ASK.compare(suite=[{"question": "q"}]),
+            r"^suite: .* of a DataFrame, or of a list of dicts, a row each$",
+        ),
         (
             lambda run, path: ASK.ablate("finish", {"parse_retries": [0, 2]}, "arithmetic"),
             "^'arithmetic': name every argument behind loop and factors, such as suite=…$",

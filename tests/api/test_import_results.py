@@ -199,7 +199,9 @@ def test_excluded_trials_stand_last_in_the_table_of_trials(frame: pd.DataFrame) 
 
 def test_a_mistyped_run_is_asked_back(frame: pd.DataFrame) -> None:
     imported(frame, name="table2")
-    with pytest.raises(RunError, match=r"no run 'tabel2'; did you mean 'table2'\? in runs: table2$"):
+    with pytest.raises(
+        RunError, match=r"no run 'tabel2'; did you mean 'table2'\? in runs: table2; runs=FOLDER looks in another folder$"
+    ):
         loopbench.load("tabel2")
     with pytest.raises(RunError, match=r"no arm 'xx'; .*there are x, y$"):
         loopbench.why("table2", "xx")

@@ -146,6 +146,33 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
     assert path.read_text("utf-8") == "{}"
 
 
+BY_NAME: dict[str, Callable[..., Any]] = {
+    # each question about a run, by the run's name; `b`: a baseline file of it
+    "why": lambda name, b, **runs: loopbench.why(name, **runs),
+    "load": lambda name, b, **runs: loopbench.load(name, **runs),
+    "size": lambda name, b, **runs: loopbench.size(name, **runs),
+    "size again": lambda name, b, **runs: loopbench.size(name, again=name, **runs),
+    "gate": lambda name, b, **runs: loopbench.gate(b, name, **runs),
+    "bless": lambda name, b, **runs: loopbench.bless(name, b, **runs),
+    "resume": lambda name, b, **runs: loopbench.resume(name, **runs),
+}
+
+
+@pytest.mark.parametrize("question", BY_NAME)
+def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
+    question: str, pair: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    baseline = loopbench.bless(pair, tmp_path / "b.json")
+    name, runs = pair.results.folder.name, pair.results.folder.parent
+    if question != "size again":  # a second run is one of another seed
+        assert BY_NAME[question](name, baseline, runs=runs)
+    with pytest.raises(ValueError, match=rf"^no run '{name}'; in runs: none yet; runs=FOLDER looks in another folder$"):
+        BY_NAME[question](name, baseline)
+    with pytest.raises(ValueError, match=rf"^no run 'nosuch'; in {runs}: {name}$"):
+        BY_NAME[question]("nosuch", baseline, runs=runs)
+
+
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:
     factors = {"parse_retries": [0, 2]}
     found = loopbench.ablate(Finish(), factors, profiles=["flaky-format"], interactions=False, max_trials=24, **quiet)

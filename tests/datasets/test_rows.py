@@ -52,7 +52,7 @@ TOOLS = own_tools("shop", [price, stock])
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30).filter(str.strip)
 ANSWER = TEXT | st.integers(-(10**14), 10**14) | st.floats(-1e9, 1e9) | st.lists(st.integers(0, 9), min_size=1, max_size=3)
 ROW = st.fixed_dictionaries({"question": TEXT, "answer": ANSWER, "context": st.none() | TEXT, "topic": st.sampled_from("abc")})
-FORMATS = ("csv", "jsonl", "parquet", "frame")
+FORMATS = ("csv", "jsonl", "parquet", "frame", "dicts")
 KEY = TEXT.filter(lambda key: key[0] != "$")
 ID = st.from_regex(r"[a-z0-9 /_.-]{1,12}", fullmatch=True).filter(str.strip)
 
@@ -71,7 +71,7 @@ def written(table: list[dict[str, Any]], form: str, folder: Path) -> Suite:
     elif form == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), path, row_group_size=3)
     else:
-        return suite_from_frame(pandas.DataFrame(table), name="t", labels=["topic"])
+        return suite_from_frame(pandas.DataFrame(table) if form == "frame" else table, name="t", labels=["topic"])
     return make_suite(parse_spec(f"{form}(labels=topic)"), path)
 
 
@@ -81,14 +81,14 @@ def _cell(value: Any) -> Any:
 
 @settings(max_examples=cases(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(ROW, min_size=1, max_size=8))
-def test_the_same_table_gives_the_same_tasks_in_csv_and_json_lines(tmp_path, table):
+def test_the_same_table_gives_the_same_tasks_in_csv_json_lines_and_dicts(tmp_path, table):
     for row in table:
         if isinstance(row["answer"], str) and not isinstance(read_value(row["answer"]), str):
             row["answer"] = read_value(row["answer"])  # a CSV cell cannot say that 42 is meant as text
-    made = [written(table, form, tmp_path) for form in ("csv", "jsonl")]
-    assert list(made[0].tasks) == list(made[1].tasks)
-    assert made[0].digest == made[1].digest
-    assert made[0].version == made[1].version
+    made = [written(table, form, tmp_path) for form in ("csv", "jsonl", "dicts")]
+    for suite in made[1:]:
+        assert list(suite.tasks) == list(made[0].tasks)
+        assert (suite.digest, suite.version) == (made[0].digest, made[0].version)
     for row, task in zip(table, made[0].tasks, strict=True):
         assert (task.query.text, task.query.context) == (row["question"], row["context"] or "")
         assert canonical_json(task.expected) == canonical_json(row["answer"])
@@ -293,6 +293,36 @@ def test_a_frame_changed_afterwards_changes_no_task():
     suite = suite_from_frame(frame)
     frame.loc[:, "answer"] = 0
     assert [task.expected for task in suite.tasks] == [1, 2]
+
+
+def test_dicts_changed_afterwards_change_no_task():
+    rows: list[dict[str, Any]] = [{"question": "a", "answer": [1]}, {"question": "b", "answer": 2}]
+    suite = suite_from_frame(rows)
+    rows[0]["answer"].append(0)
+    rows[1]["answer"] = 0
+    assert [task.expected for task in suite.tasks] == [[1], 2]
+
+
+def test_dicts_may_be_whole_tasks(tmp_path):
+    tasks = written([{"question": "q", "answer": [1, 2], "topic": "x"}], "jsonl", tmp_path).tasks
+    assert list(suite_from_frame([task.as_dict() for task in tasks]).tasks) == list(tasks)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (3, r"^frame: give a DataFrame, or a list of dicts, a row each; got 3$"),
+        ({"question": "q", "answer": 1}, r"^frame: give a DataFrame, or a list of dicts, a row each; got \{'question': "),
+        ([], r"^frame: no row$"),
+        ([{"question": "q", "answer": 1}, 3], r"^frame: row 2: give a dict from names of columns to cells; got 3$"),
+        ([{"question": "q", 1: 1}], r"^frame: row 1: give a dict from names of columns to cells; got \{'question': 'q', 1: 1\}$"),
+        ([{"question": "q"}], r"^frame, row 1, no column holds the answer; its columns: 'question'; name it: suite_from_frame"),
+        ([{"question": "q", "answer": b"x"}], r"^frame, row 1, column 'answer': a bytes is not a JSON value$"),
+    ],
+)
+def test_what_is_neither_a_frame_nor_rows_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        suite_from_frame(given)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from typing import Any, ParamSpec, TypeVar
 from loopbench._extras import needed_by
 from loopbench.experiments.optimize.config import SearchConfig
 from loopbench.protocol.names import nearest
+from loopbench.protocol.values import shown_short
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.in_python import in_python
-from loopbench.runs.config import CompareConfig, SettingError, shown_short
+from loopbench.runs.config import CompareConfig, SettingError
 
 from .conclusion import Conclusion
 
@@ -48,6 +49,8 @@ class Kind:
                 self.inside.check(setting, item)
 
 
+SUITE_FROM_ROWS = "loopbench.suite_from_frame makes a suite of a DataFrame, or of a list of dicts, a row each"
+"""How to hand over rows of questions and answers."""
 TEXT = Kind((str,), "a text")
 NUMBER = Kind((Real,), "a number")
 COUNT = Kind((int,), "a whole number")
@@ -85,7 +88,7 @@ KINDS: Mapping[str, Kind] = {
     "purpose": Kind((str,), "'compare' or 'gate'"),
     "task": Kind((str,), "the name of a task"),
     "runs": FILE,
-    "data": Kind((str, Path), "a path; loopbench.suite_from_frame makes a suite of a DataFrame"),
+    "data": Kind((str, Path), f"a path; {SUITE_FROM_ROWS}"),
     "tools": Kind((str,), "the name of a module; loopbench.suite_from_frame(frame, [function, …]) makes a suite with functions"),
     "allow": Kind((list, tuple), "a list of names, such as ['my.module:Loop']", TEXT),
     "base_url": Kind((str,), "an address"),

@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from loopbench.datasets.importing.frame import FrameTable
+from loopbench.datasets.importing.frame import FrameTable, is_frame, rows_given
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.import_runs import (
     GivenRows,
@@ -21,9 +21,9 @@ from loopbench.experiments.import_runs import (
     run_place,
 )
 from loopbench.experiments.import_runs.table_rows import json_cell
+from loopbench.protocol.values import shown_short
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.page import report_html
-from loopbench.runs.config import shown_short
 from loopbench.runs.folders import RUNS
 
 from .arguments import Kind, check_known, naming_files, question
@@ -152,20 +152,20 @@ def _request(settings: Mapping[str, Any]) -> ImportRequest:
 
 def _sources(files: Any) -> list[Path | GivenRows]:
     """Return what is to be read, in turn. Raises ValueError for what is none of these."""
-    if isinstance(files, str | Path) or _is_frame(files):
+    if isinstance(files, str | Path) or is_frame(files):
         return [_source(files, "DataFrame")]
     if not isinstance(files, list | tuple) or not files:
         raise ValueError(f"files: give {WANTED}; got {shown_short(files)}")
     if isinstance(files[0], Mapping):
         return [_given_rows("rows", files)]
-    frames = sum(_is_frame(one) for one in files)
+    frames = sum(is_frame(one) for one in files)
     return [_source(one, f"DataFrame {number}" if frames > 1 else "DataFrame") for number, one in enumerate(files, 1)]
 
 
 def _source(source: Any, name: str) -> Path | GivenRows:
     if isinstance(source, str | Path):
         return Path(source)
-    if not _is_frame(source):
+    if not is_frame(source):
         raise ValueError(f"files: give {WANTED}; got {shown_short(source)}")
     if any(level is not None for level in source.index.names):
         source = source.reset_index()  # an index with a name is a column, such as the task after a groupby
@@ -174,13 +174,5 @@ def _source(source: Any, name: str) -> Path | GivenRows:
     return _given_rows(name, [cells for _, _, cells in table.rows()])
 
 
-def _is_frame(value: object) -> bool:
-    """Tell a DataFrame without importing pandas."""
-    return hasattr(value, "to_csv") and hasattr(value, "columns") and hasattr(value, "index")
-
-
 def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
-            raise ValueError(f"{name}: row {number}: give a dict from names of columns to cells; got {shown_short(row)}")
-    return GivenRows(name, json.dumps([json_cell(row) for row in rows]).encode())
+    return GivenRows(name, json.dumps([json_cell(row) for row in rows_given(name, rows)]).encode())

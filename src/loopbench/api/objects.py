@@ -13,13 +13,16 @@ from typing import Any
 
 from loopbench import session
 from loopbench.datasets.generating import Source
+from loopbench.datasets.importing.frame import is_frame
 from loopbench.datasets.task import Suite
 from loopbench.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import lives_in_one_process, parse_spec, value_text
+from loopbench.protocol.values import shown_short
 from loopbench.runs.built_in import FOREIGN, PACKAGES, builtin_names
-from loopbench.runs.config import shown_short
 from loopbench.runs.registry import find, loops_named, make_loop, make_suite
+
+from .arguments import SUITE_FROM_ROWS
 
 AnySuite = str | Suite | Callable[..., Suite]
 AnyScorer = str | Callable[..., float]
@@ -72,11 +75,9 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
 
 def _rows_hint(value: object) -> str:
     """Return how to hand over rows of questions and answers, for what looks like some: a list, or a DataFrame."""
-    if not isinstance(value, Sequence) and not hasattr(value, "to_csv"):
+    if not isinstance(value, Sequence) and not is_frame(value):
         return ""
-    if hasattr(value, "to_csv"):
-        return "; loopbench.suite_from_frame makes a suite of a DataFrame"
-    return "; rows of questions and answers are read from a file: suite='csv' or suite='jsonl', with data=FILE"
+    return f"; {SUITE_FROM_ROWS}"
 
 
 def _judged_suite_name(suite: AnySuite, scorer: AnyScorer, data: Path | None, tools: str | None) -> str:

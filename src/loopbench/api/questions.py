@@ -147,17 +147,18 @@ def ablate(
 
 
 @question
-def bless(run: AnyRun, baseline: str | Path) -> Path:
+def bless(run: AnyRun, baseline: str | Path, *, runs: str | Path | None = None) -> Path:
     """Write a run as the baseline file that `gate` compares later runs with, in the place of an older one; return its path.
 
-    A folder that does not exist is made, and a warning names it.
+    `runs`: the folder of a run that is named; None: `runs`. A folder of the baseline that does not exist is made, and a warning
+    names it.
 
     Raises ValueError for a run that is no baseline, such as one that is not complete, and for a file that is something else.
     """
     path = Path(baseline)
     check_suffix("baseline", path)
     with naming_files({"baseline": path}):
-        new = gates.bless(gates.read_run(_loaded(run).results.folder))
+        new = gates.bless(gates.read_run(_loaded(run, runs).results.folder))
         gates.replaced(path, new)  # a file that is not a baseline is not replaced
         notes = [] if path.parent.is_dir() else [f"made the folder {path.parent}"]
         gates.write_baseline(path, new)
@@ -180,8 +181,8 @@ def gate(
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
     `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. Objects that this program handed over need no
-    `allow`. `common_tasks=True` judges a run, a finished one too, by the tasks that are the same in both where the suite has
-    changed since. `metrics`: metric → margin.
+    `allow`. Of a finished run, too, `runs` is the folder of one that is named, and `common_tasks=True` judges by the tasks that
+    are the same in both where the suite has changed since. `metrics`: metric → margin.
 
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
@@ -193,10 +194,11 @@ def gate(
     rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)
     if run is None:
         ended_run = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
-    elif loops or settings:
-        raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
+    elif loops or settings.keys() - {"runs"}:
+        of_a_new_run = next((name for name in settings if name != "runs"), "loops")
+        raise ValueError(f"{of_a_new_run} is for a new run; leave it out, or leave run out")
     else:
-        ended_run = gates.EndedRun(gates.read_run(_loaded(run).results.folder))
+        ended_run = gates.EndedRun(gates.read_run(_loaded(run, settings.get("runs")).results.folder))
     return _gate_answer(ended_run.judged(blessed, rules, path))
 
 
@@ -242,31 +244,40 @@ def size(
     purpose: Purpose | None = None,
     metric: str = "accuracy",
     power: float = 0.8,
+    runs: str | Path | None = None,
     **settings: Unpack[SizeSettings],
 ) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
     `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
-    None answers for both. `power`: the probability of reaching the decision. `settings`: what the planned run is of, and how it is
-    judged. Raises ValueError for bad arguments and for a pilot that cannot tell.
+    None answers for both. `power`: the probability of reaching the decision. `runs`: the folder of runs that are named; None:
+    `runs`. `settings`: what the planned run is of, and how it is judged. Raises ValueError for bad arguments and for a pilot that
+    cannot tell.
     """
     check_known(settings, SizeSettings.__annotations__)
     purposes = PURPOSES if purpose is None else (purpose,)
     request = SizeRequest(metric, power=power, purposes=purposes, **settings)
-    sizing = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
+    sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
     scope = size_tables.scope(sizing)
     sentences = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats])
     return SizeAnswer(sizing.run, sentences, size_tables.sizing_tables(sizing), sizing)
 
 
 @question
-def why(run: AnyRun, a: AnyLoop | None = None, b: AnyLoop | None = None, *, task: str | None = None) -> ShownWhy:
+def why(
+    run: AnyRun,
+    a: AnyLoop | None = None,
+    b: AnyLoop | None = None,
+    *,
+    task: str | None = None,
+    runs: str | Path | None = None,
+) -> ShownWhy:
     """Say why trials were lost, as `run.why` does: in sum, of one arm, or where two arms part; no model is called.
 
-    `a`, `b`: arms by name, or loops in all their arms. `task`: only its trials. Raises ValueError for a name that no arm or task
-    has, and for `b` without `a`.
+    `a`, `b`: arms by name, or loops in all their arms. `task`: only its trials. `runs`: the folder of a run that is named; None:
+    `runs`. Raises ValueError for a name that no arm or task has, and for `b` without `a`.
     """
-    run_results = _loaded(run).results
+    run_results = _loaded(run, runs).results
     named = [None if arm is None else _arm_name(arm, setting) for arm, setting in ((a, "a"), (b, "b"))]
     return shown_why(run_results, *named, task=task)
 
@@ -361,8 +372,9 @@ def _run_again(
     return ended_runs[0]
 
 
-def _loaded(run: AnyRun) -> Loaded:
-    return run if isinstance(run, Loaded) else load(run)
+def _loaded(run: AnyRun, runs: str | Path | None = None) -> Loaded:
+    """Return a run. `runs`: the folder in which one that is named is looked up."""
+    return run if isinstance(run, Loaded) else load(run, runs)
 
 
 def _arm_name(loop: AnyLoop, setting: str) -> str:

@@ -19,4 +19,4 @@ _HOMES = {
     "loopbench.runs.program_specs": ("program_spec",),
 }
 
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import os
 
+from loopbench._lazy import explained_module
+
 # Read by LiteLLM when it is first imported, and by DSPy: no price table is fetched from the network.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-from .asking import Prediction, ThroughPredictor, ask, ask_fields, program_of, request_of, with_prompt
-from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
-from .clients import close_local_clients
-from .engine import lm_of
-from .errors import model_error
-from .model import DspyModel, Lm15Model, listed_price, local_client, model_named
-from .names import open_lm
+with explained_module(__name__):
+    from .asking import Prediction, ThroughPredictor, ask, ask_fields, program_of, request_of, with_prompt
+    from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
+    from .clients import close_local_clients
+    from .engine import lm_of
+    from .errors import model_error
+    from .model import DspyModel, Lm15Model, listed_price, local_client, model_named
+    from .names import open_lm
 
 __all__ = [
     "FORMAT",

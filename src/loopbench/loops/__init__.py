@@ -1,6 +1,7 @@
 """The designs under test; every one is usable by itself, as it is.
 
-A design's own module has all of its names; this package offers those that a product needs. They load on first use.
+A design's own module has all of its names; this package offers those that a product needs. They load on first use; those that need
+an extra are not among the names of `from loopbench.loops import *` where it is not installed.
 """
 
 from __future__ import annotations
@@ -104,4 +105,5 @@ _HOMES = {
         "ToolStarted",
     ),
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+_NEEDS = {"loopbench.loops.react_extract": "dspy", "loopbench.loops.stateless": "dspy"}
+__getattr__, __dir__ = lazy(__name__, _HOMES, _NEEDS)

@@ -30,9 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
-import dspy
-
-from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
+from loopbench._lazy import explained_module
 from loopbench.loops.shared.boundary import bounded
 from loopbench.loops.shared.option_checks import checked_options
 from loopbench.loops.shared.tool_settings import ToolSettings
@@ -63,7 +61,20 @@ from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
-from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
+with explained_module(__name__):
+    import dspy
+
+    from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
+
+    from .react_extract_codecs import (
+        FINISH,
+        ExtractAnswer,
+        ReactCodec,
+        ReactStep,
+        extract_codec,
+        instructions_with_tools,
+        react_codec,
+    )
 
 logger = logger_of(__name__)
 

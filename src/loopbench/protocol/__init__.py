@@ -75,4 +75,4 @@ _HOMES = {
     "loopbench.protocol.tools": ("Tool", "Toolbox"),
     "loopbench.protocol.values": ("ToolArgumentError", "render_value"),
 }
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -16,6 +16,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
 
 
 _CUT = "... (truncated, "
+MAX_SHOWN = 80
+"""Characters of a bad value that an error shows."""
 
 
 class ToolArgumentError(ValueError):
@@ -46,6 +48,15 @@ def cap(text: str, max_chars: int | None) -> str:
     if max_chars is None or len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}{_CUT}{len(text)} characters in all)"
+
+
+def shown_short(value: Any) -> str:
+    """Return a bad value as an error shows it, on one line; code of the user's own may fail to describe it."""
+    try:
+        text = one_line(repr(value))
+    except Exception:  # the boundary to the user's own code
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def one_line(text: str) -> str:

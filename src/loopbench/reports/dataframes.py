@@ -34,7 +34,7 @@ from loopbench.metrics.record_table import RecordTable, distinct
 from loopbench.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.counts import counted
-from loopbench.runs.config import shown_short
+from loopbench.protocol.values import shown_short
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
@@ -43,7 +43,7 @@ from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
 from .added_measures import added_columns
-from .in_python import said_in_python
+from .in_python import in_python, said_in_python
 from .notebook import block
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
 from .trial_shown import ShownTrial, shown_trial
@@ -82,7 +82,11 @@ def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
     assert isinstance(place, str | Path)
     if os.path.isfile(place):  # which takes a text of any length
         raise RunError(f"{place} is a file, not a run; loopbench.import_results({str(place)!r}) reads results of other tools")
-    return Loaded(results(trials_folder(run_folder(place, None if runs is None else Path(runs)))))
+    try:
+        folder = run_folder(place, None if runs is None else Path(runs))
+    except RunError as error:
+        raise RunError(in_python(str(error))) from None
+    return Loaded(results(trials_folder(folder)))
 
 
 @dataclass(frozen=True, repr=False)

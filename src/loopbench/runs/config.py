@@ -20,7 +20,7 @@ from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import SCRIPTED, is_local_model, nearest
 from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
-from loopbench.protocol.values import one_line
+from loopbench.protocol.values import shown_short
 
 from .typed_budgets import typed_limits
 
@@ -46,8 +46,6 @@ _CONCURRENCY = f"{IN_FLIGHT}, {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait,
 MAX_LOOKS = 20
 MAX_NAME = 200
 """Characters of a run's name."""
-MAX_SHOWN = 80
-"""Characters of a bad value that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,12 +411,3 @@ def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": TrialBudgetConfig, "provider": ProviderConfig}
-
-
-def shown_short(value: Any) -> str:
-    """Return a bad value as an error shows it, on one line; code of the user's own may fail to describe it."""
-    try:
-        text = one_line(repr(value))
-    except Exception:  # the boundary to the user's own code
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

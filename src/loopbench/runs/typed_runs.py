@@ -54,7 +54,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     if same_name and (typed or len(directories) != 1):
         return root / _only_one(same_name, str(run), known_runs, root)
     if not directories:
-        raise RunError(_no_such_run(str(run), known_runs, root))
+        raise RunError(_no_such_run(str(run), known_runs, root, is_named=runs is not None))
     if len(directories) > 1:
         raise RunError(f"{str(run)!r} matches {len(directories)} runs in {root}: {several(directories)}")
     return _folder_below(root / directories[0], below, run)
@@ -103,12 +103,16 @@ def _folder_below(folder: Path, below: Sequence[str], run: str | Path) -> Path:
     raise RunError(f"no run {str(run)!r}: {folder} has no folder {'/'.join(below)!r}")
 
 
-def _no_such_run(run: str, known_runs: Mapping[str, KnownRun], root: Path) -> str:
-    """Return the message for what means no run: names that are near, and the runs that were begun last."""
+def _no_such_run(run: str, known_runs: Mapping[str, KnownRun], root: Path, *, is_named: bool) -> str:
+    """Return the message for what means no run: names that are near, the runs that were begun last, and how to look elsewhere.
+
+    `is_named`: whether the user named the folder of runs.
+    """
     given_names = filter(None, (entry.given_name for entry in known_runs.values()))
     near_names = near(run, [*known_runs, *(["latest"] if known_runs else []), *given_names])
     last = ("…, " if len(known_runs) > MAX_NAMED else "") + ", ".join([*known_runs][-MAX_NAMED:])
-    return f"no run {run!r}; {f'{near_names} ' if near_names else ''}in {root}: {last or 'none yet'}"
+    elsewhere = "" if is_named else "; --runs FOLDER looks in another folder"
+    return f"no run {run!r}; {f'{near_names} ' if near_names else ''}in {root}: {last or 'none yet'}{elsewhere}"
 
 
 def named_alike(folder: Path, name: str | None) -> str:

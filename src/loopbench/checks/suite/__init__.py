@@ -14,4 +14,4 @@ _HOMES = {
     "loopbench.checks.suite.subject": ("Progress", "SuiteCheck", "SuiteFinding", "sampled"),
 }
 
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -17,4 +17,4 @@ _HOMES = {
     "loopbench.experiments.import_runs.values": ("ScoreScale",),
 }
 
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

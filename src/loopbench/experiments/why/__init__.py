@@ -12,4 +12,4 @@ _HOMES = {
     "loopbench.experiments.why.replay": ("replayable_run",),
 }
 
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

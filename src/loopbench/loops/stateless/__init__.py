@@ -22,25 +22,28 @@ Follow a run, from the top:
   argument.
 """
 
-from .agent import ManualAgentLoop
-from .formatter import ResponseFormatter
-from .history import ConversationManager
-from .loop import Stateless, StatelessProgram
-from .manager import Activity, ActivityManager
-from .reasoner import AgentReasoner
-from .recovery import ErrorRecoveryModule
-from .registry import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
-from .signatures import AgentReasonerSignature, ErrorRecoverySignature
-from .state import (
-    ActionDecision,
-    ActionType,
-    ConversationEntry,
-    ConversationState,
-    ErrorRecoveryStrategy,
-    HistorySummary,
-    ReasoningOutput,
-    ToolCall,
-)
+from loopbench._lazy import explained_module
+
+with explained_module(__name__):
+    from .agent import ManualAgentLoop
+    from .formatter import ResponseFormatter
+    from .history import ConversationManager
+    from .loop import Stateless, StatelessProgram
+    from .manager import Activity, ActivityManager
+    from .reasoner import AgentReasoner
+    from .recovery import ErrorRecoveryModule
+    from .registry import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
+    from .signatures import AgentReasonerSignature, ErrorRecoverySignature
+    from .state import (
+        ActionDecision,
+        ActionType,
+        ConversationEntry,
+        ConversationState,
+        ErrorRecoveryStrategy,
+        HistorySummary,
+        ReasoningOutput,
+        ToolCall,
+    )
 
 LOOP = Stateless
 

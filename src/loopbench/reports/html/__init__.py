@@ -9,4 +9,4 @@ from loopbench._lazy import lazy
 
 _HOMES = {"loopbench.reports.html.page": ("collection_html", "optimization_html", "report_html")}
 
-__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -3,16 +3,18 @@
 The one package that imports MLflow.
 """
 
+from loopbench._lazy import explained_module
 from loopbench.runs.store_addresses import SERVERS, default_uri, ui_command
 
-from .addresses import DATABASES  # first: it sets what MLflow reads when it is imported
-from .comparison import arm_metrics, log_run, track, track_as_configured
-from .notes import note
-from .optimization import OptimizationTracker
-from .store import Tracked, get_ready, metric_key
-from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans
-from .trials import trials_table
-from .versions import config_fields
+with explained_module(__name__):
+    from .addresses import DATABASES  # first: it sets what MLflow reads when it is imported
+    from .comparison import arm_metrics, log_run, track, track_as_configured
+    from .notes import note
+    from .optimization import OptimizationTracker
+    from .store import Tracked, get_ready, metric_key
+    from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans
+    from .trials import trials_table
+    from .versions import config_fields
 
 __all__ = [
     "DATABASES",
