@@ -27,6 +27,7 @@ ELSEWHERE = frozenset({"PROVIDER_BASE_URL", "value_to_float", "register_prompt",
 """Names of something outside the code of loopbench, such as a function of Inspect's or a tag of MLflow's, or of a pattern."""
 WORD = re.compile(r"[A-Za-z_]\w*")
 QUOTED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(\(\))?`(?!`)")
+COMMENTED = re.compile(r"#.*`")
 POINTED_AT = re.compile(r"\b(?:for|see) `([a-z]+)`")
 """A reader is sent to this name, which has to stand in the module that sends him, or to be a module or a type of Python's."""
 
@@ -40,11 +41,14 @@ def prose_of(code: str, tree: ast.AST) -> str:
     """Return the docstrings and the comments of a module."""
     prose = prose_constants(tree)
     texts = [node.value for node in nodes_of(tree) if isinstance(node, ast.Constant) and id(node) in prose]
+    if not COMMENTED.search(code):  # as in most modules; to look for the comments takes longer than all the rest
+        return "\n".join(text for text in texts if isinstance(text, str))
     comments = [token.string for token in tokenize.generate_tokens(io.StringIO(code).readline) if token.type == tokenize.COMMENT]
     return "\n".join([*(text for text in texts if isinstance(text, str)), *comments])
 
 
-def words_of(tree: ast.AST) -> set[str]:
+@cache
+def words_of(tree: ast.AST) -> frozenset[str]:
     """Return the words of a module's code: its identifiers, and the words of texts that are no documentation."""
     prose, found = prose_constants(tree), set[str]()
     for node in nodes_of(tree):
@@ -56,7 +60,7 @@ def words_of(tree: ast.AST) -> set[str]:
             for part in value if isinstance(value, list) else [value]:
                 if isinstance(part, str):
                     found.update(part.split("."))
-    return found
+    return frozenset(found)
 
 
 @cache
@@ -109,9 +113,9 @@ def resolves(dotted: str) -> bool:
     return not parts or parts[0] in known
 
 
-def unresolved(code: str) -> Iterator[str]:
-    """Yield the names in the documentation of a module's code that stand for nothing."""
-    tree = ast.parse(code)
+def unresolved(code: str, tree: ast.AST | None = None) -> Iterator[str]:
+    """Yield the names in the documentation of a module's code that stand for nothing. `tree`: its syntax tree, if there is one."""
+    tree = ast.parse(code) if tree is None else tree
     prose = prose_of(code, tree)
     own = words_of(tree)
     for name, called in QUOTED.findall(prose):
@@ -164,6 +168,8 @@ def test_a_name_of_something_is_not(prose: str) -> None:
 
 def test_docstrings_and_comments_name_what_exists() -> None:
     found = {
-        str(path.relative_to(SOURCE)): names for path in MODULES if (names := list(unresolved(path.read_text(encoding="utf-8"))))
+        str(path.relative_to(SOURCE)): names
+        for path in MODULES
+        if (names := list(unresolved(path.read_text(encoding="utf-8"), parsed(path))))
     }
     assert not found
