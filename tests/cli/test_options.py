@@ -260,9 +260,9 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list loops": (73, {"rich"}),
     "list suites": (70, {"rich"}),
     "list profiles": (72, {"rich"}),
-    "show latest": (77, {"rich"}),
-    "why latest": (219, {"numpy", "rich"}),
-    "report latest": (253, {"numpy", "rich"}),
+    "show latest": (78, {"rich"}),
+    "why latest": (220, {"numpy", "rich"}),
+    "report latest": (254, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 EACH_IN_A_FORK = f"""
