@@ -122,5 +122,5 @@ def test_answers_of_another_type_fail_where_that_is_asked_for(loopbench, blessed
     assert "Fix the loop, or bless the run if the other answers are meant" in failed.out
     assert failed.err.startswith("::error title=loopbench gate%3A other answers::")
     (failure,) = ElementTree.parse(here / "g.xml").iter("failure")
-    assert "the same score with another answer, such as bare/" in failure.attrib["message"]
+    assert "the same score with an answer of another type, such as bare/" in failure.attrib["message"]
     assert loopbench(*gated, "--on-other-answers", "maybe").code == 2

@@ -230,6 +230,25 @@ def test_the_cure_of_a_damaged_baseline_that_was_committed_works_in_git(machine)
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_missing_tasks_of_the_baseline_are_told_with_who_names_them_and_how_to_have_them_back(machine):
+    rows = machine.folder / "rows.jsonl"
+    kept = rows.read_text()
+    rows.unlink()
+    said = "error: rows.jsonl: no such file, and the configuration of the baseline b.json names it as data\n  "
+    ended = machine.run(*GATE)
+    assert (ended.code, ended.err) == (2, f"{said}put it back, or start in the directory from which it has this name\n")
+    rows.write_text(kept)
+    git(machine.folder, "init", "-q", "-b", "one")
+    git(machine.folder, "add", "rows.jsonl")
+    git(machine.folder, "commit", "-qm", "one")
+    rows.unlink()
+    ended = machine.run(*GATE)
+    assert (ended.code, ended.err) == (2, f"{said}take it back from git:\n    git checkout -- rows.jsonl\n")
+    git(machine.folder, "checkout", "--", "rows.jsonl")
+    assert machine.run(*GATE).code == 0
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_the_cure_of_a_baseline_with_a_conflict_works_in_git(machine):
     """Two branches bless, and are merged: the error says so, and what it advises gives back a baseline that can be read."""
     folder = machine.folder

@@ -252,7 +252,7 @@ def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, bl
 
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):
     pytester.makepyfile(test_mine="def test_agent(loop_gate):\n    loop_gate('bare', suite='jsonl', data='nope.jsonl')\n")
-    run(pytester).stdout.fnmatch_lines(["loop_gate: nope.jsonl: no such file"])
+    run(pytester).stdout.fnmatch_lines(["loop_gate: nope.jsonl: no such file, and the test names it as data; put it back, or *"])
 
 
 def test_blessing_again_gives_a_result_and_says_what_changes(pytester, blessed):

@@ -34,7 +34,7 @@ def test_another_stop_with_the_same_score_is_told_and_unchanged_where_it_is_no_g
         (f"bare/clean/{task(1)}/{repeat}", "finished → forced", False) for repeat in range(2)
     ]
     assert not arm_of(judged, "bare/clean").stop_alone
-    assert "the score of the baseline, and 2 trials have another stop" in headline(judged)
+    assert "every trial scored as in the baseline, and 2 trials ended in another way" in headline(judged)
     assert f"- bare/clean: 2 trials with the same score, finished → forced: {task(1)}/0, {task(1)}/1" in text(judged).split("\n")
 
 

@@ -58,7 +58,7 @@ def test_the_first_line_and_a_warning_tell_them_with_one_of_them_and_the_metric_
         "false_success_rate 0.000 → 0.167 (bare/clean), not judged; --metric false_success_rate=0.02 judges it"
     )
     assert judged.outcome == "unchanged"
-    assert headline(judged).startswith("unchanged: every trial has the score and stop of the baseline")
+    assert headline(judged).startswith("unchanged: every trial scored and ended as in the baseline")
     assert f"{said}." in further_lines(judged)
     assert github_annotations(judged)[0].startswith("::warning title=loopbench gate%3A unchanged::")
     assert said in github_annotations(judged)[0]

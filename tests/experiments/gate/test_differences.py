@@ -10,6 +10,8 @@ from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.checks.loop.scaffold import new_loop
 from loopbench.experiments.compare.results import Results
@@ -17,15 +19,18 @@ from loopbench.experiments.gate import Baseline, bless, github_annotations, head
 from loopbench.experiments.gate.changes.changed_tasks import _ended_early
 from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
 from loopbench.experiments.gate.changes.traced_trials import TracedTrials
+from loopbench.experiments.gate.data.other_answers import OtherAnswers, is_of_type_alone
 from loopbench.experiments.gate.data.sides import TrialPair
 from loopbench.experiments.gate.output.next_steps import next_steps
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
+from loopbench.protocol.digest import canonical_json
 from loopbench.runs.store.traces import Traces, read_trace
 
 UNREAD = 'messages.append(Message("user", f"Error: {error}"))\n                continue'
 """What a first loop does about a reply that it cannot read."""
+ANSWER = st.integers(-9, 9) | st.integers(-9, 9).map(str)
 BLESSED = ("a1", "b2", "c3", "d4")
 
 
@@ -93,7 +98,8 @@ def test_another_form_of_an_answer_is_told_with_an_example_where_it_scores(
     line = baseline.arms[record.arm].tasks[record.task]
     assert line.answer is not None
     was, where = line.answer[record.repeat], f"{record.arm}/{record.task}/{record.repeat}"
-    one = f'1 trial with a score above 0 has the same score with another answer, such as {where}: {was} → ["two",2].'
+    one = "1 trial with a score above 0 has the same score with another answer"
+    one += f', such as {where}: {was} → ["two",2], a text in the baseline and a list now.'
     found = other_answers(wind.folder, [TrialPair(line, record)])
     assert ("" if found is None else found.sentence) == one * said
     assert other_answers(wind.folder, [TrialPair(line.model_copy(update={"answer": None}), record)]) is None, "an older baseline"
@@ -115,10 +121,10 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
     held = judged.with_answers_held("fail")
     assert held.fails_for_answers
     count = sum(str(record.answer).isdecimal() for record in altered().records if record.arm == "bare/clean")
-    said = f"other answers: {count} trials with a score above 0 have the same score with another answer"
+    said = f"other answers: {count} trials with a score above 0 have the same score with an answer of another type"
     assert headline(held) == f"{said}, which --on-other-answers fail forbids"
     example, show, *_ = further_lines(held)
-    assert re.fullmatch(r'Such as (\S+): "(\d+)" → \2\.', example)
+    assert re.fullmatch(r'Such as (\S+): "(\d+)" → \2, a text in the baseline and a number now\.', example)
     assert show == judged.other_answers.command
     assert show.startswith(f"loopbench show {judged.run} bare/clean/")
     assert (headline(judged).partition(":")[0], held.to_json()["word"]) == ("unchanged", "other answers")
@@ -133,6 +139,20 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
         case.attrib["message"] for case in ElementTree.fromstring(to_junit(held)).iter("failure")
     }
     assert not judge(altered(), baseline).with_answers_held("fail").fails_for_answers
+
+
+@given(st.lists(st.tuples(ANSWER, ANSWER), min_size=1))
+def test_what_is_said_of_other_answers_tells_those_that_are_others_in_their_type_alone(pairs):
+    """An answer and what it reads as: a text of a number is of another type alone, a text of another number is another answer."""
+    texts = [(canonical_json(was), canonical_json(now if number % 2 else str(was))) for number, (was, now) in enumerate(pairs)]
+    alone = sum(is_of_type_alone(was, now) for was, now in texts)
+    for was, now in texts:
+        assert is_of_type_alone(was, now) == is_of_type_alone(now, was)
+        assert is_of_type_alone(was, now) == (str(json.loads(was)) == str(json.loads(now)) and was != now)
+    said = OtherAnswers(len(texts), alone, "a/t/0", *texts[0], "").sentence
+    assert ("of another type" in said) == (alone == len(texts))
+    assert (" in its type alone" in said) == (0 < alone < len(texts))
+    assert (" in the baseline and " in said) == (texts[0][0][0] == '"') ^ (texts[0][1][0] == '"')
 
 
 def test_a_trace_is_read_once_for_all_that_is_told_of_its_trial(wind, baseline, monkeypatch):

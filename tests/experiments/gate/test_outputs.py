@@ -307,7 +307,7 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         ),
         (
             replace(JUDGED, outcome="unchanged", arms=(replace(ARM, lines=(replace(LINE, outcome="unchanged", worse=False),)),)),
-            "unchanged: every trial has the score and stop of the baseline; of other tasks this says nothing",
+            "unchanged: every trial scored and ended as in the baseline; of other tasks this says nothing",
         ),
         (
             replace(
@@ -318,7 +318,7 @@ def test_the_words_of_ratios_and_of_what_it_takes():
                     replace(ARM, arm="b", lines=(replace(LINE, arm="b", outcome="unchanged", worse=False),)),
                 ),
             ),
-            "unchanged: every trial has the score and stop of the baseline (b in accuracy); of other tasks this says nothing",
+            "unchanged: every trial of b scored and ended as in the baseline; of other tasks this says nothing",
         ),
     ],
 )
@@ -441,6 +441,6 @@ def test_a_better_accuracy_stands_before_what_it_saves():
 
 
 def test_one_trial_differs_and_several_differ():
-    one = "1 more trial has the same score and stop, but differs in steps and tokens."
+    one = "1 more trial scored and ended as in the baseline, but differs in steps and tokens."
     assert one in paragraphs(replace(JUDGED, same_result=1))
-    assert "4 more trials have the same score and stop, but differ in steps and tokens." in paragraphs(JUDGED)
+    assert "4 more trials scored and ended as in the baseline, but differ in steps and tokens." in paragraphs(JUDGED)

@@ -36,6 +36,7 @@ from .data.advice import Advice
 from .data.baseline import Baseline, bless, read_baseline, write_baseline
 from .data.damaged import SUFFIX, DamagedBaseline
 from .data.literal import literal
+from .data.missing import missing_files_told
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
 from .ended_run import run_to_judge
@@ -180,7 +181,9 @@ class LoopGate:
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
         data = {"loops": (loop,), "runs": self.runs, "mlflow": False} | _plural(settings)
-        return prepare(config_from(data, self.item.nodeid), is_compared=False)
+        config = config_from(data, self.item.nodeid)
+        with missing_files_told(settings, "the test"):
+            return prepare(config, is_compared=False)
 
     def _run_to_bless(self, experiment: Experiment, path: Path) -> Results:
         blessing = shlex.join(["loopbench", "bless", str(experiment.folder), "--output", self._from_here(path)])

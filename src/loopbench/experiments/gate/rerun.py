@@ -18,6 +18,7 @@ from loopbench.runs.store.files import RunError
 
 from .comparable import Incomparable, refuse_other
 from .data.baseline import Baseline
+from .data.missing import missing_files_told
 from .running import with_stall_limit
 from .watched_lines import with_lines_watched
 
@@ -46,7 +47,9 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     Raises RunError for code, a server or a recording that the baseline names and the user did not type, Incomparable if suite or
     profiles have changed or an arm is missing, ValueError for bad input, and OSError; then there is no directory.
     """
-    experiment = prepare(config_again(baseline, path, settings), is_compared=False)
+    config = config_again(baseline, path, settings)
+    with missing_files_told(baseline.config, f"the configuration of the baseline {path}"):
+        experiment = prepare(config, is_compared=False)
     refuse_before_it_runs(experiment, path, baseline, common=settings.common)
     experiment = with_lines_watched(experiment, baseline)
     return experiment if settings.trial_timeout_s is not None else with_stall_limit(experiment, baseline)

@@ -2,7 +2,7 @@
 
 The schedule of a seed is the same for every loop, and a fault that did not land excuses no loss: the trial had it easier than
 planned. So under the baseline's seed and repeats a loss of such an arm is one, where the traces of the lost trials say what they
-were lost to. Nothing counts in its favour: a score that stayed, rose, or fell within the margin might be lower under all faults.
+were lost to. A score that stayed, rose, or fell within the margin shows nothing: it might be lower under all faults.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .case import GateCase
 from .data.names import short_arm
 from .data.outcome import GateArm, TaskChange
 
+HAD_IT_EASIER = "its trials were easier than planned, so what got worse counts, and what did not shows nothing"
 LOST = ("regression", "worse here")
 UNKNOWN = (None, "other")
 """Causes of a lost trial that say nothing of what it was lost to."""
@@ -49,7 +50,7 @@ def _held(arm: GateArm, shortfall: str, tasks: Sequence[TaskChange]) -> GateArm:
     if not _has_lost(arm) or _main_cause(arm, tasks) in UNKNOWN:
         return replace(arm, lines=(), unjudged={}, claims=None, short_of_faults=f"{words}, so it is not judged")
     lines = tuple(map(_against, arm.lines))
-    return replace(arm, lines=lines, short_of_faults=f"{words}, which excuses no loss; nothing counts in its favour")
+    return replace(arm, lines=lines, short_of_faults=f"{words}: {HAD_IT_EASIER}")
 
 
 def _has_lost(arm: GateArm) -> bool:

@@ -12,7 +12,8 @@ from loopbench.text.counts import first_of
 
 from ..data.baseline import stored_value
 from ..data.names import short_arm
-from ..data.outcome import GateArm, OtherAnswers
+from ..data.other_answers import OtherAnswers, is_of_type_alone
+from ..data.outcome import GateArm
 from ..data.sides import Sides, TrialPair, show_command
 from .traced_trials import TracedTrials
 
@@ -64,7 +65,8 @@ def other_answers(folder: Path, pairs: Iterable[TrialPair]) -> OtherAnswers | No
         return None
     record, was, now = other[0]
     trial = f"{short_arm(record.arm)}/{record.task}/{record.repeat}"
-    return OtherAnswers(len(other), trial, str(was), str(now), show_command(folder, record.arm, record))
+    of_type_alone = sum(is_of_type_alone(str(old), str(new)) for _, old, new in other)
+    return OtherAnswers(len(other), of_type_alone, trial, str(was), str(now), show_command(folder, record.arm, record))
 
 
 def _are_others(was: str | None, now: str | None) -> bool:

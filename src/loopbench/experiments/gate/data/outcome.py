@@ -12,12 +12,12 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import StopReason
-from loopbench.protocol.counts import counted
 
 from .advice import Advice
 from .changed_suite import TaskSets
 from .followed import FollowedFile
 from .growth import Growth
+from .other_answers import OtherAnswers
 from .shared_repeats import SharedRepeats
 from .worst_trial import WorstTrial
 
@@ -211,37 +211,6 @@ class AlteredTrials:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class OtherAnswers:
-    """Trials of the same result that have another answer, though nothing in them is left to chance."""
-
-    trials: int
-    trial: str
-    """The first of them, `ARM/TASK/REPEAT` with the short name of its arm."""
-    was: str
-    """Its blessed answer, in brief."""
-    now: str
-    command: str
-    """The command that shows the trial; empty if it has no trace to show."""
-
-    @property
-    def counted(self) -> str:
-        """How many trials these are."""
-        return counted(
-            self.trials,
-            "trial with a score above 0 has the same score with another answer",
-            "trials with a score above 0 have the same score with another answer",
-        )
-
-    @property
-    def example(self) -> str:
-        return f"such as {self.trial}: {self.was} → {self.now}"
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.counted}, {self.example}."
 
 
 @dataclass(frozen=True, slots=True)

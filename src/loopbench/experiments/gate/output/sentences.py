@@ -349,10 +349,10 @@ def _stayed(result: GateResult, named: int) -> Iterator[Part]:
     """
     lines = [line for line in result.lines if line.outcome == "unchanged"]
     if any(line.metric == PRIMARY for line in lines) or (lines and result.outcome == "unchanged"):
-        yield Part(_same(result, lines, named))
+        yield Part((_same(result, lines, named),))
         yield Part(("of other tasks this says nothing",))
     elif result.paired and not result.tasks and not result.stops:
-        yield Part(("every trial has the baseline's score and stop",))
+        yield Part((f"every trial {AS_IN_THE_BASELINE}",))
 
 
 def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterator[Part]:
@@ -373,15 +373,22 @@ def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterato
         yield Part((f"worse, but within the margin: {_first(worse, ', ', named)}",))
 
 
-def _same(result: GateResult, stayed: Sequence[GateLine], named: int) -> tuple[str, ...]:
-    """Return what stayed, and of which arms and metrics where not of all; in short without these where all scores did."""
-    names = _first([f"{short_arm(line.arm)} in {line.metric}" for line in stayed], ", ", named)
+AS_IN_THE_BASELINE = "scored and ended as in the baseline"
+
+
+def _same(result: GateResult, stayed: Sequence[GateLine], named: int) -> str:
+    """Return what stayed: the scores, and of which arms where not of all, or else the values of other metrics."""
     scores = [line for line in stayed if line.metric == PRIMARY]
     if not scores:
-        return (f"every trial has the baseline's value of {names}",)
-    in_short = f"every trial has {_what_stayed(result, stayed)}"
-    whole = f"{in_short} ({names})" if len(stayed) < len(result.lines) else in_short
-    return (whole, in_short) if len(scores) == len(result.arms) else (whole,)
+        names = _first([f"{line.metric} of {short_arm(line.arm)}" for line in stayed], ", ", named)
+        return f"every trial has the baseline's value of {names}"
+    same_arms = {line.arm for line in result.lines if line.metric == PRIMARY and line.outcome in ("unchanged", "identical")}
+    is_of_some = len(same_arms) < len(result.arms)
+    of_arms = f" of {_first([short_arm(line.arm) for line in scores], ', ', named)}" if is_of_some else ""
+    other = sum(change.arm in {line.arm for line in scores} for change in result.stops)
+    if other:
+        return f"every trial{of_arms} scored as in the baseline, and {counted(other, 'trial')} ended in another way"
+    return f"every trial{of_arms} {AS_IN_THE_BASELINE}"
 
 
 def _gained_by_arm(result: GateResult) -> Iterator[str]:
@@ -410,14 +417,6 @@ def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
 
 def _with_change(line: GateLine) -> str:
     return f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}"
-
-
-def _what_stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
-    arms = {line.arm for line in stayed if line.metric == PRIMARY}
-    other = sum(change.arm in arms for change in result.stops)
-    if other:
-        return f"the score of the baseline, and {counted(other, 'trial has', 'trials have')} another stop"
-    return "the score and stop of the baseline"
 
 
 def _first(items: Sequence[str], separator: str, most: int) -> str:

@@ -23,7 +23,7 @@ from .decisive import decisive
 from .growth_words import growth_text
 from .line_words import effect_in_words, in_clusters, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .next_steps import more_steps, next_steps
-from .sentences import further_lines, headline, leading_worst
+from .sentences import AS_IN_THE_BASELINE, further_lines, headline, leading_worst
 from .stop_words import beside_losses, breaks_alone, stop_lines, stops_alone
 from .worst_words import worst_lines
 
@@ -216,8 +216,7 @@ def change_counts(result: GateResult) -> tuple[str, str]:
     if result.same_result:
         other = listed_names(result.differs_in) if result.differs_in else "something else"
         more = "more " if result.tasks else ""
-        one = f"{more}trial has the same score and stop, but differs"
-        many = f"{more}trials have the same score and stop, but differ"
+        one, many = f"{more}trial {AS_IN_THE_BASELINE}, but differs", f"{more}trials {AS_IN_THE_BASELINE}, but differ"
         same = f"{counted(result.same_result, one, many)} in {other}."
     return tasks, same
 
