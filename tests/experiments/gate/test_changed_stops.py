@@ -59,7 +59,9 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     assert arm.lines[0].outlook is None, "no number of tasks has to decide it"
     assert not arm.stop_alone
     assert headline(judged) == f"regression: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0"
-    assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in paragraphs(judged)
+    why = "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say."
+    assert why in paragraphs(judged)
+    assert why in text(judged).split("\n")
     assert "<failure" in to_junit(judged)
     assert judged.bless == ""
     assert text(judged).endswith("\nFix the loop; a run with a new crash is not offered as a baseline."), "blessing is no cure"

@@ -91,6 +91,8 @@ def test_no_part_is_told_as_more_than_its_whole(growth):
     if not is_part:
         assert f"took {growth.of_newly_solved:,} more in tokens, all trials together {growth.of_all:,} more; " in said
     assert said.endswith(f"({growth.solved_before:,} → {growth.solved_now:,} solved trials)")
+    steps = growth_in_words(replace(growth, metric="steps"))
+    assert f" → {growth.per_solved_now:,.2f} (" in steps, "means have the digits of their metric"
     assert ("per solved trial – → " in said) == (growth.solved_before == 0)
 
 

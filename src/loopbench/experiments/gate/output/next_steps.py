@@ -213,7 +213,7 @@ def _decides(larger: Larger) -> str:
 
 def _out_of_proportion(result: GateResult, larger: Larger) -> NextStep:
     """Return that so small a difference is not for a suite of so few tasks, and what can be done, in one line."""
-    takes = f"that takes about {larger.tasks:,}{'' if larger.whole else ', and leaves some of it open'}"
+    takes = f"that takes about {larger.tasks:,} tasks{'' if larger.whole else ', and leaves some of it open'}"
     no_number = "no feasible number of tasks is likely to"
     few = f"So small a difference cannot be decided by this suite of {counted(larger.ran, 'task')}"
     accept, advice = "", result.advice
