@@ -135,7 +135,7 @@ def test_a_loop_that_lost_and_gained_nothing_is_worse_here(altered, other_code, 
     assert judged.outcome == "worse here"
     assert re.fullmatch(r"worse here: 2 tasks lost, none gained( \([a-z ]+ \d(, [a-z ]+ \d)*\))?", headline(judged))
     said = paragraphs(judged)
-    first = next(n for n, line in enumerate(said) if line.startswith("Worse here: the change of the loop lost these tasks; "))
+    first = next(n for n, line in enumerate(said) if line.startswith("Worse here: the loop's change lost these tasks; "))
     assert said[-1] == "--on-worse-here pass lets it through all the same."
     fix = said.index("Fix the loop, or bless the run if the loss is meant:")
     assert said[fix + 1] == judged.bless

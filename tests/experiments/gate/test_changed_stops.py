@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
 from loopbench.experiments.gate.changes.changed_stops import is_graver
+from loopbench.experiments.gate.data.outcome import StopChange
+from loopbench.experiments.gate.output.stop_words import break_title, breaks, groups
 from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
@@ -56,7 +59,9 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     assert arm.lines[0].outlook is None, "no number of tasks has to decide it"
     assert not arm.stop_alone
     assert headline(judged) == f"regression: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0"
-    assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in paragraphs(judged)
+    why = "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say."
+    assert why in paragraphs(judged)
+    assert why in text(judged).split("\n")
     assert "<failure" in to_junit(judged)
     assert judged.bless == ""
     assert text(judged).endswith("\nFix the loop; a run with a new crash is not offered as a baseline."), "blessing is no cure"
@@ -90,6 +95,37 @@ def test_a_crash_in_the_place_of_a_trial_that_infrastructure_spoiled_is_new_and_
     assert judged.arms[0].crash_alone
     assert headline(judged) == f"regression: 1 trial crashes now (KeyError: 'x'), such as bare/clean/{first.task}/0"
     assert [change.course for change in judged.stops] == ["errored → crashed"]
+
+
+MESSAGES = st.text(st.characters(categories=("L", "N")), max_size=6)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["KeyError", "ValueError"]), MESSAGES, st.sampled_from([7, 8])), min_size=1, max_size=12))
+def test_crashes_of_one_exception_at_one_line_are_one_kind_whatever_they_say(own_file, crashes):
+    """A message that quotes the data of its trial makes no other exception of it."""
+    changes = [
+        StopChange("a", f"t{n}", 0, "finished", "crashed", False, True, f"{kind}: {said} at {own_file}:{line}", "")
+        for n, (kind, said, line) in enumerate(crashes)
+    ]
+    kinds = groups(changes)
+    assert len(kinds) == len({(kind, line) for kind, _, line in crashes})
+    assert sum(map(len, kinds)) == len(crashes)
+    for group in kinds:
+        others = len({change.reason for change in group}) - 1
+        assert f"{others} other message" in break_title(group) if others else "other message" not in break_title(group)
+    ((_, in_short),) = breaks(changes, len(crashes) + 1)
+    largest, others = max(map(len, kinds)), len(kinds) - 1
+    rest = len(crashes) - largest
+    assert in_short.startswith(
+        f"{len(crashes)} trial{'s crash' if len(crashes) > 1 else ' crashes'} now ({f'{largest} by ' if others else ''}"
+    )
+    assert (f", {rest} by {others} other exception" in in_short) == (others > 0)
+
+
+@pytest.fixture(scope="module")
+def own_file() -> str:
+    """A file that is there, as a crash names it."""
+    return Path(__file__).relative_to(Path.cwd()).as_posix()
 
 
 STOPS = st.sampled_from([None, "of another tool", *StopReason])

@@ -36,6 +36,16 @@ def test_what_a_passing_run_gained_stands_before_its_bill(altered):
     assert further_lines(judged)[0].startswith("Better: ")
 
 
+def test_what_stayed_is_named_by_arm_with_its_metrics(altered, baseline):
+    metrics = {"accuracy": 0.02, "false_success_rate": 0.02, "tokens": 0.5}
+    judged = judge(
+        altered(lambda record: replace(cheaper(record), answer=[record.answer])), of_other_code(baseline), metrics=metrics
+    )
+    held = judged.with_answers_held("fail")
+    assert headline(held, 1).startswith("other answers: ")
+    assert "Every trial scored and ended as in the baseline." in further_lines(held, 1)
+
+
 def poor(record: Record) -> Record:
     return replace(record, scores={"accuracy": 0.0}) if record.task in ALL[:8] else record
 
@@ -122,8 +132,12 @@ def test_what_the_run_is_a_regression_by_is_told_beside_the_loss_of_accuracy(alt
     assert headline(judged).startswith(
         f"regression: 2 task-arm pairs worse (other 2); bare/clean in accuracy {effect_in_words(accuracy)}"
     )
-    (beside,) = [line for line in further_lines(judged) if "false_success_rate" in line]
+    (beside,) = [line for line in further_lines(judged) if line.startswith("Regression: ")]
     assert beside.startswith(f"Regression: bare/clean in false_success_rate {effect_in_words(claims)}, margin +0.02, 12 tasks")
+    worst = next(
+        line for line in further_lines(judged) if line.startswith("Worst in false_success_rate (share of the trials that ")
+    )
+    assert further_lines(judged).index(beside) < further_lines(judged).index(worst), "its meaning stands behind it"
     assert "fell, too" not in "".join(further_lines(judged))
     assert [row[1] for row in brief.rows(judged, short=False)[1:3]] == ["accuracy", "false_success_rate"]
 

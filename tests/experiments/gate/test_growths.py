@@ -15,7 +15,7 @@ from loopbench.cli.render_gate import print_gate
 from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
 from loopbench.experiments.gate.data.growth import Growth
 from loopbench.experiments.gate.output.growth_words import growth_in_words
-from loopbench.experiments.gate.output.next_steps import to_json
+from loopbench.experiments.gate.output.next_steps import next_steps, to_json
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from tests.cases import cases
@@ -91,6 +91,8 @@ def test_no_part_is_told_as_more_than_its_whole(growth):
     if not is_part:
         assert f"took {growth.of_newly_solved:,} more in tokens, all trials together {growth.of_all:,} more; " in said
     assert said.endswith(f"({growth.solved_before:,} → {growth.solved_now:,} solved trials)")
+    steps = growth_in_words(replace(growth, metric="steps"))
+    assert f" → {growth.per_solved_now:,.2f} (" in steps, "means have the digits of their metric"
     assert ("per solved trial – → " in said) == (growth.solved_before == 0)
 
 
@@ -110,6 +112,7 @@ def test_what_was_bought_is_one_line_in_every_output(bought, capsys):
         "tokens per solved trial 930 → 975 (6 → 24 solved trials)."
     )
     assert judged.outcome == "regression"
+    assert next_steps(judged)[0].say == "Fix the loop, or bless the run if the rise in tokens is meant:"
     assert headline(judged).startswith("regression: bare/clean in tokens ×4.19 [")
     assert said in further_lines(judged, 1)
     print_gate(judged, verbose=True)

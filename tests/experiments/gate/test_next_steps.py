@@ -165,7 +165,7 @@ def test_where_too_many_tasks_would_be_needed_one_line_says_what_can_be_done(cas
     far = Larger(tasks, 0.8, None, whole=True, repeats=repeats, ran=24, out_of_proportion=True)
     judged = replace(judged, advice=replace(judged.advice, asker=asker, larger=far))
     (step,) = next_steps(judged)
-    why = "that takes about 940" if tasks else "no feasible number of tasks is likely to"
+    why = "that takes about 940 tasks" if tasks else "no feasible number of tasks is likely to"
     assert step.say.startswith(
         f"So small a difference cannot be decided by this suite of 24 tasks: {why}. {repeats} A wider margin, "
     )

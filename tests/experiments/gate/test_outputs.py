@@ -242,8 +242,10 @@ def test_a_long_name_of_an_arm_is_shortened_but_in_commands():
 
 def test_the_brackets_of_several_rows_are_said_to_be_corrected_toward_better_alone():
     two = replace(JUDGED, arms=(replace(ARM, lines=(LINE, replace(LINE, metric="steps"))),))
-    told = "brackets: one-sided bounds, toward worse at 95 %, toward better corrected for 2 rows (Holm)"
+    told = "brackets: one-sided bounds, toward worse at 95 %, toward better corrected for the 2 metrics that are judged (Holm)"
     assert told in text(two)
+    other = replace(ARM, arm="bare/clean", lines=(replace(LINE, arm="bare/clean"),))
+    assert "corrected for the 3 pairs of arm and metric that are judged (Holm)" in text(replace(two, arms=(*two.arms, other)))
     assert table(two).title == f"Run against baseline; {told}"
 
 

@@ -19,7 +19,7 @@ from .decisive import decisive
 from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
 from .next_steps import next_steps
 from .sentences import further_lines, headline, likewise
-from .stop_words import MAX_TRIALS, broken_by, stops_alone
+from .stop_words import MAX_TRIALS, breaks_alone, broken_by, stops_alone
 from .text import brackets, change_counts, other_stops, task_lines_of, worse_here_in_words
 
 MAX_ARMS = 12
@@ -83,6 +83,7 @@ def brief_sentences(result: GateResult) -> list[str]:
     return [
         literal(line)
         for line in (
+            *breaks_alone(result),
             *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loopbench.metrics.gate import GateLine
+from loopbench.metrics.summary import METRICS
 from loopbench.protocol.counts import counted
 
 from ..data.growth import Growth
@@ -21,9 +22,10 @@ def growth_in_words(growth: Growth) -> str:
     """Return how much of the growth is of trials that are solved now and were not, and what a solved trial takes; without a full
     stop."""
     metric, before = growth.metric, growth.per_solved_before
-    was = "–" if before is None else amount_in_words(metric, before)
+    digits = METRICS[metric].digits
+    was = "–" if before is None else f"{before:,.{digits}f}"
     solved = f"{growth.solved_before:,} → {counted(growth.solved_now, 'solved trial')}"
-    course = f"{was} → {amount_in_words(metric, growth.per_solved_now)} ({solved})"
+    course = f"{was} → {growth.per_solved_now:,.{digits}f} ({solved})"
     return f"{short_arm(growth.arm)}: {_of_newly_solved(growth)}; {metric} per solved trial {course}"
 
 

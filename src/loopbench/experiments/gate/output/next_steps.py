@@ -17,6 +17,7 @@ from ..changes.altered import ALTERED
 from ..data.advice import DRAWS, Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
 from ..data.shared_repeats import SharedRepeats
+from .decisive import decisive
 from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
@@ -95,7 +96,7 @@ def _let_by_flags(result: GateResult) -> str:
 def _after_a_loss(result: GateResult) -> NextStep:
     if result.advice.only_the_seed:
         return _same_draws(result)
-    meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
+    meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else _change_of_metric(result)
     if not result.bless:
         return NextStep(f"{_mend(result)}{_why_not_bless(result)}.")
     fix = "Find what else changed" if result.advice.other_cause else _mend(result)
@@ -110,6 +111,12 @@ def _after_a_loss(result: GateResult) -> NextStep:
         (result.bless,),
         f"{fix}{let}, or, if {meant} is meant: {result.bless}",
     )
+
+
+def _change_of_metric(result: GateResult) -> str:
+    """Return what may be meant of a run that lost no task: `the rise in tokens`."""
+    lines = decisive(result)
+    return f"the {'rise' if lines[0].may_rise else 'fall'} in {lines[0].metric}" if lines else "that"
 
 
 def _mend(result: GateResult) -> str:
@@ -206,7 +213,7 @@ def _decides(larger: Larger) -> str:
 
 def _out_of_proportion(result: GateResult, larger: Larger) -> NextStep:
     """Return that so small a difference is not for a suite of so few tasks, and what can be done, in one line."""
-    takes = f"that takes about {larger.tasks:,}{'' if larger.whole else ', and leaves some of it open'}"
+    takes = f"that takes about {larger.tasks:,} tasks{'' if larger.whole else ', and leaves some of it open'}"
     no_number = "no feasible number of tasks is likely to"
     few = f"So small a difference cannot be decided by this suite of {counted(larger.ran, 'task')}"
     accept, advice = "", result.advice

@@ -89,8 +89,9 @@ def _parts(result: GateResult, named: int) -> list[Part]:
     answers, limits = [*_forbidden_answers(result)], [*_other_limits(result)]
     broken = [*_hanging_arms(result), *_new_breaks(result)]
     is_loss, is_untested = result.outcome in LOSSES, result.word == UNTESTED_LIMIT
-    worst_parts = [*_worst_trial(result)]
-    shows_added_call = bool(worst_parts) and lines[0].metric == DOUBLED
+    worst = leading_worst(result)
+    shows_added_call = worst is not None and worst.metric == DOUBLED
+    loss_leads = bool(lines) and lines[0].outcome != result.outcome  # the others have the outcome then
     altered = altered_in_words(result, frozenset[AlteredCause]({"added call"} if shows_added_call else ()))
     return [
         *_other_seed(result),
@@ -102,7 +103,8 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         *([] if leads_with_tasks or broken else [tasks]),
         *_accuracy_beside(result, named),
         *_growth(lines[:1], result),
-        *worst_parts,
+        *(other_reasons if loss_leads else []),
+        *_worst_trial(worst, result),
         *(answers if is_loss else []),
         *([] if is_untested else limits),
         *(Part((arm.short_of_faults,)) for arm in result.arms),
@@ -111,7 +113,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         Part(() if result.shared is None else (result.shared.in_words,)),
         Part((result.ended,)),
         *(Part((sentence,), _commands(command)) for sentence, command in altered),
-        *other_reasons,
+        *([] if loss_leads else other_reasons),
         Part((claims_in_words(result),)),
         *_unrun_lines(result),
         *_unjudged_bills(result, named),
@@ -124,14 +126,14 @@ def _commands(command: str) -> tuple[str, ...]:
 
 
 def leading_worst(result: GateResult) -> WorstTrial | None:
-    """Return the worst trial of the metric that the outcome rests on first; None where none is told, as of accuracy."""
-    lines = decisive(result)
+    """Return the worst trial of the metric that has the outcome and is told first; None where none is told, as of accuracy."""
+    lines = [line for line in decisive(result) if line.outcome == result.outcome]
     return worst_of(result, lines[0]) if lines and result.outcome in ("regression", "undecided") else None
 
 
-def _worst_trial(result: GateResult) -> Iterator[Part]:
-    """Yield the worst trial of the metric that the outcome rests on first, and what the metric means."""
-    if (worst := leading_worst(result)) is not None:
+def _worst_trial(worst: WorstTrial | None, result: GateResult) -> Iterator[Part]:
+    """Yield the worst trial of the metric that has the outcome and is told first, and what the metric means."""
+    if worst is not None:
         yield Part((worst_in_words(worst, paired=result.paired),), worst.commands)
 
 

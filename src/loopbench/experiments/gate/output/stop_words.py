@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
@@ -32,9 +32,9 @@ def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[tuple[str, ..
 def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     if not new:
         return
-    often = Counter(change.reason for change in new)
-    first = max(new, key=lambda change: often[change.reason])
-    why = _why(often, first.reason) if verbs is CRASH else shortened(first.reason)  # a hang's reason has its seconds
+    often, kinds = Counter(change.reason for change in new), Counter(map(broken_by, new))
+    first = max(new, key=lambda change: (kinds[broken_by(change)], often[change.reason]))
+    why = _why(new, first) if verbs is CRASH else shortened(first.reason)  # a hang's reason has its seconds
     because = f" ({why})" if why else ""
     if len(new) == trials:
         yield (f"every trial {verbs[0]} now{because}",)
@@ -43,13 +43,23 @@ def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> I
     yield (f"{in_short}, such as {short_arm(first.arm)}/{first.task}/{first.repeat}", in_short)
 
 
-def _why(often: Mapping[str, int], main: str) -> str:
+def _why(new: Sequence[StopChange], main: StopChange) -> str:
     """Return the exception by which trials crash; of several the main one with the trials of each."""
-    others = len(often) - 1
+    like_main = [change for change in new if broken_by(change) == broken_by(main)]
+    name = _reason_of(like_main, main)
+    others = len(set(map(broken_by, new))) - 1
     if not others:
-        return shortened(main)
-    rest, name = sum(often.values()) - often[main], shortened(main) or "an exception that no record names"
-    return f"{often[main]:,} by {name}, {rest:,} by {counted(others, 'other exception')}"
+        return name
+    rest, name = len(new) - len(like_main), name or "an exception that no record names"
+    return f"{len(like_main):,} by {name}, {rest:,} by {counted(others, 'other exception')}"
+
+
+def _reason_of(group: Sequence[StopChange], shown: StopChange) -> str:
+    """Return the reason of one of several alike trials, and how many other messages the same exception has at its place; the
+    reason of a hang has its seconds, so that others say nothing new."""
+    other_messages = len({change.reason for change in group}) - 1
+    also = f", and {counted(other_messages, 'other message')} at this line" if other_messages and not shown.hangs else ""
+    return f"{shortened(shown.reason)}{also}"
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:
@@ -117,18 +127,21 @@ def _ends_of_more(rest: Sequence[StopChange]) -> tuple[str, str]:
 
 
 def broken_by(change: StopChange) -> tuple[str, ...]:
-    """Return what makes trials that crash, or hang, alike: the exception, or the place; nothing of a trial that does not."""
+    """Return what makes trials that crash, or hang, alike: the place and, of a crash, the kind of exception, whatever it says of
+    the data of its trial; where the place is not known, the whole exception. Nothing of a trial that does neither."""
+    place = place_in(change.reason)
     if change.hangs:
-        place = place_in(change.reason)
         return ("hangs", "" if place is None else f"{place[0]}:{place[1]}")
-    return ("crashes", change.reason) if change.crashed else ()
+    if not change.crashed:
+        return ()
+    return ("crashes", change.reason if place is None else f"{change.reason.partition(':')[0]} at {place[0]}:{place[1]}")
 
 
 def break_title(group: Sequence[StopChange], trials_of_arm: int | None = None) -> str:
     """Return `finish/clean: 14 of 40 trials crash now (KeyError: 'x')`; without the 40 where it is not known."""
     first = group[0]
     one, many = HANG if first.hangs else CRASH
-    why = f" ({shortened(first.reason)})" if first.reason else ""
+    why = f" ({_reason_of(group, first)})" if first.reason else ""
     verb = one if len(group) == 1 else many
     return f"{short_arm(first.arm)}: {trials_of(len(group), trials_of_arm)} {verb} now{why}"
 

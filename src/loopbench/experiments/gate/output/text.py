@@ -49,7 +49,9 @@ def brackets(result: GateResult) -> str:
     level = f"{100 * (1 - result.alpha):g} %"
     if len(result.lines) == 1:
         return f"brackets: one-sided {level} bounds"
-    return f"brackets: one-sided bounds, toward worse at {level}, toward better corrected for {len(result.lines)} rows (Holm)"
+    judged = "metrics" if len({line.arm for line in result.lines}) == 1 else "pairs of arm and metric"
+    corrected = f"corrected for the {len(result.lines)} {judged} that are judged (Holm)"
+    return f"brackets: one-sided bounds, toward worse at {level}, toward better {corrected}"
 
 
 def paragraphs(result: GateResult) -> list[str]:
@@ -179,8 +181,8 @@ def _row(result: GateResult, line: GateLine) -> tuple[str, ...]:
 def worse_here_in_words(result: GateResult) -> Iterator[str]:
     """Yield what "worse here" means, where a line has this outcome."""
     if any(line.outcome == "worse here" for line in result.lines):
-        cause = "a change, and no chance," if result.lead or result.advice.other_cause else "the change of the loop"
-        yield f"Worse here: {cause} lost these tasks; others are left open."
+        cause = "a change, and no chance," if result.lead or result.advice.other_cause else "the loop's change"
+        yield f"Worse here: {cause} lost these tasks; of other tasks it says nothing."
 
 
 def remedies(result: GateResult) -> Iterator[str]:

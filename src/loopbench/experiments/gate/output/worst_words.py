@@ -24,9 +24,9 @@ def worst_in_words(worst: WorstTrial, *, paired: bool) -> str:
     """
     place = f"{short_arm(worst.arm)}/{worst.task}"
     course = f"{amount_in_words(worst.metric, worst.was)} → {amount_in_words(worst.metric, worst.now)}"
-    where = f"the trial {place}/{worst.repeat}, {course}" if paired else f"the task {place}, {course} on average"
-    unsolved = ", which was not solved in the baseline" if worst.newly_solved else ""
-    because = f"{unsolved}; {worst.cause}" if worst.cause else unsolved
+    trial = f"the trial {place}/{worst.repeat}{', which was not solved in the baseline' if worst.newly_solved else ''}"
+    where = f"{trial}, {course}" if paired else f"the task {place}, {course} on average"
+    because = f"; {worst.cause}" if worst.cause else ""
     return f"worst in {worst.metric} ({meaning_of(worst.metric)}): {where}{because}"
 
 
