@@ -28,6 +28,7 @@ from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
@@ -240,14 +241,14 @@ def test_a_notebook_shows_text_as_text(drawn):
     shown = Shown(run._repr_html_())
     assert shown.tags == {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
     assert terminal_safe(run.results.title) in shown.text
-    for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]):
+    warnings = warned(run.comparison)[:MAX_WARNINGS]
+    for said in (*run.verdicts, *warnings):
         assert terminal_safe(said) in shown.text
     assert all(f"{terminal_safe(arm)}\n" in shown.text for arm in drawn[0])
     head, *sentences = repr(run).split("\n")
     assert head.startswith("<")
     assert len(sentences) >= len(run.verdicts)
     assert all(sentence == one_line(sentence) for sentence in sentences)
-    warnings = [f"Warning: {warning}" for warning in run.comparison.warnings[:MAX_WARNINGS]]
     assert all(one_line(said) in sentences for said in (*run.verdicts, *warnings))
     run._repr_html_().encode()
 

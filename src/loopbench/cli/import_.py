@@ -23,10 +23,10 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import RUNS
 
-from .codes import DONE, INVALID
+from .codes import INVALID
 from .console import say
 from .options import JsonOption, OptionGroup, RunsOption, Texts, VerboseOption, with_options
-from .outcome import print_results, write_report
+from .outcome import code_of_run, print_results, write_report
 
 
 class ImportOptions(OptionGroup):
@@ -101,8 +101,8 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
         say(remark)
     say(f"run directory: {imported.folder}")
     print_results(run, as_json=output.as_json, depth=depth.depth)
-    supports_none = run.comparison.invalid or bool(imported.apart) or _too_many(imported, options.max_left_out)
-    raise typer.Exit(INVALID if supports_none else DONE)
+    supports_none = bool(imported.apart) or _too_many(imported, options.max_left_out)
+    raise typer.Exit(INVALID if supports_none else code_of_run(run))
 
 
 def _too_many(imported: ImportedRun, most: float | None) -> bool:

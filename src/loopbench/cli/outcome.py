@@ -15,9 +15,19 @@ from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.known_pages import is_known, remember
 
 from . import render, render_effects
+from .codes import DONE, INVALID
 from .console import say
 from .options import Depth
 from .typed_files import make_room
+
+
+def code_of_run(run: Results) -> int:
+    """Return INVALID if no verdict of a run holds, or an arm of it crashed in every trial: a mistake that is to be mended first.
+
+    What ran elsewhere cannot be mended here, so an import is judged as it is.
+    """
+    is_broken = run.manifest.imported is None and bool(run.comparison.crashed_arms)
+    return INVALID if run.comparison.invalid or is_broken else DONE
 
 
 def print_results(run: Results, *, as_json: bool, depth: Depth = "answer") -> None:

@@ -14,6 +14,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
 from loopbench.experiments.compare.verdict.clustered import clusters_sentence, unit_sentences
+from loopbench.experiments.compare.verdict.crashed_arms import crashed_sentences
 from loopbench.experiments.compare.verdict.deciding import deciding_command
 from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
@@ -121,13 +122,15 @@ def answer_lines(run: Results, width: int, *, is_whole: bool = False) -> Iterato
     room = MAX_LINES - 1 - len(title)
     beside = MAX_LINES - len(title) - len(list(_matrix(answer, width, max(MIN_ROWS, room))))
     tasks = list(task_lines(answer.on_tasks, width))
+    crashed = [*crashed_sentences(run.comparison)]  # they stand among the warnings
+    said = [each for each in answer.answer_sentences if each not in crashed]
     if is_whole or width >= WIDE:
-        sentences = list(_sentences(run, answer.answer_sentences, width))
+        sentences = list(_sentences(run, said, width))
     else:
-        sentences = _sentences_within(run, answer.answer_sentences, width, beside - len(tasks))
+        sentences = _sentences_within(run, said, width, beside - len(tasks))
         if tasks and len(tasks) + len(sentences) > beside:
             where = AnswerSentence(NO_ROOM_FOR_TASKS.format(answer.subject))
-            sentences = _sentences_within(run, [*answer.answer_sentences, where], width, beside)
+            sentences = _sentences_within(run, [*said, where], width, beside)
             tasks = []
     yield from title
     yield from _matrix(answer, width, max(MIN_ROWS, room - len(sentences)))
@@ -219,6 +222,8 @@ def warning_lines(run: Results, width: int) -> Iterator[Text]:
     comparison = run.comparison
     if comparison.invalid:
         yield from wrapped(INVALID_RUN, "bold red", width)
+    for sentence in crashed_sentences(comparison):
+        yield from wrapped(f"{sentence.text}.", "bold red", width)
     warnings = warned(comparison)
     hidden = len(warnings) - MAX_WARNINGS
     more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(run.folder))} -v"] if hidden > 0 else []

@@ -25,10 +25,9 @@ from loopbench.runs.folders import TEST, is_optimization, run_name
 from loopbench.runs.typed_runs import run_folder
 
 from . import render
-from .codes import DONE, INVALID
 from .optimize_report import exit_code, print_optimization
 from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
-from .outcome import print_results, renew_report, write, write_optimization
+from .outcome import code_of_run, print_results, renew_report, write, write_optimization
 
 
 class RunsChoice(RunsOption):
@@ -95,7 +94,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
         print_results(run, as_json=form == "json", depth=options.depth)
     if not options.no_html:
         renew_report(run, options.html, source)
-    return INVALID if run.comparison.invalid else DONE
+    return code_of_run(run)
 
 
 def _markdown(run: Results) -> str:
@@ -128,4 +127,4 @@ def _several(folders: Sequence[Path], form: str, options: ReportOptions) -> int:
         render.collection(collection)
     if not options.no_html:
         write(pages.collection_html(collection), options.html, Path(PAGE))
-    return INVALID if collection.invalid else DONE
+    return max(map(code_of_run, collection.runs))

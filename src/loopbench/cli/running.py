@@ -28,10 +28,10 @@ from loopbench.runs.run_state import larger, overrun, read_state
 from loopbench.runs.store.files import CutShort
 from loopbench.runs.typed_runs import named_alike
 
-from .codes import DONE, INTERRUPTED, INVALID
+from .codes import INTERRUPTED
 from .console import say
 from .options import ResultsOptions
-from .outcome import print_results, write_report
+from .outcome import code_of_run, print_results, write_report
 from .own_prints import own_prints_aside, quiet_loops
 
 
@@ -105,7 +105,7 @@ def _carry_out(
         say(warning)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(INVALID if run.comparison.invalid else DONE)
+    raise typer.Exit(code_of_run(run))
 
 
 def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> None:

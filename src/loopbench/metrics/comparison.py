@@ -111,6 +111,11 @@ class Comparison:
         """All warnings; what weighs most comes first."""
         return (*self.main_warnings, *self.cost_warnings)
 
+    @property
+    def crashed_arms(self) -> tuple[ArmResult, ...]:
+        """The arms that crashed in every trial."""
+        return tuple(arm for arm in self.arms if arm.summary.always_crashed)
+
     def pairs_on(self, metric: str) -> tuple[Pair, ...]:
         """Return the pairs on one metric."""
         return tuple(pair for pair in self.pairs if pair.metric == metric)
@@ -265,7 +270,7 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
 def dead_arm_warning(arm: ArmResult) -> str:
     """Say why the accuracy of an arm is not that of an agent; empty if it is."""
     name, summary = arm.info.arm, arm.summary
-    if summary.dead and sum(summary.crashes.values()) == summary.scored:
+    if summary.always_crashed:
         crashed = f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}"
         unasked = "; it never asked its model, and it is compared with no other arm" if summary.dead == "never asked" else ""
         return f"{crashed}{unasked}."

@@ -155,6 +155,11 @@ class ArmSummary:
         return self.means["false_success_rate"]
 
     @property
+    def always_crashed(self) -> bool:
+        """Whether every scored trial crashed, and there are some."""
+        return bool(self.scored) and sum(self.crashes.values()) == self.scored
+
+    @property
     def errored_share(self) -> float:
         """The share of errored trials among those that were to be scored."""
         return self.errored / max(self.scored + self.errored, 1)

@@ -23,6 +23,7 @@ from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, comparison_tables, over_templates
 from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.crashed_arms import crashed_sentences
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.experiments.optimize.result import OptimizationResult
@@ -224,7 +225,8 @@ class Loaded:
         warnings = said_in_python(every[:MAX_WARNINGS])
         if hidden := len(every) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
-        sentences = self.verdicts if ablation is None else conclusions(ablation)
+        crashed = [] if ablation is None else [f"{each.text}." for each in crashed_sentences(comparison)]
+        sentences = self.verdicts if ablation is None else [*crashed, *conclusions(ablation)]
         about = [defaults_sentence(self.results.manifest)]
         about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
         return [*invalid, *(sentences or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]

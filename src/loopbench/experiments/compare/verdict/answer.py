@@ -16,6 +16,7 @@ from .air import every_profile
 from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
+from .crashed_arms import crashed_sentences
 from .each_profile import ProfilesVerdict, differ, headline
 from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
@@ -56,17 +57,18 @@ class ComparisonAnswer(AnswerMatrix):
 
 
 def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> ComparisonAnswer:
-    """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds.
+    """Return what a comparison answers; of an invalid one the matrix, and which arms crashed in every trial: no verdict holds.
 
     `budgets`: how arms stand where each trial may cost less; where another loop than the adopted one is then ahead, it is said.
     """
     whole = _matrix(comparison)
+    crashed = tuple(crashed_sentences(comparison))
     if comparison.invalid:
-        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, crashed)
     infos = [arm.info for arm in comparison.arms]
     tasks = FewTasksTable(whole, comparison.on_tasks, comparison.limits)
     if (beyond := impossible_limit(comparison)) is not None:
-        sentences = (*limits_sentences(comparison), beyond)
+        sentences = (*crashed, *limits_sentences(comparison), beyond)
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, sentences, tasks)
     distinct = without_copies(comparison)
     judged = _judged(distinct)
@@ -88,6 +90,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
     named = next((each.loops for each in recommended.values() if each.adopts), ())
     sentences = (
+        *crashed,
         *(limits_sentences(comparison) if verdicts or _any_ended_at_a_limit(comparison) else ()),
         *unreadable_replies(comparison.arms),
         *rests_on,

@@ -11,13 +11,22 @@ from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.protocol import StopReason
 from loopbench.text.counts import reasons
 
+from .crashed_arms import warnings_of_crashed_arms
+
 
 def warned(comparison: Comparison) -> list[str]:
-    """Return all warnings, a line each; those about unknown costs come last."""
-    main, costs = ([f"Warning: {each}" for each in warnings] for warnings in (comparison.main_warnings, comparison.cost_warnings))
+    """Return all warnings, a line each; those about unknown costs come last.
+
+    The arms that crashed in every trial are left to `crashed_sentences`, which stand before everything else.
+    """
+    told = warnings_of_crashed_arms(comparison)
+    main, costs = (
+        [f"Warning: {each}" for each in warnings if each not in told]
+        for warnings in (comparison.main_warnings, comparison.cost_warnings)
+    )
     is_told = StopReason.TIMEOUT in comparison.limits.stops  # by the answer, which says who reached a limit of the run's own
     late = [] if is_told else timed_out(comparison.arms)
-    return [*main, *crashed(comparison.arms), *late, *costs]
+    return [*main, *crashed([arm for arm in comparison.arms if not arm.summary.always_crashed]), *late, *costs]
 
 
 def crashed(arms: Sequence[ArmResult]) -> list[str]:

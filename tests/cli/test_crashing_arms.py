@@ -1,0 +1,64 @@
+"""A loop or a program that crashes in every trial is a mistake that no command passes over, though the other arms are judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import loopbench as package
+
+LOOPS = """
+from loopbench.loops import Bare
+
+class Boom(Bare):
+    name = "boom"
+
+    async def run(self, query, toolbox, model, *args, **kwargs):
+        raise KeyError('no such key')
+"""
+SETTING_THAT_CRASHES = LOOPS.replace(
+    "raise KeyError('no such key')",
+    """if self.max_consecutive_errors == 2:
+            raise KeyError('no such key')
+        return await super().run(query, toolbox, model, *args, **kwargs)""",
+)
+PROGRAM = "def solve(question, tools):\n    raise KeyError('no such key')\n"
+QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q"]
+CRASHES = {"loop": ["--loop", "own_loops:Boom"], "function": ["--program", "own.py:solve"], "command": ["--program", "sh own.sh"]}
+
+
+@pytest.fixture
+def own_code(here: Path) -> None:
+    (here / "own_loops.py").write_text(LOOPS)
+    (here / "own.py").write_text(PROGRAM)
+    (here / "own.sh").write_text("echo 'no such key' >&2; exit 3\n")
+
+
+@pytest.mark.usefixtures("own_code")
+@pytest.mark.parametrize("kind", CRASHES)
+def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy_ones(loopbench, kind):
+    ended = loopbench("compare", *CRASHES[kind], "--loop", "bare", "--loop", "finish", *QUICK)
+    title_and_matrix = 1 + 4  # the title, the heads and three rows
+    below = ended.out.splitlines()[title_and_matrix:]
+    assert "every trial crashed (3 of 3), all of them because of: " in below[0]
+    assert "no such key" in below[0]
+    assert ended.code == 4
+    again = loopbench("report", "latest", "--json", "--no-html")
+    said = json.loads(again.out)
+    assert again.code == 4
+    assert said["answer"]["sentences"][0].rstrip(".") == below[0].rstrip(".")
+    assert said["invalid"] is False  # the verdict on the two others holds
+    assert [{pair["a"], pair["b"]} for pair in said["pairs"][:1]] == [{"bare/clean", "finish/clean"}]
+
+
+def test_an_ablation_says_so_too(loopbench, here):
+    (here / "own_loops.py").write_text(SETTING_THAT_CRASHES)
+    ended = loopbench("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
+    assert ended.code == 4
+    first = "own_loops:Boom(max_consecutive_errors=2)/clean: every trial crashed (3 of 3), all of them because of: KeyError: "
+    told = [line for line in ended.out.splitlines() if "crashed" in line]
+    assert len(told) == 1
+    assert told[0].startswith(first)
+    assert repr(package.load("latest")).splitlines()[1].startswith(first)

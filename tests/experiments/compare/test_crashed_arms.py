@@ -1,0 +1,76 @@
+"""Arms that crashed in every trial: the answer begins with them, whatever else it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.crashed_arms import crashed_sentences
+from loopbench.experiments.compare.verdict.warned import warned
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+
+TRIALS = 6
+
+
+@pytest.fixture(scope="session")
+def with_crashes(record) -> Callable[..., Comparison]:
+    """Compares loops that crashed in so many of their trials, and were right in the others; `calls`: a trial's, to its model."""
+
+    def make(crashes: Mapping[str, int], calls: int = 2) -> Comparison:
+        infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in crashes]
+        records = [
+            record(
+                arm=info.arm,
+                task=f"t{task}",
+                scores={"accuracy": float(task >= crashes[info.loop])},
+                calls={"decide": calls},
+                **({"stop": "crashed", "reason": f"KeyError: '{info.loop}'"} if task < crashes[info.loop] else {}),
+            )
+            for info in infos
+            for task in range(TRIALS)
+        ]
+        return compare(records, infos)
+
+    return make
+
+
+@given(
+    crashes=st.dictionaries(st.sampled_from("abcdefg"), st.sampled_from([0, 1, TRIALS - 1, TRIALS]), min_size=1),
+    calls=st.integers(0, 2),
+)
+def test_the_answer_begins_with_the_arms_that_crashed_in_every_trial_and_with_no_others(with_crashes, crashes, calls):
+    made = with_crashes(crashes, calls)
+    broken = [f"{loop}/clean" for loop, count in crashes.items() if count == TRIALS]
+    assert [arm.info.arm for arm in made.crashed_arms] == broken
+    said = [each.text for each in crashed_sentences(made)]
+    assert len(said) == bool(broken)
+    assert list(answer(made).sentences[: len(said)]) == said
+    told_again = [line for line in warned(made) if any(arm in line and "crashed" in line.lower() for arm in broken)]
+    assert told_again == []
+    named = [arm for arm in broken if any(arm in line for line in said)]
+    assert named == broken[: 4 if len(broken) <= 4 else 3]
+    assert not any(arm in line for line in said for arm in {f"{loop}/clean" for loop in crashes} - {*broken})
+
+
+def test_one_arm_is_told_with_its_reason_and_recommends_nothing(with_crashes):
+    made = with_crashes({"a": 0, "b": TRIALS})
+    first, *others = answer(made).answer_sentences
+    assert first.text == "b/clean: every trial crashed (6 of 6), all of them because of: KeyError: 'b'"
+    assert first.is_basis
+    assert others
+    assert answer_json(made)["recommendation"] != first.text
+    assert answer_json(with_crashes({"a": 0, "b": TRIALS}, calls=0))["recommendation"] is None
+
+
+def test_several_arms_are_one_sentence_with_the_most_frequent_reason(with_crashes):
+    first = answer(with_crashes({"a": 0, "b": TRIALS, "c": TRIALS})).sentences[0]
+    assert first == (
+        "Every trial of 2 arms crashed: 6 trials of b/clean and 6 of c/clean, most often because of: KeyError: 'b'; "
+        "what they score says nothing of an agent"
+    )
