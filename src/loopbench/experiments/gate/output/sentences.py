@@ -382,7 +382,8 @@ def _same(result: GateResult, stayed: Sequence[GateLine], named: int) -> tuple[s
     if not scores:
         return (f"every trial has the baseline's value of {names}",)
     in_short = f"every trial has {_what_stayed(result, stayed)}"
-    metrics = {arm: listed_names([line.metric for line in stayed if line.arm == arm]) for arm in {line.arm: 0 for line in stayed}}
+    arms = dict.fromkeys(line.arm for line in stayed)
+    metrics = {arm: listed_names([line.metric for line in stayed if line.arm == arm]) for arm in arms}
     names = first_of([f"{short_arm(arm)} in {of_arm}" for arm, of_arm in metrics.items()], named, "; ", "and {} more arms")
     whole = f"{in_short} ({names})" if len(stayed) < len(result.lines) else in_short
     return (whole, in_short) if len(scores) == len(result.arms) else (whole,)
