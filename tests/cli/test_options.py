@@ -261,7 +261,7 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list suites": (70, {"rich"}),
     "list profiles": (72, {"rich"}),
     "show latest": (78, {"rich"}),
-    "why latest": (220, {"numpy", "rich"}),
+    "why latest": (223, {"numpy", "rich"}),
     "report latest": (254, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""

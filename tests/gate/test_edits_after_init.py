@@ -28,7 +28,7 @@ EDITS = {
         ANSWER.replace("move.value", "str(move.value)"),
         [
             r'other answers: \d+ trials .*, which on_other_answers="fail" forbids',
-            r'Such as my_loop:MyLoop/flaky-tools/\S+: (\S+) → "\1"\.',
+            r'Such as my_loop:MyLoop/flaky-tools/\S+: (\S+) → "\1", a number in the baseline and a text now\.',
             r"loopbench show \S+ my_loop:MyLoop/flaky-tools/",
             r"Fix the loop, or bless the run if the other answers are meant:\n    pytest --loop-bless ",
         ],

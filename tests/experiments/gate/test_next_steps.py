@@ -174,6 +174,11 @@ def test_where_too_many_tasks_would_be_needed_one_line_says_what_can_be_done(cas
     said = "\n".join(paragraphs(judged))
     assert said.count(way) == 1
     assert "Add about" not in said
+    other_seed = replace(judged, advice=replace(judged.advice, differs=(("seed", 5, 0),)))
+    back, *others = next_steps(other_seed)
+    assert "other faults struck" in back.say, "the same draws decide it without more tasks"
+    assert not any("baseline of" in step.say for step in others)
+    assert "\n".join(paragraphs(other_seed)).count(way) == 1
     through = replace(judged, advice=replace(judged.advice, let_through="--on-undecided pass"))
     assert way not in next_steps(through)[-1].say
 

@@ -83,8 +83,8 @@ class TrialPair:
 
     @property
     def is_newly_solved(self) -> bool:
-        """Whether it is solved now and was not in the baseline."""
-        return self.is_solved and not self.was_solved
+        """Whether both have a score, and it is solved now and was not in the baseline."""
+        return self.is_scored and self.is_solved and not self.was_solved
 
     def no_worse(self, metric: str) -> bool:
         """Whether the metric is known on both sides, or on neither, and not worse than in the baseline; or has a new best value."""

@@ -172,7 +172,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
             yield NextStep(f"Or {_decides(larger)}{how}")
     elif larger is not None:
         yield _larger_baseline(result, larger)
-    if advice.asker == "test" and larger is not None and not larger.out_of_proportion and not advice.let_through:
+    is_said = larger is not None and larger.out_of_proportion and not advice.differs
+    if advice.asker == "test" and larger is not None and not is_said and not advice.let_through:
         skip, passed = (advice.option("on_undecided", how) for how in ("skip", "pass"))
         yield NextStep(f"Where it is undecided, {skip} in the test skips it, and {passed} lets it pass.")
 
@@ -219,7 +220,7 @@ def _out_of_proportion(result: GateResult, larger: Larger) -> NextStep:
     accept, advice = "", result.advice
     if advice.asker == "shell" and not advice.let_through:
         accept = f"{_let_by_flags(result)} it through as it is."
-    elif advice.asker == "test" and not advice.let_through and result.outcome == "undecided":
+    elif advice.asker == "test" and not advice.let_through and not advice.differs and result.outcome == "undecided":
         accept = (
             f"{advice.option('on_undecided', 'skip')} in the test skips it, {advice.option('on_undecided', 'pass')} lets it pass."
         )

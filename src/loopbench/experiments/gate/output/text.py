@@ -213,7 +213,7 @@ def change_counts(result: GateResult) -> tuple[str, str]:
     tasks = same = ""
     if result.tasks:
         causes = f" ({counts(result.causes)})" if result.causes else ""
-        stops = f", {became['other']} with another stop only" if became["other"] else ""
+        stops = f", {counted(became['other'], 'that only ends', 'that only end')} otherwise" if became["other"] else ""
         tasks = f"{changed_unit(result)}: {became['worse']} worse{causes}, {became['better']} better{stops}."
     if result.same_result:
         other = listed_names(result.differs_in) if result.differs_in else "something else"
