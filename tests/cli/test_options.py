@@ -256,12 +256,12 @@ HEAVY = (
 """Modules that take 0.02 s of CPU or more to import."""
 STARTS: dict[str, tuple[int, set[str]]] = {
     # a few to spare; `compare` comes first, because the others read its run
-    "compare --loop bare --tasks 1 --no-mlflow --quiet": (454, {"jinja2", "jsonschema", "numpy", "rich"}),
+    "compare --loop bare --tasks 1 --no-mlflow --quiet": (455, {"jinja2", "jsonschema", "numpy", "rich"}),
     "list loops": (73, {"rich"}),
     "list suites": (70, {"rich"}),
     "list profiles": (72, {"rich"}),
     "show latest": (77, {"rich"}),
-    "why latest": (219, {"numpy", "rich"}),
+    "why latest": (220, {"numpy", "rich"}),
     "report latest": (253, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
