@@ -15,7 +15,7 @@ from loopbench.text.numbers import interval_of
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded
-from .render_answer import share_form
+from .render_matrix import share_form
 
 Cell = Callable[[ArmResult], str]
 

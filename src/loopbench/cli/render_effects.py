@@ -20,7 +20,8 @@ from loopbench.text.plain_text import terminal_safe
 from .columns import folded, print_lines, side_by_side, widest_fitting
 from .console import WIDE, out
 from .render import print_note
-from .render_answer import FORMS, LEGEND, RowNames, matrix_cells, sentence_lines, warning_lines, wrapped
+from .render_answer import LEGEND, sentence_lines, warning_lines, wrapped
+from .render_matrix import FORMS, RowNames, matrix_cells
 from .tables import print_table
 
 PLOT = 56

@@ -23,9 +23,8 @@ from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, comparison_tables, over_templates
 from loopbench.experiments.compare.verdict.clustered import unit_sentences
-from loopbench.experiments.compare.verdict.crashed_arms import crashed_sentences
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.verdict.warned import warned
+from loopbench.experiments.compare.verdict.warned import crashed_sentences, warned
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.arm_info import ArmInfo

@@ -17,6 +17,8 @@ class WaysToSeeMore(ABC):
     """To see every example of a cause."""
     more_causes: str
     """To see every cause."""
+    more_arms: str
+    """To see what every arm lost."""
     tasks: str
     """To see what is notable about the tasks."""
     choices: str
@@ -42,6 +44,7 @@ class ShellCommands(WaysToSeeMore):
     folder: Path
     all_of_a_cause = "--all"
     more_causes = "-v"
+    more_arms = "-v"
     tasks = "-v"
 
     @property
@@ -68,6 +71,7 @@ class PythonCalls(WaysToSeeMore):
 
     all_of_a_cause = ".to_json()"
     more_causes = ".causes"
+    more_arms = ".arms"
     tasks = ".why().tasks"
     choices = "One arm: .why(ARM); two arms where they part: .why(A, B); counts of every pair: .why().pairs; tasks: .why().tasks"
 

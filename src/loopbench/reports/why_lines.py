@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.verdict.air import STILL
@@ -35,6 +37,10 @@ MAX_EXAMPLES = 3
 MAX_CAUSES = 2
 """Causes of which the sums show an example: those that lost most. The others take one line, so that a screen has room for all."""
 UNKNOWN = "–"
+SCREEN, WIDTH = 24, 80
+"""Lines and columns of a usual terminal, which the sums keep to."""
+MIN_ARMS = 3
+"""Arms whose losses are told whatever else stands on the screen."""
 MAX_TASKS = 6
 """Number of tasks that a line names."""
 
@@ -49,32 +55,70 @@ BESIDE = (
 def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = False) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause.
 
-    An arm that did the same as another in every trial is told as such, and its losses are counted once. `in_full`: of each cause,
-    those in doubt too, and without the ways to see more.
+    An arm that did the same as another in every trial is told as such, and its losses are counted once. Of many arms those that
+    lost most are told, as many as a screen has room for. `in_full`: all arms and of each cause, those in doubt too, and without the
+    ways to see more.
     """
-    yield OutputLine(run.title, "bold")
-    if len(reasons.pairs) == 1:
-        yield from _only_pair(run.comparison, reasons, ways)
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
+    head: list[Shown] = [OutputLine(run.title, "bold")]
+    if len(reasons.pairs) == 1:
+        head += _only_pair(run.comparison, reasons, ways)
     if not lost:
-        yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
-    yield from _strangers(run, {arm.arm for arm in lost})
+        head.append(OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored."))
+    head += _strangers(run, {arm.arm for arm in lost})
     same = copies(run)
-    for arm in lost:
-        losses = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
-        if arm.arm in same:
-            clause = f", as it did the same as {same[arm.arm]} in every trial"
-        elif losses:
-            clause = f": {losses}"
-        else:
-            clause = ""
-        yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{clause}", hanging="  ")
-    lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
+    told = [_losses_of(arm, same) for arm in lost]
+    counted_once = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
+    causes: list[Shown] = []
+    for most in (None,) if in_full else (MAX_CAUSES, 1):
+        causes = list(_summed_causes(run, reasons, counted_once, ways, most))
+        room = SCREEN - sum(map(_height, [*head, *causes]))
+        if in_full or sum(map(_height, told[:MIN_ARMS])) < room:
+            break
+    shown = told if in_full or sum(map(_height, told)) <= room else _first_within(told, room - 1)
+    yield from head
+    yield from shown
+    if rest := lost[len(shown) :]:
+        some = f"{sum(arm.lost for arm in rest)} of {counted(sum(arm.trials for arm in rest), 'trial')}"
+        yield Prose(f"{counted(len(rest), 'more arm')} lost {some}: {ways.more_arms}", "dim")
+    yield from causes
+
+
+def _losses_of(arm: ArmLosses, same: Mapping[str, str]) -> Prose:
+    """Return how many trials an arm lost to each cause. `same`: arm → the other one that did the same in every trial."""
+    losses = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
+    if arm.arm in same:
+        clause = f", as it did the same as {same[arm.arm]} in every trial"
+    elif losses:
+        clause = f": {losses}"
+    else:
+        clause = ""
+    return Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{clause}", hanging="  ")
+
+
+def _first_within(told: Sequence[Prose], room: int) -> Sequence[Prose]:
+    """Return the first arms that have so many lines in all, and `MIN_ARMS` in any case."""
+    heights = list(accumulate(map(_height, told)))
+    return told[: max(MIN_ARMS, sum(height <= room for height in heights))]
+
+
+def _height(shown: Shown) -> int:
+    """Return how many lines of a usual terminal something takes."""
+    if isinstance(shown, Table):
+        return len(shown.rows) + 2
+    if isinstance(shown, OutputLine):
+        return sum(max(1, -(-len(line) // WIDTH)) for line in shown.text.split("\n"))
+    after = shown.indent if shown.hanging is None else shown.hanging
+    return max(1, len(textwrap.wrap(f"{shown.indent}{shown.text}", WIDTH, subsequent_indent=after, break_on_hyphens=False)))
+
+
+def _summed_causes(run: Results, reasons: Why, lost: Sequence[ArmLosses], ways: WaysToSeeMore, most: int | None) -> Iterator[Shown]:
+    """Yield an example of the most frequent causes, the other causes, and what traces do not tell. `most`: causes; None: all."""
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
-    shown_causes = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
-    shown_causes = shown_causes if in_full else shown_causes[:MAX_CAUSES]
+    shown_causes = [cause for cause, _ in total.most_common() if most is None or any(_stands(arm, cause) for arm in lost)]
+    shown_causes = shown_causes[:most]
     if shown_causes:
         yield OutputLine("")
     for cause in shown_causes:
@@ -86,7 +130,7 @@ def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = Fal
     if reasons.untraced and not total:
         for group in reasons.findings.groups:
             yield from _kinds(group, show_all=False)
-    if not in_full:
+    if most is not None:
         yield Prose(ways.choices, "dim")
 
 

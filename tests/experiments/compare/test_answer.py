@@ -328,6 +328,26 @@ def test_a_comparison_of_five_loops_ends_in_about_twelve_lines(wind, width):
     assert sum(line.count(" *") for line in lines[2:7]) >= 2
 
 
+@pytest.mark.parametrize(("loops", "profiles"), [(2, 2), (5, 2), (7, 3), (12, 3)])
+def test_an_answer_has_at_most_twelve_lines_and_the_verdict_is_among_them(compared, tmp_path, loops, profiles):
+    names = [f"bare(max_consecutive_errors={n}, max_steps=8)" if n % 2 else f"loop{n}" for n in range(loops)]
+    shares = {name: [0.9 - 0.04 * n - 0.1 * at for at in range(profiles)] for n, name in enumerate(names)}
+    made = answer(comparison := compared(shares, n=60, profiles=[f"flaky-{at}" for at in range(profiles)]))
+    manifest = SimpleNamespace(arms=(), imported=None, suite=SimpleNamespace(tasks=60), settings=SimpleNamespace(repeats=1))
+    found = Results(tmp_path / "run", manifest, (), comparison)  # type: ignore[arg-type]
+    verdict = next(each for each in made.answer_sentences if not each.is_basis)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Results, "answer", made)
+        patch.setattr(Results, "title", "arithmetic 2: 60 tasks × 1, seed 0")
+        patch.setattr("loopbench.cli.render_answer.deciding_command", lambda manifest, run: ("loopbench", "compare", *run.arms))
+        lines = [line.plain for line in answer_lines(found, 80)]
+    assert len(lines) <= MAX_LINES == 12
+    flowing = " ".join(lines)
+    assert (verdict.brief or verdict.text) in flowing or verdict.text in flowing
+    assert lines[2].split("  ")[0].replace("…", "")[:4] == made.rows[0].loop[:4]
+    assert (lines[-1] == f"The rest: loopbench report {tmp_path / 'run'} -v") == (loops > 5)
+
+
 def test_the_matrix_fits_narrow_terminals_by_saying_less(wind):
     narrow = [line.plain for line in answer_lines(wind, 40)]
     assert not any("tokens a trial" in line or "[" in line for line in narrow[:5])
@@ -386,18 +406,18 @@ def test_loops_without_room_are_counted(wind):
     found = _with_answer(wind, replace(many, rows=rows))
     shown = [line for line in found if "[" in line]
     hidden = len(rows) - len(shown)
-    assert MIN_ROWS <= len(shown) < MAX_LINES
-    assert shown[-1].startswith("tie")
-    assert f"and {hidden} more loops, less accurate on average, {hidden} of them not told apart from the best" in found
+    assert MIN_ROWS <= len(shown) < len(found) <= MAX_LINES
+    assert f"and {hidden} more loops, none more accurate on average, {hidden} not told apart from the best" in found
+    assert found[-1].startswith("The rest: loopbench report ")
 
 
 @pytest.mark.parametrize("width", [30, 60, 80])
-def test_up_to_seven_loops_are_all_shown_however_long_their_names(wind, width):
+def test_up_to_five_loops_are_all_shown_however_long_their_names(wind, width):
     made = answer(wind.comparison)
-    rows = tuple(replace(made.rows[n % 5], loop=f"finish({'option=1, ' * 9}last={n})") for n in range(7))
+    rows = tuple(replace(made.rows[n % 5], loop=f"finish({'option=1, ' * 9}last={n})") for n in range(5))
     lines = _with_answer(wind, replace(made, rows=rows), width)
     shown = [line.split("  ")[0] for line in lines if line.startswith("finish(o")]
-    assert len(set(shown)) == len(shown) == 7
+    assert len(set(shown)) == len(shown) == 5
     assert all(name.endswith(f"last={n})") for n, name in enumerate(shown))
 
 

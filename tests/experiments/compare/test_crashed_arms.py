@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.crashed_arms import crashed_sentences
-from loopbench.experiments.compare.verdict.warned import warned
+from loopbench.experiments.compare.verdict.warned import crashed_sentences, warned
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 

@@ -90,7 +90,9 @@ def test_an_answer_on_few_tasks_has_their_table_within_twelve_lines_or_says_wher
     table = [line.plain for line in task_lines(found.answer.on_tasks, 80)]
     assert max(map(len, lines)) <= 80
     where = "The page and -v show what each loop solved of each task." in " ".join(lines)
-    assert where == (not set(table) <= set(lines))
+    is_cut = lines[-1].startswith("The rest: loopbench report ")
+    is_hidden = not set(table) <= set(lines)
+    assert (where or is_cut) if is_hidden else not where
     if (table and not where) or loops <= 2:
         assert len(lines) <= MAX_LINES == 12
     assert set(table) <= set(whole)

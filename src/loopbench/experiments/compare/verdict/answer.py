@@ -16,7 +16,6 @@ from .air import every_profile
 from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
-from .crashed_arms import crashed_sentences
 from .each_profile import ProfilesVerdict, differ, headline
 from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
@@ -34,6 +33,7 @@ from .tighter import tighter_limits
 from .trial_limits import impossible_limit, limits_sentences
 from .unreadable import unreadable_replies
 from .verdicts import Verdicts
+from .warned import crashed_sentences
 
 NOT_POOLED = ": each profile is judged by itself, and nothing is pooled, because they are of different replies"
 

@@ -1,17 +1,32 @@
 """The warnings of a comparison as an answer tells them, the weightiest first: those of its arms, crashes, trials that ran out of
-time, unknown costs."""
+time, unknown costs; and before them all the arms that crashed in every trial."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.metrics.arm_warnings import of_each
-from loopbench.metrics.comparison import ArmResult, Comparison
+from loopbench.metrics.comparison import ArmResult, Comparison, dead_arm_warning
+from loopbench.metrics.left_out import most_frequent
 from loopbench.protocol import StopReason
 from loopbench.text.counts import reasons
 
-from .crashed_arms import warnings_of_crashed_arms
+from .sentence import AnswerSentence
+
+
+def crashed_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield one sentence on the arms that crashed in every trial, with the most frequent reason; nothing where there are none."""
+    arms = comparison.crashed_arms
+    if len(arms) == 1:
+        yield AnswerSentence(dead_arm_warning(arms[0]).removesuffix("."), is_basis=True)
+    elif arms:
+        why: Counter[str] = Counter()
+        for arm in arms:
+            why.update(arm.summary.crashes)
+        every = of_each({arm.info.arm: f"{arm.summary.scored:,}" for arm in arms}, "trials")
+        text = f"Every trial of {len(arms)} arms crashed: {every}{most_frequent(why)}"
+        yield AnswerSentence(f"{text}; what they score says nothing of an agent", is_basis=True)
 
 
 def warned(comparison: Comparison) -> list[str]:
@@ -19,7 +34,7 @@ def warned(comparison: Comparison) -> list[str]:
 
     The arms that crashed in every trial are left to `crashed_sentences`, which stand before everything else.
     """
-    told = warnings_of_crashed_arms(comparison)
+    told = _of_crashed_arms(comparison)
     main, costs = (
         [f"Warning: {each}" for each in warnings if each not in told]
         for warnings in (comparison.main_warnings, comparison.cost_warnings)
@@ -54,3 +69,8 @@ def _most_affected_first(arms: Sequence[ArmResult], trials: Callable[[ArmResult]
 
 def _crashes(arm: ArmResult) -> int:
     return sum(arm.summary.crashes.values())
+
+
+def _of_crashed_arms(comparison: Comparison) -> frozenset[str]:
+    """Return the comparison's warnings that the sentence stands for."""
+    return frozenset(map(dead_arm_warning, comparison.crashed_arms))

@@ -1,0 +1,201 @@
+"""The matrix of an answer on the terminal: loops × profiles, as wide as a terminal has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
+from loopbench.experiments.compare.verdict.matrix import (
+    NOT_APPLICABLE,
+    SIGNS,
+    AnswerCell,
+    AnswerRow,
+    Place,
+    cost_in_words,
+    cost_text,
+    counted_in,
+)
+from loopbench.metrics.left_out import MAX_LEFT_OUT
+from loopbench.metrics.statistics import Interval
+from loopbench.metrics.views import Unit
+from loopbench.protocol.counts import counted
+from loopbench.text.numbers import hundredths, interval, interval_of
+from loopbench.text.plain_text import plain_line
+
+from .columns import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
+from .console import WIDE
+
+MIN_NAME = 16
+"""Columns of a loop's name on however narrow a terminal."""
+NO_ROOM = "{} a trial have no room here: -v, a wider terminal and the page show them"
+"""Stands below a matrix without costs that are known."""
+STYLES: Mapping[Place | None, str] = {
+    "highest": "bold green",
+    "not told apart": "",
+    "lower": "red",
+    NOT_APPLICABLE: "dim",
+    None: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellForm:
+    """How numbers are written: a wide terminal has room for more of an interval than a narrow one."""
+
+    accuracy: Callable[[Interval], str]
+    cost: Callable[[Interval, Unit], str] | None
+    head: str = "{} a trial"
+    """What stands above costs, with the place of their unit."""
+
+
+def in_thousandths(value: Interval) -> str:
+    """Return a share and its interval with three digits each: `0.833 [0.778, 0.881]`."""
+    return interval(value, 3)
+
+
+def in_hundredths(value: Interval) -> str:
+    """Return the same with two digits and without zeros before the point, for a narrow terminal: `.83 [.78, .88]`."""
+    return interval_of(value, hundredths)
+
+
+def _cost(value: Interval, unit: Unit) -> str:
+    return cost_in_words(value, unit)
+
+
+def _mean_cost(value: Interval, unit: Unit) -> str:
+    return cost_text(value.value, unit)
+
+
+WIDEST = CellForm(in_thousandths, _cost)
+FORMS = (
+    WIDEST,
+    CellForm(in_hundredths, _cost),
+    CellForm(in_hundredths, _mean_cost, "{}"),
+    CellForm(in_hundredths, None),
+    CellForm(lambda value: hundredths(value.value), None),
+)
+"""The widest form comes first; the last one is without intervals."""
+WITH_COSTS = sum(form.cost is not None for form in FORMS)
+"""How many of them have costs; before those are left out, heads are folded."""
+
+
+def share_form(answer: ComparisonAnswer, width: int) -> Callable[[Interval], str]:
+    """Return how the matrix of an answer writes its shares at this width, for what stands beside it."""
+    has_room = widest_fitting([matrix_cells(answer, answer.rows, WIDEST, _row_names(answer))], width)[1]
+    return in_thousandths if has_room else in_hundredths
+
+
+@dataclass(frozen=True, slots=True)
+class RowNames:
+    """The columns that name the rows of a matrix."""
+
+    heads: tuple[str, ...]
+    of: Callable[[AnswerRow], tuple[str, ...]]
+
+
+def _row_names(answer: ComparisonAnswer) -> RowNames:
+    """Return the column that names the rows of one run's matrix: its loops."""
+    return RowNames((answer.subject,), lambda row: (row.loop,))
+
+
+def matrix_lines(answer: ComparisonAnswer, width: int, room: int, *, has_ties: bool = True) -> Iterator[Text]:
+    """Yield the heading and the rows, as many as there is room for and, with `has_ties`, all that tie with the best."""
+    shown_rows = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_rows(answer.rows, room - 1, has_ties=has_ties)
+    names = _row_names(answer)
+    forms: list[Rows] = [matrix_cells(answer, shown_rows, form, names) for form in FORMS]
+    if width < WIDE and not any(widest_fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
+        low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
+        short = [_with_short_names(low[-1:], width)] if widest_fitting(forms[WITH_COSTS:-1], width)[1] else []
+        forms[WITH_COSTS:WITH_COSTS] = [*low, *short]  # costs are worth the middle of a name
+    _, fits = widest_fitting(forms[:-1], width)
+    if fits:
+        lines = list(side_by_side(widest_fitting(forms, width)[0], width))
+    elif 2 * len(shown_rows) <= room:
+        lines = list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
+    else:
+        lines = list(side_by_side(_with_short_names(forms[1:], width), width))
+    yield from lines
+    if any(cost is not None for row in shown_rows for cost in answer.costs_of(row)) and not any(
+        counted_in(answer.unit) in each.plain for each in lines
+    ):
+        yield Text(NO_ROOM.format(counted_in(answer.unit)), style="dim")
+    if hidden := [row for row in answer.rows if row not in shown_rows]:
+        open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
+        ties = f", {open_ones} not told apart from the best" if open_ones else ""
+        are_less = all(row.accuracy < shown_rows[-1].accuracy for row in hidden)
+        how = "less accurate on average" if are_less else "none more accurate on average"
+        yield Text(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", style="dim")
+
+
+def _first_rows(rows: Sequence[AnswerRow], room: int, *, has_ties: bool) -> Sequence[AnswerRow]:
+    """Return the first rows, and, with `has_ties`, those that are the most accurate of some column or as accurate on average as the
+    first one."""
+    if not has_ties:
+        return rows[:room]
+    return [
+        row
+        for number, row in enumerate(rows)
+        if number < room or row.accuracy >= rows[0].accuracy or any(cell and cell.place == "highest" for cell in row.cells)
+    ]
+
+
+def _with_short_names(forms: Sequence[Rows], width: int) -> Rows:
+    """Return the first form whose loops can have names so short that it fits, or else the last one.
+
+    Names whose beginnings and ends are those of another one stay whole.
+    """
+    for rows in forms:
+        others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
+        room = max(width - sum(others), MIN_NAME)
+        short = [_cut_within(row[0].plain, room) for row in rows]
+        names = short if len(set(short)) == len(rows) else [row[0].plain for row in rows]
+        named_rows = [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
+        if widest_fitting([named_rows], width)[1]:
+            break
+    return named_rows
+
+
+def _cut_within(name: str, room: int) -> str:
+    """Return a name in at most so many characters, its middle left out: how a loop is called, and the options that come last."""
+    if len(name) <= room:
+        return name
+    head = room // 2
+    return f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
+
+
+def matrix_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
+    """Return the heading and the rows of a matrix in one form, without costs where none is known."""
+    heads = [plain_line(answer.heading(column)) for column in answer.columns]
+    cost_form = form.cost if any(cost is not None for row in rows for cost in answer.costs_of(row)) else None
+    if cost_form is not None:
+        heads = answer.with_costs(heads, [form.head.format(counted_in(answer.unit))] * (len(heads) if answer.is_apart else 1))
+    heads = [*names.heads, *heads]
+    lines = [[Text(head, style="dim") for head in heads]]
+    most = [_most_tasks(answer, number) for number in range(len(answer.columns))]
+    for row in rows:
+        line = [_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True)]
+        if cost_form is not None:
+            costs = [Text("–" if cost is None else cost_form(cost, answer.unit)) for cost in answer.costs_of(row)]
+            line = answer.with_costs(line, costs)
+        lines.append([*(Text(plain_line(name)) for name in names.of(row)), *line])
+    return lines
+
+
+def _most_tasks(answer: ComparisonAnswer, number: int) -> int:
+    """Return how many tasks were scored in the arm of a column that has most of them."""
+    column = [row.cells[number] for row in answer.rows]
+    return max((cell.arm.summary.tasks for cell in column if cell is not None), default=0)
+
+
+def _cell(cell: AnswerCell | None, form: CellForm, most: int) -> Text:
+    """Return an arm's accuracy, with the number of its tasks if it lacks many. `most`: those of the arm that has most of them."""
+    if cell is not None and cell.place == NOT_APPLICABLE:
+        return Text(NOT_APPLICABLE, style="dim")
+    if cell is None or cell.accuracy is None:
+        return Text("–")
+    own = cell.arm.summary.tasks
+    tasks = f" ({own} of {most} tasks)" if own < (1 - MAX_LEFT_OUT) * most else ""
+    return Text(f"{form.accuracy(cell.accuracy)}{SIGNS[cell.place]}{tasks}", style=STYLES[cell.place])

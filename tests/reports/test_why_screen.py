@@ -1,0 +1,70 @@
+"""`loopbench why RUN` is one screen, however many arms a run has; `-v` has them all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loopbench.cli.console import prose_lines
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run as carry_out
+from loopbench.experiments.why.why import losses_explained
+from loopbench.reports import why_lines
+from loopbench.reports.ways_to_see_more import ShellCommands
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.text.output import Prose
+from loopbench.text.table import Table
+
+FIVE = ("bare", "finish", "phased", "guarded(loop=bare)", "finish(parse_retries=0)")
+TWELVE = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, 13))
+PROFILES = ("flaky-tools", "flaky-format", "forgetful")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...], int], Results]:
+    """Runs loops over twelve tasks under some profiles."""
+
+    def make(loops: tuple[str, ...], profiles: int) -> Results:
+        runs: Path = tmp_path_factory.mktemp("runs")
+        config = CompareConfig(loops=loops, profiles=PROFILES[:profiles], tasks=12, runs=runs, mlflow=False)
+        experiment = prepare(config)
+        carry_out(experiment, Unwatched())
+        return results(experiment.folder)
+
+    return make
+
+
+def printed(shown: list[why_lines.Shown], width: int) -> list[str]:
+    """The lines as a terminal of this width shows them, which breaks what is longer."""
+    lines: list[str] = []
+    for each in shown:
+        assert not isinstance(each, Table)
+        if isinstance(each, Prose):
+            lines += prose_lines(each.text, width, indent=each.indent, hanging=each.hanging)
+        else:
+            lines += [
+                line[at * width :][:width] for line in each.text.split("\n") for at in range(max(1, math.ceil(len(line) / width)))
+            ]
+    return lines
+
+
+@pytest.mark.parametrize(("loops", "profiles"), [(FIVE[:2], 2), (FIVE, 2), (TWELVE, 3)])
+def test_the_sums_are_one_screen_and_tell_every_arm_in_full(made, loops, profiles):
+    run = made(loops, profiles)
+    reasons = losses_explained(run, pairs=(), arms=None, task=None, most=why_lines.MAX_EXAMPLES)
+    ways = ShellCommands(Path("runs/20260301-093000-arithmetic-0a1b"))
+    shown = printed(list(why_lines.sums(run, reasons, ways)), 80)
+    assert len(shown) <= why_lines.SCREEN == 24
+    lost = {arm.arm: arm.lost for arm in reasons.arms if arm.lost}
+    told = [line.split(" lost ")[0] for line in shown if line.split(" lost ")[0] in lost]
+    assert len(told) >= min(len(lost), why_lines.MIN_ARMS)
+    rest = sum(many for arm, many in lost.items() if arm not in told)
+    hidden = len(lost) - len(told)
+    assert any(line.startswith(f"{hidden} more arm") and f" lost {rest} of " in line for line in shown) == bool(hidden)
+    whole = printed(list(why_lines.sums(run, reasons, ways, in_full=True)), 80)
+    assert {line.split(" lost ")[0] for line in whole} >= lost.keys()
