@@ -74,7 +74,8 @@ def of_the_core(packages: Mapping[str, float]) -> str:
     shares = [f"{name} takes {packages[name]:.0f}" if name == largest[0] else f"{name} {packages[name]:.0f}" for name in largest]
     return (
         f"Of the {sum(packages.values()):.0f} megabytes of the core, {', '.join(shares)}; "
-        f"its {len(packages) - LARGEST} other packages share the rest. Exact tests and intervals need SciPy and NumPy, and traces are kept compressed."
+        f"its {len(packages) - LARGEST} other packages share the rest. "
+        "Exact tests and intervals need SciPy and NumPy, and traces are kept compressed."
     )
 
 
