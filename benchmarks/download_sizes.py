@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from pages import write_block
@@ -33,17 +34,18 @@ ADDS = {
     "ray": "`--engine ray`, trials on many machines",
 }
 """Extra → what it adds; those for work on loopbench itself are left out."""
+LARGEST = 3
+"""Packages of the core that the sentence below the table names."""
 
 
-def downloaded(extra: str) -> tuple[float, int]:
-    """Return the megabytes and the number of packages that an empty environment downloads."""
+def downloaded(extra: str) -> dict[str, float]:
+    """Return package → megabytes, of what an empty environment downloads."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = _needed(project, extra)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", folder]
         subprocess.run([*command, "--constraint", str(ROOT / "constraints.txt"), *wanted], check=True, stderr=subprocess.DEVNULL)
-        sizes = [file.stat().st_size for file in Path(folder).iterdir()]
-    return sum(sizes) / 1e6, len(sizes)
+        return {file.name.partition("-")[0]: file.stat().st_size / 1e6 for file in Path(folder).iterdir()}
 
 
 def _needed(project: dict[str, dict[str, list[str]]], extra: str) -> list[str]:
@@ -56,12 +58,25 @@ def _needed(project: dict[str, dict[str, list[str]]], extra: str) -> list[str]:
 
 
 def table() -> str:
-    """Return a row for the core and for each extra."""
+    """Return a row for the core and for each extra, and what most of the core is."""
+    core: dict[str, float] = {}
     lines = ["| extra | adds | megabytes | packages |", "|---|---|---:|---:|"]
     for extra, adds in ADDS.items():
-        megabytes, packages = downloaded(extra)
-        lines.append(f"| {f'`{extra}`' if extra else '(none)'} | {adds} | {megabytes:.0f} | {packages} |")
-    return "\n".join(lines) + "\n"
+        packages = downloaded(extra)
+        core = core or packages
+        lines.append(f"| {f'`{extra}`' if extra else '(none)'} | {adds} | {sum(packages.values()):.0f} | {len(packages)} |")
+    return "\n".join([*lines, "", of_the_core(core)]) + "\n"
+
+
+def of_the_core(packages: Mapping[str, float]) -> str:
+    """Return a sentence on what the megabytes of the core are. `packages`: package → megabytes."""
+    largest = sorted(packages, key=lambda name: -packages[name])[:LARGEST]
+    shares = [f"{name} takes {packages[name]:.0f}" if name == largest[0] else f"{name} {packages[name]:.0f}" for name in largest]
+    return (
+        f"Of the {sum(packages.values()):.0f} megabytes of the core, {', '.join(shares)}; "
+        f"its {len(packages) - LARGEST} other packages share the rest. "
+        "Exact tests and intervals need SciPy and NumPy, and traces are kept compressed."
+    )
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""aiohttp's server, with its own errors in OpenAI's format too."""
+"""aiohttp's server, with its own errors in OpenAI's format too, and a listener that leaves no connection open."""
 
 from __future__ import annotations
 
 import logging
+import socket
 from typing import Any
 
 from aiohttp import web
@@ -17,8 +18,43 @@ from .refusals import Refusal
 LINGER_S = 1.0
 """Seconds that the rest of a body is read and thrown away, so that a client that is still sending hears why it is refused."""
 
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
+CLOSED = -1
+"""File descriptor of a closed socket."""
+
 logger = logger_of(__package__)
 logger.addHandler(logging.NullHandler())
+
+
+class ListeningSocket(socket.socket):
+    """A listening socket that closes the connections which nobody has taken over.
+
+    asyncio takes an accepted connection over in a task of its own. If the event loop ends before that task begins, as beside an
+    agent that goes on asking, asyncio forgets the connection without closing it.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """Raises OSError if the port is taken."""
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        super().__init__(fileno=socket.create_server(address[:2], family=family, backlog=BACKLOG).detach())
+        self._accepted: list[socket.socket] = []
+        self._most = BACKLOG
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, and remember it until it is closed."""
+        connection, address = super().accept()
+        self._accepted.append(connection)
+        if len(self._accepted) > self._most:
+            self._accepted = [each for each in self._accepted if each.fileno() != CLOSED]
+            self._most = max(BACKLOG, 2 * len(self._accepted))
+        return connection, address
+
+    def close_accepted(self) -> None:
+        """Close every connection that is still open."""
+        for connection in self._accepted:
+            connection.close()
+        self._accepted.clear()
 
 
 class HttpServer(web.Server):

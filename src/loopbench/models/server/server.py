@@ -20,7 +20,7 @@ from ..wires.contract import Incoming, Path, Wire, WirePage
 from ..wires.registry import VERSIONS, page_meant, segments, wire_for
 from .bodies import json_response, read_json
 from .chatting import HOLD_S, Chat
-from .connections import HttpServer, logger
+from .connections import BACKLOG, HttpServer, ListeningSocket, logger
 from .mcp_pages import McpPages
 from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
 from .sending import send
@@ -59,6 +59,7 @@ class Server:
         self.mcp = mcp
         self._chats = Chat(hold_s)
         self._runner: web.ServerRunner | None = None
+        self._listener: ListeningSocket | None = None
 
     @property
     def url(self) -> str:
@@ -70,7 +71,8 @@ class Server:
         self._runner = web.ServerRunner(HttpServer(self._handle, handler_cancellation=True), shutdown_timeout=CLOSE_S)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self.host, self.port, backlog=1024).start()
+            self._listener = ListeningSocket(self.host, self.port)
+            await web.SockSite(self._runner, self._listener, backlog=BACKLOG).start()
         except OSError:
             await self._runner.cleanup()
             raise
@@ -78,8 +80,12 @@ class Server:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        try:
+            if self._runner is not None:
+                await self._runner.cleanup()
+        finally:
+            if self._listener is not None:
+                self._listener.close_accepted()
         if self.mcp is not None:
             await self.mcp.close()
 
