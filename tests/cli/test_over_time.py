@@ -176,7 +176,7 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
     hint = ended.err.rpartition("  loopbench ")[2].splitlines()[0]
     assert shlex.split(hint)[:-1] == ["resume", f"own mod/{run.name}", "--allow", "own_slow:Mine", "--budget-calls"]
     again = loopbench(*shlex.split(hint), "--concurrency", "3", "--quiet")
-    assert again.code == 0
+    assert again.code == 4  # it is complete; the loop of this test crashes in every trial
 
 
 @pytest.mark.thorough
