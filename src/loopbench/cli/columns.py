@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -28,7 +29,10 @@ def widest_fitting(forms: Iterable[Rows], width: int) -> tuple[Rows, bool]:
 
 
 def with_folded_heads(rows: Rows) -> Rows:
-    """Return rows whose heads that are wider than what stands below them are folded into several lines, at spaces and hyphens."""
+    """Return rows whose heads that are wider than what stands below them are folded into several lines, at spaces and hyphens.
+
+    No word is broken: a column is as wide as the longest part of its head.
+    """
     columns = range(len(rows[0]))
     below = [max((row[n].cell_len for row in rows[1:]), default=0) for n in columns]
     heads = [_folded(rows[0][n], max(room, MIN_HEAD)) for n, room in zip(columns, below, strict=True)]
@@ -37,7 +41,8 @@ def with_folded_heads(rows: Rows) -> Rows:
 
 
 def _folded(head: Text, room: int) -> list[Text]:
-    return [Text(line, style=head.style) for line in textwrap.wrap(head.plain, room)] or [head]
+    widest_part = max(map(len, re.split(r"\s+|(?<=-)", head.plain)))
+    return [Text(line, style=head.style) for line in textwrap.wrap(head.plain, max(room, widest_part))] or [head]
 
 
 def side_by_side(rows: Rows, width: int) -> Iterator[Text]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
@@ -94,28 +94,63 @@ def _weightiest(run: Results, sentences: Sequence[AnswerSentence], width: int, r
     """Return the lines of warnings and of the sentences that have room, in few words: the verdict, what it rests on, and then the
     others in turn. Only the verdict may need more."""
     few = [replace(each, opens=False) for each in _in_few_words(sentences)]
-    verdict = [each for each in few if not each.is_basis][:1]
-    kept = list(verdict)
-    lines = list(_around(run, flowing_lines(run, kept, width), width, has_reasons=False))
-    for each in few:
-        with_it = [one for one in few if one in kept or one is each]
-        longer = list(_around(run, flowing_lines(run, with_it, width), width, has_reasons=False))
-        if each not in kept and len(longer) <= room:
-            kept, lines = with_it, longer
-    return lines
+    lines_of = _paragraph_maker(run, width)
+    kept: dict[int, AnswerSentence] = {}
+    for number in _by_weight(few):
+        short = {**kept, number: replace(few[number], text=few[number].in_fewest_words)}
+        if not kept or len(lines_of(short)) <= room:
+            kept = short
+    return lines_of(_lengthened(kept, few, lines_of, room))
+
+
+def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:
+    """Return the places of sentences, the weightiest first: the verdict, and then the others as they stand."""
+    return sorted(range(len(sentences)), key=lambda number: sentences[number] is not _verdict_of(sentences))
+
+
+def _verdict_of(sentences: Sequence[AnswerSentence]) -> AnswerSentence | None:
+    return next((each for each in sentences if not each.is_basis), None)
+
+
+def _paragraph_maker(run: Results, width: int) -> Callable[[Mapping[int, AnswerSentence]], list[Text]]:
+    """Return what makes lines of warnings and of sentences by their places, as one paragraph that leaves to the matrix which
+    amounts have no interval."""
+
+    def lines_of(kept: Mapping[int, AnswerSentence]) -> list[Text]:
+        chosen = [kept[number] for number in sorted(kept)]
+        return list(_around(run, flowing_lines(run, chosen, width), width, has_reasons=False))
+
+    return lines_of
+
+
+def _lengthened(
+    short: Mapping[int, AnswerSentence],
+    longer: Sequence[AnswerSentence],
+    lines_of: Callable[[Mapping[int, AnswerSentence]], list[Text]],
+    room: int,
+) -> Mapping[int, AnswerSentence]:
+    """Return sentences by their places, one after the other in a longer form if all of them then still have room."""
+    kept = short
+    for number in short:
+        with_longer = {**kept, number: longer[number]}
+        if len(lines_of(with_longer)) <= room:
+            kept = with_longer
+    return kept
 
 
 def _sentences_within(run: Results, sentences: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
     """Return the lines of warnings and sentences: of all of them if they have room, else in fewer words, at last as one paragraph
-    that leaves to the matrix which amounts have no interval."""
+    in as few words as it takes."""
     needed = [each for each in sentences if not each.may_be_left_out]  # the matrix shows what is left out
     few = _in_few_words(needed)
     one = [replace(each, opens=False) for each in few]
-    forms: tuple[Callable[[], Iterator[Text]], ...] = (
+    fewest = {number: replace(each, text=each.in_fewest_words) for number, each in enumerate(one)}
+    lines_of = _paragraph_maker(run, width)
+    forms: tuple[Callable[[], Iterable[Text]], ...] = (
         lambda: _sentences(run, sentences, width),
         lambda: _sentences(run, needed, width),
         lambda: _around(run, flowing_lines(run, few, width), width),
-        lambda: _around(run, flowing_lines(run, one, width), width, has_reasons=False),
+        lambda: lines_of(_lengthened(fewest, one, lines_of, room)),
     )
     lines: list[Text] = []
     for form in forms:

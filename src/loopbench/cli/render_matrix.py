@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from loopbench.experiments.compare.verdict.matrix import (
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
@@ -30,8 +31,8 @@ from .console import WIDE
 
 MIN_NAME = 16
 """Columns of a loop's name on however narrow a terminal."""
-NO_ROOM = "{} a trial have no room here: -v, a wider terminal and the page show them"
-"""Stands below a matrix without costs that are known."""
+NO_ROOM = "No room here for {}: -v and the page show them"
+"""Stands below a matrix without costs or intervals that are known."""
 STYLES: Mapping[Place | None, str] = {
     "highest": "bold green",
     "not told apart": "",
@@ -49,6 +50,15 @@ class CellForm:
     cost: Callable[[Interval, Unit], str] | None
     head: str = "{} a trial"
     """What stands above costs, with the place of their unit."""
+    lacks_of_costs: str = ""
+    """What it leaves out of costs, with the place of their unit."""
+    has_intervals: bool = True
+    """Whether accuracies have theirs."""
+
+    def lacks(self, unit: Unit, *, are_costs_known: bool) -> str:
+        """Return what a matrix in this form leaves out: `tokens a trial and intervals`; empty where it has all that is known."""
+        costs = [self.lacks_of_costs.format(counted_in(unit))] if are_costs_known and self.lacks_of_costs else []
+        return joined([*costs, *([] if self.has_intervals else ["intervals"])], "and")
 
 
 def in_thousandths(value: Interval) -> str:
@@ -73,9 +83,9 @@ WIDEST = CellForm(in_thousandths, _cost)
 FORMS = (
     WIDEST,
     CellForm(in_hundredths, _cost),
-    CellForm(in_hundredths, _mean_cost, "{}"),
-    CellForm(in_hundredths, None),
-    CellForm(lambda value: hundredths(value.value), None),
+    CellForm(in_hundredths, _mean_cost, "{}", lacks_of_costs="intervals of {}"),
+    CellForm(in_hundredths, None, lacks_of_costs="{} a trial"),
+    CellForm(lambda value: hundredths(value.value), None, lacks_of_costs="{} a trial", has_intervals=False),
 )
 """The widest form comes first; the last one is without intervals."""
 WITH_COSTS = sum(form.cost is not None for form in FORMS)
@@ -104,30 +114,66 @@ def _row_names(answer: ComparisonAnswer) -> RowNames:
 def matrix_lines(answer: ComparisonAnswer, width: int, room: int, *, has_ties: bool = True) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and, with `has_ties`, all that tie with the best."""
     shown_rows = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_rows(answer.rows, room - 1, has_ties=has_ties)
-    names = _row_names(answer)
-    forms: list[Rows] = [matrix_cells(answer, shown_rows, form, names) for form in FORMS]
-    if width < WIDE and not any(widest_fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
-        low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
-        short = [_with_short_names(low[-1:], width)] if widest_fitting(forms[WITH_COSTS:-1], width)[1] else []
-        forms[WITH_COSTS:WITH_COSTS] = [*low, *short]  # costs are worth the middle of a name
-    _, fits = widest_fitting(forms[:-1], width)
-    if fits:
-        lines = list(side_by_side(widest_fitting(forms, width)[0], width))
-    elif 2 * len(shown_rows) <= room:
-        lines = list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
-    else:
-        lines = list(side_by_side(_with_short_names(forms[1:], width), width))
+    lines, form = _shown_cells(answer, shown_rows, width, room)
     yield from lines
-    if any(cost is not None for row in shown_rows for cost in answer.costs_of(row)) and not any(
-        counted_in(answer.unit) in each.plain for each in lines
-    ):
-        yield Text(NO_ROOM.format(counted_in(answer.unit)), style="dim")
+    are_costs_known = any(cost is not None for row in shown_rows for cost in answer.costs_of(row))
+    if lacks := form.lacks(answer.unit, are_costs_known=are_costs_known):
+        yield from _dim_lines(NO_ROOM.format(lacks), width)
     if hidden := [row for row in answer.rows if row not in shown_rows]:
         open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
         ties = f", {open_ones} not told apart from the best" if open_ones else ""
         are_less = all(row.accuracy < shown_rows[-1].accuracy for row in hidden)
         how = "less accurate on average" if are_less else "none more accurate on average"
-        yield Text(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", style="dim")
+        yield from _dim_lines(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", width)
+
+
+def _dim_lines(words: str, width: int) -> Iterator[Text]:
+    yield from (Text(line, style="dim") for line in textwrap.wrap(words, width))
+
+
+def _shown_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], width: int, room: int) -> tuple[list[Text], CellForm]:
+    """Return the lines of the heading and of these rows, and the form of their cells: the widest that fits."""
+    names = _row_names(answer)
+    whole = [FormedRows(form, matrix_cells(answer, rows, form, names)) for form in FORMS]
+    forms = list(whole)
+    if width < WIDE and not _fitting(forms[:WITH_COSTS], width):
+        low = [each.with_folded_heads() for each in forms[1:WITH_COSTS]]
+        short = [each.with_short_names(width) for each in low[-1:]] if _fitting(forms[WITH_COSTS:-1], width) else []
+        forms[WITH_COSTS:WITH_COSTS] = [*low, *short]  # costs are worth the middle of a name
+    if _fitting(forms[:-1], width):
+        shown = _fitting(forms, width)[0]
+        return list(side_by_side(shown.rows, width)), shown.form
+    stacked = [each for each in whole[:-1] if _fitting([each.without_names()], width)]
+    if 2 * len(rows) <= room and stacked:
+        return list(folded([stacked[0].rows], width))[1:], stacked[0].form
+    short = [each.with_short_names(width) for each in (*forms[1:], *(each.with_folded_heads() for each in forms[-2:]))]
+    shown = (_fitting(short, width) or short[-1:])[0]
+    return list(side_by_side(shown.rows, width)), shown.form
+
+
+@dataclass(frozen=True, slots=True)
+class FormedRows:
+    """The heading and the rows of a matrix in one form."""
+
+    form: CellForm
+    rows: Rows
+
+    def with_folded_heads(self) -> FormedRows:
+        """Return the same with heads in several lines."""
+        return FormedRows(self.form, with_folded_heads(self.rows))
+
+    def with_short_names(self, width: int) -> FormedRows:
+        """Return the same with loops' names so short that they fit, as far as that can be."""
+        return FormedRows(self.form, _with_short_names(self.rows, width))
+
+    def without_names(self) -> FormedRows:
+        """Return what stands below names that have lines of their own."""
+        return FormedRows(self.form, [[Text(""), *row[1:]] for row in self.rows])
+
+
+def _fitting(forms: Sequence[FormedRows], width: int) -> list[FormedRows]:
+    """Return those that fit into so many columns, the widest form first."""
+    return [each for each in forms if widest_fitting([each.rows], width)[1]]
 
 
 def _first_rows(rows: Sequence[AnswerRow], room: int, *, has_ties: bool) -> Sequence[AnswerRow]:
@@ -142,20 +188,17 @@ def _first_rows(rows: Sequence[AnswerRow], room: int, *, has_ties: bool) -> Sequ
     ]
 
 
-def _with_short_names(forms: Sequence[Rows], width: int) -> Rows:
-    """Return the first form whose loops can have names so short that it fits, or else the last one.
+def _with_short_names(rows: Rows, width: int) -> Rows:
+    """Return rows whose loops have names so short that they fit, though no shorter than `MIN_NAME`.
 
     Names whose beginnings and ends are those of another one stay whole.
     """
-    for rows in forms:
-        others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
-        room = max(width - sum(others), MIN_NAME)
-        short = [_cut_within(row[0].plain, room) for row in rows]
-        names = short if len(set(short)) == len(rows) else [row[0].plain for row in rows]
-        named_rows = [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
-        if widest_fitting([named_rows], width)[1]:
-            break
-    return named_rows
+    others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
+    room = max(width - sum(others), MIN_NAME)
+    heads = sum(not row[0] for row in rows[1:])  # the further lines of folded heads have no name
+    short = [_cut_within(row[0].plain, room) for row in rows]
+    names = short if len(set(short)) == len(rows) - max(0, heads - 1) else [row[0].plain for row in rows]
+    return [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
 
 
 def _cut_within(name: str, room: int) -> str:

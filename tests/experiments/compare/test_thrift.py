@@ -173,7 +173,7 @@ def on_few_tasks(row: AnswerRow, tasks: int) -> AnswerRow:
 @pytest.mark.parametrize("tasks", [7, 19, 20])
 def test_of_few_tasks_counts_have_no_interval_and_the_sentence_says_why(priced, tasks):
     made = answer(priced({"a": (0.5,), "b": (0.5,)}, {"a": 100, "b": 100}, 0.02, {"a": (3, 0), "b": (0, 0)}))
-    told, _ = claims_in_words([on_few_tasks(row, tasks) for row in made.rows], ["calm"], ("a",))
+    told, *_ = claims_in_words([on_few_tasks(row, tasks) for row in made.rows], ["calm"], ("a",))
     few = f"a 3, b none; {tasks} tasks are too few for an interval"
     assert told.endswith(few if tasks < 20 else "a 3 [1, 9], b none [0, 4]")
 
@@ -185,6 +185,49 @@ def test_a_paired_test_tells_wrong_answers_apart_where_intervals_overlap(priced)
     assert told.brief.endswith("; paired: a more than b")
     few = answer(priced({"a": (0.9,), "b": (0.4,)}, {"a": 100, "b": 100}, 0.02, {"a": (3, 0), "b": (0, 0)}))
     assert "paired" not in few.answer_sentences[-1].text
+
+
+NAMED_PAIRS = re.compile(r"((?:\b\w(?:, | and ))*\b\w)(?: gave)? more than \w\b(?: under (calm and rough|calm|rough))?")
+
+
+def pairs_told(sentence: str) -> tuple[int, int]:
+    """Return how many pairs of loops with one-letter names a sentence names, and how many more it says there are."""
+    paired = sentence.partition("; paired: ")[2]
+    named = sum(
+        len(re.split(", | and ", more)) * len((under or "one").split(" and ")) for more, under in NAMED_PAIRS.findall(paired)
+    )
+    more = re.search(r", and (\d+) more pairs?$", paired)
+    return named, int(more[1]) if more else 0
+
+
+WRONG = st.lists(st.tuples(st.sampled_from((0, 25, 50)), st.sampled_from((0, 25, 50))), min_size=2, max_size=5)
+
+
+@settings(max_examples=cases(12))
+@given(WRONG, st.sampled_from((1, 2)))
+def test_a_form_that_leaves_out_a_pair_says_how_many_it_leaves_out(priced, wrong, columns):
+    loops = "abcdef"[: len(wrong)]
+    shares = dict.fromkeys(loops, (0.5,) * columns)
+    claims = dict(zip(loops, wrong, strict=True))
+    made = answer(priced(shares, dict.fromkeys(loops, 100), 0.02, claims, tasks=60))
+    forms = [(each.text, each.brief, each.briefest or each.brief) for each in made.answer_sentences if " as done" in each.text]
+    for told in forms:
+        whole, *shorter = map(pairs_told, told)
+        assert all(sum(form) == sum(whole) for form in shorter)
+        assert shorter[0][0] == whole[0]
+        assert shorter[1][0] == min(1, sum(whole))
+
+
+def test_what_holds_of_the_same_loops_under_several_profiles_is_said_once(priced):
+    shares, tokens = dict.fromkeys("abc", (0.5, 0.5)), dict.fromkeys("abc", 100)
+    two = answer(priced({"a": (0.5, 0.5), "b": (0.5, 0.5)}, tokens, 0.02, {"a": (40, 30), "b": (0, 0)})).answer_sentences[-1]
+    assert two.brief.endswith("; paired: a more than b under calm and rough")
+    four = answer(priced(shares, tokens, 0.02, {"a": (40, 30), "b": (0, 0), "c": (0, 0)})).answer_sentences[-1]
+    assert four.brief.endswith("; paired: a more than b under calm, a more than c under calm, and 2 more pairs")
+    assert four.briefest.endswith("; paired: a more than b under calm, and 3 more pairs")
+    alike = answer(priced(shares, tokens, 0.02, {"a": (40, 0), "b": (40, 0), "c": (0, 0)})).answer_sentences[-1]
+    assert alike.brief.endswith("; paired: a and b more than c under calm")
+    assert alike.briefest.endswith("; paired: a more than c under calm, and 1 more pair")
 
 
 def test_pairs_of_the_adopted_loop_are_told_and_many_are_counted(priced):

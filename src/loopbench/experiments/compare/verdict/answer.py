@@ -102,7 +102,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *_of_injection(comparison),
     )
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
-        sentences = tuple(replace(each, brief="") for each in sentences)
+        sentences = tuple(replace(each, brief="", briefest="") for each in sentences)
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, sentences, tasks, by_profile, robust)
 
 
@@ -151,7 +151,8 @@ def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) 
     for profile, sentences in by_profile.items():
         for each in sentences:
             under = f"Under {every if each.text in shared else profile}: "
-            own = replace(each, text=f"{under}{each.text}", brief=each.brief and f"{under}{each.brief}", opens=True)
+            brief, briefest = (words and f"{under}{words}" for words in (each.brief, each.briefest))
+            own = replace(each, text=f"{under}{each.text}", brief=brief, briefest=briefest, opens=True)
             by_text.setdefault(own.text, own)
     return [*by_text.values()]
 
@@ -178,9 +179,9 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
 
 def _claims(matrix: AnswerMatrix, pairs: Sequence[Pair], adopted: Sequence[str]) -> Iterator[AnswerSentence]:
     """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loops to adopt, if any."""
-    text, brief = claims_in_words(matrix.rows, [matrix.heading(column) for column in matrix.columns], adopted, pairs)
+    text, brief, briefest = claims_in_words(matrix.rows, [matrix.heading(column) for column in matrix.columns], adopted, pairs)
     if text:
-        yield AnswerSentence(text, brief)
+        yield AnswerSentence(text, brief, briefest)
 
 
 def _of_injection(comparison: Comparison) -> Iterator[AnswerSentence]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.few_units import are_too_few_to_plan
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import ALPHA, Interval
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 from loopbench.text.counts import MAX_NAMES
 from loopbench.text.numbers import interval, p_value
 
@@ -34,55 +34,105 @@ class FalseClaims:
 
 def claims_in_words(
     rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str] = (), pairs: Sequence[Pair] = ()
-) -> tuple[str, str]:
-    """Return which loops gave wrong answers as done, without a full stop, and the same in fewer words.
+) -> tuple[str, str, str]:
+    """Return which loops gave wrong answers as done, without a full stop, the same in fewer words, and in the fewest.
 
-    Both are empty where it is not known of every loop, or where all loops gave equally many of equally many trials. `headings`: the
-    column's, of which one alone is not named. `adopted`: the loops of which one is to be adopted, which are always among the named
-    ones; where the first of them gave more than the most accurate other one, both counts have their intervals.
+    The last is empty where there is no pair to leave out. All are empty where it is not known of every loop, or where all loops
+    gave equally many of equally many trials. `headings`: the column's, of which one alone is not named. `adopted`: the loops of
+    which one is to be adopted, which are always among the named ones; where the first of them gave more than the most accurate
+    other one, both counts have their intervals.
     `pairs`: of arms on `RATE`, by which loops are told apart where a paired test shows it.
     """
     differing = [
         (heading, by_column) for number, heading in enumerate(headings) if _differ(by_column := list(_in_column(rows, number)))
     ]
     if not differing:
-        return "", ""
-    tested, tested_brief = _tested(rows, headings, adopted, pairs)
+        return "", "", ""
+    told = list(_told_apart(rows, headings, adopted, pairs))
+    tested, tested_brief = _tested(told, headings), _tested_in_few_words(told, headings, MAX_TESTED)
     together = [_added_up(row, len(headings)) for row in rows]
     all_of_them = [each for each in together if each is not None]
-    brief = f"Wrong answers given as done{_range(all_of_them, adopted)}{tested_brief}"
+    counts_brief = f"Wrong answers given as done{_range(all_of_them, adopted)}"
+    brief = f"{counts_brief}{tested_brief}"
+    briefest = f"{counts_brief}{_tested_in_few_words(told, headings, 1)}" if len(told) > 1 else ""
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
         few = _without_intervals([all_of_them], adopted)
-        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{few}{tested}", brief
+        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{few}{tested}", brief, briefest
     few = _without_intervals([by_column for _, by_column in differing], adopted)
     parts = "; ".join(f"under {heading}{_counts(by_column, adopted)}" for heading, by_column in differing)
-    return f"Wrong answers given as done {parts}{few}{tested}", brief
+    return f"Wrong answers given as done {parts}{few}{tested}", brief, briefest
 
 
-def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
-    """Return which loops gave more wrong answers as done by a paired test, as a sentence's end, and the same in few words.
+@dataclass(frozen=True, slots=True)
+class ToldApart:
+    """Two loops of which one gave more wrong answers as done in a column, by a paired test."""
+
+    more: str
+    fewer: str
+    heading: str
+    """The column's."""
+    pair: Pair
+    """The first minus the second."""
+
+
+def _told_apart(
+    rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str], pairs: Sequence[Pair]
+) -> Iterator[ToldApart]:
+    """Yield which loops gave more wrong answers as done by a paired test, column by column, the largest differences first.
 
     It compares the adopted loop with the others, or, where none is adopted, the loops with the fewest such answers.
     """
     places = {cell.arm.info.arm: (row.loop, n) for row in rows for n, cell in enumerate(row.cells) if cell is not None}
-    texts: list[tuple[str, str]] = []
     for number, heading in enumerate(headings):
         wrong_by_loop = _in_column_by(rows, number)
         least = min(wrong_by_loop.values(), default=0)
         about = {*adopted[:1]} & {*wrong_by_loop} or {loop for loop, wrong in wrong_by_loop.items() if wrong == least}
-        under = f" under {heading}" if len(headings) > 1 else ""
         own = [pair if pair.verdict.word == "worse" else pair.turned for pair in pairs if pair.verdict.word in ("better", "worse")]
         shown_pairs = [(places[p.a], places[p.b], p) for p in own if p.metric == RATE and places.get(p.a, ("", -1))[1] == number]
         for (more, _), (fewer, _), pair in sorted(shown_pairs, key=lambda each: -each[2].difference.value):
             if more in about or fewer in about:
-                p = p_value(pair.p_holm)
-                gap = f"{interval(pair.difference, 3)}, p {p if p.startswith('<') else f'= {p}'}"
-                texts.append((f"{more} gave more than {fewer}{under} ({gap})", f"{more} more than {fewer}{under}"))
-    if not texts:
-        return "", ""
-    hidden = f", and {len(texts) - MAX_TESTED} more pairs" if len(texts) > MAX_TESTED + 1 else ""
-    kept_texts = texts if not hidden else texts[:MAX_TESTED]
-    return f"; paired: {', '.join(full for full, _ in kept_texts)}{hidden}", f"; paired: {kept_texts[0][1]}"
+                yield ToldApart(more, fewer, heading, pair)
+
+
+def _tested(told: Sequence[ToldApart], headings: Sequence[str]) -> str:
+    """Return which pairs a paired test tells apart, as a sentence's end; of many the first ones, and how many more there are."""
+    texts = []
+    for each in _named(told, MAX_TESTED):
+        p = p_value(each.pair.p_holm)
+        under = f" under {each.heading}" if len(headings) > 1 else ""
+        gap = f"{interval(each.pair.difference, 3)}, p {p if p.startswith('<') else f'= {p}'}"
+        texts.append(f"{each.more} gave more than {each.fewer}{under} ({gap})")
+    return _with_rest(texts, told, MAX_TESTED)
+
+
+def _tested_in_few_words(told: Sequence[ToldApart], headings: Sequence[str], most: int) -> str:
+    """Return the same without numbers: `; paired: phased more than finish under calm and rough, and 2 more pairs`.
+
+    What holds of the same two loops under several profiles, or of several loops and the same one, is said once. `most`: pairs that
+    are named where there are more.
+    """
+    unders: dict[tuple[str, str], tuple[str, ...]] = {}
+    for each in _named(told, most):
+        unders[each.more, each.fewer] = (*unders.get((each.more, each.fewer), ()), each.heading)
+    loops: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (more, fewer), under in unders.items():
+        loops.setdefault((fewer, under), []).append(more)
+    where = [f" under {joined(under, 'and')}" if len(headings) > 1 else "" for _, under in loops]
+    names = [f"{joined(more, 'and')} more than {fewer}" for (fewer, _), more in loops.items()]
+    texts = [f"{these}{under}" for these, under in zip(names, where, strict=True)]
+    return _with_rest(texts, told, most)
+
+
+def _named(told: Sequence[ToldApart], most: int) -> Sequence[ToldApart]:
+    """Return the pairs that are named: all of them, or so many where the others are several, of which it is said how many."""
+    return told if most > 1 and len(told) == most + 1 else told[:most]
+
+
+def _with_rest(texts: Sequence[str], told: Sequence[ToldApart], most: int) -> str:
+    """Return named pairs as a sentence's end, and how many more there are. `most`: as of `_named`."""
+    hidden = len(told) - len(_named(told, most))
+    rest = f", and {counted(hidden, 'more pair')}" if hidden else ""
+    return f"; paired: {', '.join(texts)}{rest}" if texts else ""
 
 
 def _in_column_by(rows: Sequence[AnswerRow], number: int) -> dict[str, int]:

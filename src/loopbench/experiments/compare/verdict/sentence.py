@@ -15,6 +15,8 @@ class AnswerSentence:
     text: str
     brief: str = ""
     """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
+    briefest: str = ""
+    """The same in the fewest words, for a terminal without room for `brief`; empty: there is no shorter one."""
     may_be_left_out: bool = False
     """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
     decides: DecidingRun | None = None
@@ -36,6 +38,11 @@ class AnswerSentence:
     def loops(self) -> tuple[str, ...]:
         """All loops that it says to adopt, one or another; none where it says to adopt none."""
         return (self.adopts, *self.or_else) if self.adopts else ()
+
+    @property
+    def in_fewest_words(self) -> str:
+        """The shortest form that there is."""
+        return self.briefest or self.brief or self.text
 
     @property
     def in_full(self) -> str:

@@ -54,7 +54,8 @@ def tighter_limits(matrix: AnswerMatrix, budgets: Sequence[AtBudget], adopted: M
     what = "reverses the order" if all(one.is_turned for one in limits) else "tells them apart"
     sentence = f"A tighter limit {what}: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
     first = "reverses the order" if limits[0].is_turned else "tells them apart"
-    yield AnswerSentence(sentence, f"A tighter limit {first}: {limits[0].in_words(matrix)}")
+    brief = limits[0].in_words(matrix)
+    yield AnswerSentence(sentence, f"A tighter limit {first}: {brief}", f"{brief[0].upper()}{brief[1:]}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
