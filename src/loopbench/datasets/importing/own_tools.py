@@ -18,8 +18,8 @@ from loopbench.protocol import Tool
 from loopbench.protocol.names import near
 from loopbench.protocol.redact import logger_of
 
+from ..connections import bound_connection
 from ..task import Environment, StatelessEnvironment, Task, as_described
-from ..validity.connections import bound_connection
 
 logger = logger_of(__name__)
 

@@ -14,8 +14,8 @@ from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
 from loopbench.protocol.tools import bounded_toolbox
 from loopbench.protocol.values import cap, plain_value
 
+from ..connections import bound_connection, cured
 from ..task import Suite, Task
-from .connections import bound_connection, cured
 
 MAX_TRIES = 5
 """Most attempts at a call whose failure may pass (`TransientError`); a loop with patience gets through too."""
