@@ -149,7 +149,7 @@ def test_a_mistake_on_the_command_line_is_one_line(plan, tmp_path, words, told):
     ("name", "text", "place"),
     [
         ("t.plan", '{"calls": [{"id": "a", "tool": "price", "arguments": {"item": %s}}]}', "t.plan: "),
-        ("t.plan", "price(item=%s)", "t.plan: not a plan (line 1: "),
+        ("t.plan", "price(item=%s)", "t.plan, line 1: "),
         ("t.jsonl", '{"question": "q", "answer": %s, "plan": ["price(item=1)"]}', "t.jsonl, line 1: "),
     ],
 )
@@ -184,3 +184,24 @@ def test_any_file_is_read_or_refused_in_lines(tmp_path, data, name):
     except ValueError as error:
         told = (str(error),)
     assert not [line for line in told if "\n" in line]
+
+
+def test_every_mistake_of_a_single_plan_is_told_with_its_line(plan, here):
+    (here / "one.json").write_text(
+        '{"calls": [\n  {"id": "a", "tool": "price", "arguments": {"itm": "lamp"}, "goal": "one"},\n'
+        '  {"id": "b", "tool": "prise", "arguments": {"item": {"$ref": "zz"}}, "goal": "two"}\n],\n"anser": 1}'
+    )
+    assert plan("check", "one.json", "--tools", "shop", code=1).out.splitlines() == [
+        "one.json, line 2: call 'a': price: unknown argument 'itm'; did you mean 'item'?",
+        "one.json, line 3: call 'b' refers to 'zz', not before it; known: a",
+        "one.json, line 3: call 'b': no tool 'prise'; did you mean 'price'?",
+        "one.json, line 5: anser: there is no such field; did you mean 'answer'?",
+        "one.json: 4 problems",
+    ]
+
+
+def test_every_mistake_of_a_plan_in_a_row_is_told(plan, tmp_path):
+    file = tasks(tmp_path, GOOD | {"plan": ["a = price('lamp')", "b = price(item=c)", "answer = a"]})
+    told = plan("check", file, "--tools", "shop", code=1).out.splitlines()
+    assert [line.partition("plan (")[2][:6] for line in told] == ["line 1", "line 2", ""]
+    assert plan("check", file, code=1).out.splitlines() == told

@@ -11,16 +11,17 @@ from typing import Any
 
 from loopbench.datasets.csv import CsvTable
 from loopbench.datasets.importing.columns import Columns
-from loopbench.datasets.importing.json_files import BrokenRow, json_value
+from loopbench.datasets.importing.json_files import BrokenRow
 from loopbench.datasets.importing.own_tools import NO_TOOLS, OwnTools
-from loopbench.datasets.importing.reader import RowReader, read_plan
-from loopbench.datasets.importing.table import RowTable
+from loopbench.datasets.importing.reader import BrokenPlan, RowReader
+from loopbench.datasets.importing.single_plan import PlacedMistake, single_plan
+from loopbench.datasets.importing.table import Cells, RowTable
 from loopbench.datasets.jsonl import JsonLines
 from loopbench.datasets.parquet import ParquetTable
 from loopbench.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
 from loopbench.datasets.validity import Replayed, planned_answer, replay
 from loopbench.datasets.validity.checks import argument_problems, goal_problems, plan_problems
-from loopbench.protocol import Query, render_value
+from loopbench.protocol import Query, ToolSpec, render_value
 from loopbench.protocol.values import cap
 from loopbench.runs.gold import compares, contradiction
 
@@ -87,10 +88,12 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     Raises OSError for a file that cannot be read, and ValueError for one that is no file of tasks at all.
     """
     table = TABLES.get(path.suffix.lower())
+    if table is None:
+        return _single_findings(path, tools, run_tools=run_tools)
     tasks: list[Task] = []
     sound: dict[str, _ReadTask] = {}
     problems: list[str] = []
-    for where, task_or_problem in _single(path) if table is None else _rows(table(path), tools):
+    for where, task_or_problem in _rows(table(path), tools):
         if isinstance(task_or_problem, _ReadTask):
             tasks.append(task_or_problem.task)
             texts = list(_problems(task_or_problem.task, tools))
@@ -99,7 +102,7 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
         else:
             texts = [task_or_problem]
         problems += [f"{where}: {text}" for text in texts]
-    findings = PlanFindings(tuple(tasks), tuple(problems), carried_out=run_tools and tools is not None, is_alone=table is None)
+    findings = PlanFindings(tuple(tasks), tuple(problems), carried_out=run_tools and tools is not None)
     return asyncio.run(_carried_out(findings, sound, tools or NO_TOOLS)) if findings.carried_out and sound else findings
 
 
@@ -123,32 +126,69 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadT
             task = reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
             yield where, _ReadTask(task, reader.answers_itself(cells))
         except ValueError as error:
-            yield where, str(error).removeprefix(f"{where}, ").removeprefix(f"{where}: ")
+            for mistake in _mistakes_of_plan(reader, index, cells) or (error,):
+                yield where, str(mistake).removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         except RecursionError:
             yield where, "it is nested too deep"
 
 
-def _single(path: Path) -> Iterator[tuple[str, _ReadTask | str]]:
-    """Yield the one task of a file that holds a plan alone, or what is wrong with the plan."""
+def _mistakes_of_plan(reader: RowReader, index: int, cells: Cells) -> tuple[ValueError, ...]:
+    """Return each mistake of a row's plan; nothing if the plan is sound, or something else of the row is read before it."""
+    try:
+        reader.task(index, cells)
+    except BrokenPlan as broken:
+        return broken.each
+    except ValueError:
+        return ()
+    return ()
+
+
+def _single_findings(path: Path, tools: OwnTools | None, *, run_tools: bool) -> PlanFindings:
+    """Check a file that holds a plan alone."""
+    task, problems = _single(path, tools)
+    carried_out = run_tools and tools is not None
+    findings = PlanFindings(() if task is None else (task,), tuple(problems), carried_out=carried_out, is_alone=True)
+    if tools is None or not carried_out or task is None or problems:
+        return findings
+    return asyncio.run(_carried_out(findings, {str(path): _ReadTask(task, answers_itself=True)}, tools))
+
+
+def _single(path: Path, tools: OwnTools | None) -> tuple[Task | None, list[str]]:
+    """Return the one task of a file that holds a plan alone, None if the plan cannot be read, and what is wrong, with its lines."""
     with path.open("rb") as file:
         data = file.read(MAX_PLAN_BYTES + 1)
     if len(data) > MAX_PLAN_BYTES:
         raise ValueError(f"{path}: larger than a plan can be; tasks with plans stand in a file that ends in {', '.join(TABLES)}")
     try:
-        text = data.decode("utf-8-sig")
-        value = json_value(text) if text.lstrip()[:1] in ("{", "[") else text
-        plan = read_plan("plan", value, None)
+        single = single_plan(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        yield str(path), f"the text is not UTF-8 ({error.reason} at byte {error.start + 1})"
-        return
+        return None, [f"{path}: the text is not UTF-8 ({error.reason} at byte {error.start + 1})"]
     except (ValueError, RecursionError) as error:
-        yield str(path), str(error).removeprefix("column 'plan': ") or "it is nested too deep"
-        return
-    if not plan.calls:
-        yield str(path), "there is no call in it"
-        return
-    task = Task(id=path.stem, query=Query(path.stem), expected=plan.answer, scorer="exact", plan=plan)
-    yield str(path), _ReadTask(task, answers_itself=True)
+        return None, [f"{path}: {str(error) or 'it is nested too deep'}"]
+    mistakes = list(single.mistakes)
+    try:
+        mistakes += [] if tools is None else single.misfits(_specs(tools, Task(path.stem, Query(path.stem), None)))
+    except ValueError as error:
+        mistakes.append(PlacedMistake(0, str(error)))
+    mistakes.sort(key=lambda mistake: mistake.line)
+    problems = [
+        f"{path}, line {mistake.line}: {mistake.text}" if mistake.line else f"{path}: {mistake.text}" for mistake in mistakes
+    ]
+    if single.plan is None:
+        return None, problems
+    if not single.plan.calls:
+        return None, [f"{path}: there is no call in it"]
+    task = Task(id=path.stem, query=Query(path.stem), expected=single.plan.answer, scorer="exact", plan=single.plan)
+    return task, problems + [f"{path}: {text}" for text in _problems(task, None)]
+
+
+def _specs(tools: OwnTools, task: Task) -> dict[str, ToolSpec]:
+    """Return the tools of a task by name. Raises ValueError where the user's code gives none."""
+    environment = tools.open(task)
+    try:
+        return {tool.name: tool.spec for tool in environment.tools}
+    finally:
+        environment.close()
 
 
 def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
@@ -162,14 +202,11 @@ def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
     if tools is None:
         return
     try:
-        environment = tools.open(task)
+        specs = _specs(tools, task)
     except ValueError as error:
         yield str(error)
         return
-    try:
-        yield from (problem.text for problem in argument_problems(task, [tool.spec for tool in environment.tools]))
-    finally:
-        environment.close()
+    yield from (problem.text for problem in argument_problems(task, specs.values()))
 
 
 async def _carried_out(findings: PlanFindings, sound: Mapping[str, _ReadTask], tools: OwnTools) -> PlanFindings:

@@ -13,7 +13,7 @@ from .record_table import alike
 
 MAX_LEFT_OUT = 0.1
 """Share of tasks that an arm left out (quarantined, without a plan, not in a file), beyond which a warning says so."""
-MAX_REASON_CHARS = 160
+MAX_REASON_CHARS = 240
 """Characters of the reason that a warning shows."""
 BLANK_SCORE = "the score is blank"
 """Reason of an errored trial of an imported table, of which nothing says that an error ended it."""

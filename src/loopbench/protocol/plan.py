@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .json_text import Json
+from .names import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +69,9 @@ class Plan:
     """
 
     def __post_init__(self) -> None:
-        seen: dict[str, frozenset[str]] = {}
-        for call in self.calls:
-            needs = frozenset(call.after).union(ref.call for ref in refs(call.arguments))
-            if call.id in seen:
-                raise ValueError(f"plan: id {call.id!r} is a duplicate")
-            if any(other.id != call.id for other in call.alternatives):
-                raise ValueError(f"plan: an alternative of call {call.id!r} has another id")
-            every = needs.union(ref.call for other in call.alternatives for ref in refs(other.arguments))
-            if not every <= seen.keys():
-                raise ValueError(f"plan: call {call.id!r} refers to {sorted(every - seen.keys())}, not before it")
-            seen[call.id] = needs
-        if len({call.goal for call in self.calls}) != len(self.calls):
-            raise ValueError("plan: two calls have the same goal")
-        if not {ref.call for ref in refs(self.answer)} <= seen.keys():
-            raise ValueError("plan: the answer refers to a call that is not in the plan")
+        if broken := next(broken_links(self.calls, self.answer), None):
+            raise ValueError(f"plan: {broken.problem}")
+        seen = {call.id: frozenset(call.after).union(ref.call for ref in refs(call.arguments)) for call in self.calls}
         object.__setattr__(self, "dependencies", seen)
         object.__setattr__(self, "uses", self._uses())
         object.__setattr__(self, "is_referring", any(refs(self.answer)))
@@ -103,6 +92,64 @@ class Plan:
                 parts = uses.setdefault(ref.call, {})
                 parts[ref.path] = parts.get(ref.path, frozenset()) | {user}
         return uses
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLink:
+    """What is wrong with how the calls of a plan are tied to each other."""
+
+    path: tuple[str | int, ...]
+    """Where it stands in the plan's JSON."""
+    problem: str
+
+
+def broken_links(calls: Sequence[PlannedCall], answer: Any) -> Iterator[BrokenLink]:
+    """Yield everything that keeps calls and an answer from being a plan, see `Plan`."""
+    ids: dict[str, None] = {}
+    goals: set[str] = set()
+    for index, call in enumerate(calls):
+        here = ("calls", index)
+        if call.id in ids:
+            yield BrokenLink((*here, "id"), f"id {call.id!r} is a duplicate")
+        yield from _broken_references(call, here, ids)
+        for number, name in enumerate(call.after):
+            if name not in ids:
+                yield _not_before(call, (*here, "after", number), name, ids)
+        for number, other in enumerate(call.alternatives):
+            there = (*here, "alternatives", number)
+            if other.id != call.id:
+                yield BrokenLink((*there, "id"), f"an alternative of call {call.id!r} has another id, {other.id!r}")
+            yield from _broken_references(other, there, ids)
+        if call.goal in goals:
+            yield BrokenLink((*here, "goal"), f"two calls have the same goal, {call.goal!r}")
+        ids[call.id] = None
+        goals.add(call.goal)
+    for path, ref in _refs_at(answer, ("answer",)):
+        if ref.call not in ids:
+            yield BrokenLink(path, f"the answer refers to {ref.call!r}, a call that is not in the plan; {nearest(ref.call, ids)}")
+
+
+def _broken_references(call: PlannedCall, path: tuple[str | int, ...], ids: Mapping[str, None]) -> Iterator[BrokenLink]:
+    """Yield the references in a call's arguments, at a path, to what does not come before it. `ids`: of the calls that do."""
+    for place, ref in _refs_at(call.arguments, (*path, "arguments")):
+        if ref.call not in ids:
+            yield _not_before(call, place, ref.call, ids)
+
+
+def _not_before(call: PlannedCall, path: tuple[str | int, ...], name: str, ids: Mapping[str, None]) -> BrokenLink:
+    return BrokenLink(path, f"call {call.id!r} refers to {name!r}, not before it; {nearest(name, ids)}")
+
+
+def _refs_at(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Ref]]:
+    """Yield all references in a value, at a path, each with its own path."""
+    if isinstance(value, Ref):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _refs_at(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _refs_at(item, (*path, index))
 
 
 def refs(value: object) -> Iterator[Ref]:
@@ -145,7 +192,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
     """Read a plan. Raises KeyError for a missing field and ValueError for a broken plan."""
     calls = tuple(_call_from_json(item) for item in data["calls"])
-    return Plan(calls, _value_from_json(data["answer"]))
+    return Plan(calls, value_from_json(data["answer"]))
 
 
 def _call_to_json(call: PlannedCall) -> dict[str, Json]:
@@ -163,7 +210,7 @@ def _call_from_json(data: Mapping[str, Any]) -> PlannedCall:
     return PlannedCall(
         id=data["id"],
         tool=data["tool"],
-        arguments=_value_from_json(data["arguments"]),
+        arguments=value_from_json(data["arguments"]),
         goal=data["goal"],
         alternatives=tuple(_call_from_json(item) for item in data.get("alternatives", ())),
         fails=data.get("fails", False),
@@ -183,11 +230,11 @@ def _value_to_json(value: object) -> Any:
     return value
 
 
-def _value_from_json(value: object) -> Any:
+def value_from_json(value: object) -> Any:
     if isinstance(value, Mapping):
         if "$ref" in value:
             return Ref(value["$ref"], tuple(value.get("path", ())))
-        return {key: _value_from_json(item) for key, item in value.items()}
+        return {key: value_from_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_value_from_json(item) for item in value]
+        return [value_from_json(item) for item in value]
     return value

@@ -12,11 +12,12 @@ import ast
 import io
 import keyword
 import math
+import re
 import textwrap
 import tokenize
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .json_text import LongNumberError, is_for_digits
@@ -27,6 +28,7 @@ ANSWER = "answer"
 """The name that is assigned the plan's answer, and no call's."""
 MAX_PLAN_CHARS = 1_000_000
 """Longest text of one plan."""
+_STAND_IN = "pass"
 _JSON_WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -35,14 +37,44 @@ def plan_from_lines(lines: str | Sequence[str], answer: Any = None) -> Plan:
 
     Raises ValueError that names the line, and says what would be right.
     """
+    read = read_lines(lines, answer)
+    if read.mistakes:
+        raise read.mistakes[0]
+    return Plan(tuple(read.calls.values()), read.answer)
+
+
+class LineMistake(ValueError):
+    """What is wrong with a line of a plan, and what would be right."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        """`line`: its number, from 1 on; 0 for the plan as a whole."""
+        self.line = line
+        self.problem = problem
+        super().__init__(f"plan, line {line}: {problem}" if line else f"plan: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLines:
+    """What could be read of a plan's lines, and what is wrong with the others."""
+
+    calls: Mapping[int, PlannedCall]
+    """By the number of the line that each begins in."""
+    answer: Any
+    mistakes: tuple[LineMistake, ...]
+    """In the order of the lines; one for a line, for what follows in it is not sure."""
+
+
+def read_lines(lines: str | Sequence[str], answer: Any = None) -> ReadLines:
+    """Read all of a plan's lines that can be read. `answer`: the right answer, where no line gives it."""
     text = textwrap.dedent(lines if isinstance(lines, str) else "\n".join(lines))
     if len(text) > MAX_PLAN_CHARS:
-        raise ValueError(f"plan: longer than {MAX_PLAN_CHARS} characters")
+        return ReadLines({}, answer, (LineMistake(0, f"longer than {MAX_PLAN_CHARS} characters"),))
     try:
-        statements = _statements(text)
-        return _plan(statements, _comments(text), answer)
+        return _read(text, answer)
+    except LineMistake as mistake:
+        return ReadLines({}, answer, (mistake,))
     except (RecursionError, MemoryError):
-        raise ValueError("plan: it is nested too deep") from None
+        return ReadLines({}, answer, (LineMistake(0, "it is nested too deep"),))
 
 
 def plan_to_lines(plan: Plan) -> str:
@@ -63,24 +95,64 @@ def plan_to_lines(plan: Plan) -> str:
 # --- reading ---
 
 
-def _statements(text: str) -> list[ast.stmt]:
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A text of which every line that is no Python has been taken out."""
+
+    text: str
+    statements: Sequence[ast.stmt]
+    mistakes: Mapping[int, LineMistake]
+    """By the lines that were taken out."""
+    names: frozenset[str]
+    """What those lines seem to name."""
+
+
+def _parsed(text: str) -> _Parsed:
+    """Parse a text; after a line that is no Python goes on where the others are Python without it, or fail on a line below.
+
+    Raises LineMistake for what is no matter of a line.
+    """
+    mistakes: dict[int, LineMistake] = {}
+    names: set[str] = set()
+    while isinstance(statements := _statements(text), LineMistake):
+        mistake = statements
+        mistakes[mistake.line] = mistake
+        shortened = _without(text, mistake.line)
+        if shortened is None:
+            return _Parsed("", [], mistakes, frozenset())
+        names.update(re.findall(r"^\s*(\w+)\s*=(?!=)", text.split("\n")[mistake.line - 1]))
+        text = shortened
+    return _Parsed(text, statements, mistakes, frozenset(names))
+
+
+def _without(text: str, line: int) -> str | None:
+    """Return a text with a statement that means nothing, or with nothing, in place of a line; None if what follows is not sure."""
+    lines = text.split("\n")
+    following = next((later for later in lines[line:] if later.strip()), "")
+    for stand_in in (_STAND_IN, ""):
+        shortened = "\n".join([*lines[: line - 1], stand_in, *lines[line:]])
+        found = _statements(shortened)
+        if not isinstance(found, LineMistake) or (found.line > line and following[:1].isalpha()):
+            return shortened
+    return None
+
+
+def _statements(text: str) -> list[ast.stmt] | LineMistake:
+    """Return the statements of a text, or the first line that is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes that mean nothing
-            statements = ast.parse(text).body
+            return ast.parse(text).body
     except SyntaxError as error:
         if is_for_digits(error):
-            raise ValueError(f"plan, line {error.lineno or 1}: {LongNumberError()}") from None
-        raise ValueError(f"plan, line {error.lineno or 1}: {error.msg}; a line is a call, such as price(item='lamp')") from None
+            return LineMistake(error.lineno or 1, str(LongNumberError()))
+        return LineMistake(error.lineno or 1, f"{error.msg}; a line is a call, such as price(item='lamp')")
     except ValueError as error:
-        raise ValueError(f"plan: it cannot be parsed ({error})") from None
-    for statement in statements:
-        _check_numbers(statement)
-    return statements
+        raise LineMistake(0, f"it cannot be parsed ({error})") from None
 
 
 def _check_numbers(statement: ast.stmt) -> None:
-    """Raise ValueError, which names the line, for a whole number that is not in decimal notation and too long for it."""
+    """Raise LineMistake, which names the line, for a whole number that is not in decimal notation and too long for it."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             try:
@@ -89,25 +161,43 @@ def _check_numbers(statement: ast.stmt) -> None:
                 raise _wrong(node, str(LongNumberError())) from None
 
 
-def _plan(statements: Sequence[ast.stmt], goals: Mapping[int, str], answer: Any) -> Plan:
-    """Return the plan that statements make. `goals`: the comments, by line."""
-    calls: dict[str, PlannedCall] = {}
-    for number, statement in enumerate(statements, 1):
-        name, value = _assigned(statement)
-        if name == ANSWER:
-            if statement is not statements[-1]:
-                raise _wrong(statement, "the answer comes after the last call")
-            answer = _value(value, calls)
-            break
-        call = _call(value, name or f"call{number}", calls)
-        goal_lines = [goals[line] for line in range(statement.lineno, _end(statement) + 1) if goals.get(line)]
-        call = replace(call, goal=" ".join(goal_lines) or ast.unparse(value))
-        if call.id in calls:
-            raise _wrong(statement, f"two lines are named {call.id!r}")
-        if any(call.goal == other.goal for other in calls.values()):
-            raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
-        calls[call.id] = call
-    return Plan(tuple(calls.values()), answer)
+def _read(text: str, answer: Any) -> ReadLines:
+    parsed = _parsed(text)
+    goals = _comments(parsed.text)
+    calls: dict[int, PlannedCall] = {}
+    mistakes = dict(parsed.mistakes)
+    names = dict.fromkeys(sorted(parsed.names))
+    for number, statement in enumerate(parsed.statements, 1):
+        name = f"call{number}"
+        try:
+            if statement.lineno in parsed.mistakes:
+                continue
+            name, value = _assigned(statement)
+            name = name or f"call{number}"
+            _check_numbers(statement)
+            if name == ANSWER:
+                if statement is not parsed.statements[-1]:
+                    raise _wrong(statement, "the answer comes after the last call")
+                answer = _value(value, names)
+                break
+            call = _call(value, name, names)
+            goal_lines = [goals[line] for line in range(statement.lineno, _end(statement) + 1) if goals.get(line)]
+            call = replace(call, goal=" ".join(goal_lines) or ast.unparse(value))
+            _check_unlike(call, statement, calls.values())
+            calls[statement.lineno] = call
+        except LineMistake as mistake:
+            mistakes.setdefault(mistake.line, mistake)
+        finally:
+            names[name] = None
+    return ReadLines(calls, answer, tuple(mistakes[line] for line in sorted(mistakes)))
+
+
+def _check_unlike(call: PlannedCall, statement: ast.stmt, others: Collection[PlannedCall]) -> None:
+    """Raise LineMistake, which names the line, for a call of the same name or the same goal as another."""
+    if any(call.id == other.id for other in others):
+        raise _wrong(statement, f"two lines are named {call.id!r}")
+    if any(call.goal == other.goal for other in others):
+        raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
 
 
 def _comments(text: str) -> dict[int, str]:
@@ -209,8 +299,8 @@ def _reference(value: ast.expr, names: Collection[str]) -> Any:
     raise _wrong(value, f"no earlier line is named {value.id!r}; {nearest(value.id, sorted(names))}")
 
 
-def _wrong(where: ast.AST, problem: str) -> ValueError:
-    return ValueError(f"plan, line {getattr(where, 'lineno', 1)}: {problem}")
+def _wrong(where: ast.AST, problem: str) -> LineMistake:
+    return LineMistake(getattr(where, "lineno", 1), problem)
 
 
 def _short_source(value: ast.expr) -> str:

@@ -7,10 +7,7 @@ own. A module without `TOOLS` offers its public functions that have type hints.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +18,7 @@ from loopbench.protocol import Tool
 from loopbench.protocol.names import near
 from loopbench.protocol.redact import logger_of
 
+from ..connections import bound_connection
 from ..task import Environment, StatelessEnvironment, Task, as_described
 
 logger = logger_of(__name__)
@@ -200,39 +198,8 @@ def _tell_untyped(name: str, function_names: tuple[str, ...]) -> None:
 def _check_threads(name: str, tools: Iterable[Tool]) -> None:
     """Raise ValueError for a tool that holds a SQLite connection of this thread: tools run on threads of their own."""
     for tool in tools:
-        for label, value in _values_used(tool.function) if tool.blocking else ():
-            if isinstance(value, sqlite3.Connection) and _is_bound_to_its_thread(value):
-                cure = "open it with sqlite3.connect(…, check_same_thread=False)"
-                raise ValueError(
-                    f"tools {name!r}: {tool.name} uses {label}, a SQLite connection that no other thread may use; {cure}"
-                )
-
-
-def _values_used(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what a function uses of its module, what it closes over, and what its object holds, with names."""
-    plain = inspect.unwrap(function.__func__ if inspect.ismethod(function) else function)
-    if inspect.iscoroutinefunction(plain):
-        return  # it runs on the event loop's thread
-    with contextlib.suppress(TypeError, ValueError):  # no function, or a name that it closes over has no value yet
-        variables = inspect.getclosurevars(plain)
-        yield from {**variables.globals, **variables.nonlocals}.items()
-    yield from getattr(getattr(function, "__self__", None), "__dict__", {}).items()
-
-
-def _is_bound_to_its_thread(connection: sqlite3.Connection) -> bool:
-    """Ask for a cursor, which changes nothing, from another thread."""
-    refused = []
-
-    def ask() -> None:
-        try:
-            connection.cursor().close()
-        except sqlite3.ProgrammingError as error:
-            refused.append("thread" in str(error))
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    asking.join()
-    return any(refused)
+        if problem := bound_connection(tool):
+            raise ValueError(f"tools {name!r}: {problem}")
 
 
 def _takes_a_task(item: Any) -> bool:

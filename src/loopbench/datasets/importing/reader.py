@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema
 
 from loopbench.protocol import Plan, Query, plan_from_json
 from loopbench.protocol.names import nearest
-from loopbench.protocol.plan_lines import plan_from_lines
+from loopbench.protocol.plan_lines import read_lines
 
 from ..task import Task
 from .columns import NAMES, Columns, between_commas, column_named, its_columns, no_column
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
-from .plan_model import checked_plan
+from .plan_model import checked_plan, read_json
 from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, json_cell, kind, read_value
 
 MAX_KINDS_OF_ROWS = 1_000
@@ -335,14 +335,28 @@ def read_plan(column: str, value: Any, expected: Any) -> Plan:
 
     `expected`: the answer of a plan whose lines, or whose list, give none. Raises ValueError that says what is wrong.
     """
+    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value)):
+        read = read_lines(value, expected)
+        if read.mistakes:
+            raise BrokenPlan(column, [str(mistake) for mistake in read.mistakes])
+        return Plan(tuple(read.calls.values()), read.answer)
+    if isinstance(value, list) and all(isinstance(call, Mapping) for call in value):
+        value = {"calls": value, "answer": expected}
     try:
-        if isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value)):
-            return plan_from_lines(value, expected)
-        if isinstance(value, list) and all(isinstance(call, Mapping) for call in value):
-            value = {"calls": value, "answer": expected}
         return plan_from_json(checked_plan(value))
     except (TypeError, ValueError) as error:
-        raise CellError(column, f"not a plan ({str(error).removeprefix('plan: ').removeprefix('plan, ')})") from None
+        raise BrokenPlan(column, [mistake.text for mistake in read_json(value).mistakes] or [str(error)]) from None
+
+
+class BrokenPlan(CellError):
+    """What is wrong with the plan in a cell: the text names the first mistake."""
+
+    def __init__(self, column: str, mistakes: Sequence[str]) -> None:
+        """`mistakes`: all of them, in their order."""
+        texts = [f"not a plan ({mistake.removeprefix('plan: ').removeprefix('plan, ')})" for mistake in mistakes]
+        super().__init__(column, texts[0])
+        self.each = tuple(CellError(column, text) for text in texts)
+        """A mistake each."""
 
 
 def _checked_id(column: str, text: str) -> str:

@@ -97,41 +97,56 @@ def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem
     """
     tools_by_name = {tool.name: tool for tool in tools}
     for call in task.plan.calls if task.plan is not None else ():
-        for option in (call, *call.alternatives):
-            where = f"task {task.id!r}, call {call.id!r}"
-            if option.tool not in tools_by_name:
-                hint = near(option.tool, tools_by_name) or f"there are {', '.join(tools_by_name) or 'none'}"
-                yield Problem(f"{where}: no tool {option.tool!r}; {hint}")
-            else:
-                yield from (
-                    Problem(f"{where}: {option.tool}: {text}")
-                    for text in argument_misfits(option, tools_by_name[option.tool].parameters)
-                )
+        for _, text in call_misfits(call, tools_by_name):
+            yield Problem(f"task {task.id!r}, call {call.id!r}: {text}")
+
+
+def call_misfits(call: PlannedCall, tools: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a planned call, or an alternative of it, by the tools: the argument, empty for the call, and a text.
+
+    `tools`: by name.
+    """
+    for option in (call, *call.alternatives):
+        if option.tool not in tools:
+            hint = near(option.tool, tools) or f"there are {', '.join(tools) or 'none'}"
+            yield "", f"no tool {option.tool!r}; {hint}"
+        else:
+            for argument, text in _misfits(option, tools[option.tool].parameters):
+                yield argument, f"{option.tool}: {text}"
 
 
 def argument_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with a call's arguments by its tool's schema: their names, then the values that are no references."""
-    yield from name_misfits(call, schema)
+    return (text for _, text in _misfits(call, schema))
+
+
+def name_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments that a call lacks and those that its tool does not know. One that is only misspelt is no missing one."""
+    return (text for _, text in _misnamed(call, schema))
+
+
+def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the same as `argument_misfits`, each with the argument, which is empty for one that is missing."""
+    yield from _misnamed(call, schema)
     properties: Mapping[str, Any] = schema.get("properties", {})
     others = schema.get("additionalProperties", True)
     for name, value in call.arguments.items():
         rules = properties.get(name, others)
         if rules is not False and not any(refs(value)) and (problem := _invalid(value, rules, schema)):
-            yield f"argument {name!r}: {problem}"
+            yield name, f"argument {name!r}: {problem}"
 
 
-def name_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments that a call lacks and those that its tool does not know. One that is only misspelt is no missing one."""
+def _misnamed(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     is_open = schema.get("additionalProperties", True) is not False
     unknown = [] if is_open else [name for name in call.arguments if name not in properties]
     unused = [name for name in properties if name not in call.arguments]
     meant = {name: most_like(name, unused) for name in unknown}
     if missing := [name for name in schema.get("required", ()) if name not in {*call.arguments, *meant.values()}]:
-        yield f"missing argument {missing[0]!r}"
+        yield "", f"missing argument {missing[0]!r}"
     for name in unknown:
         hint = f"did you mean {meant[name]!r}?" if meant[name] else f"there are {', '.join(properties) or 'none'}"
-        yield f"unknown argument {name!r}; {hint}"
+        yield name, f"unknown argument {name!r}; {hint}"
 
 
 def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
