@@ -106,7 +106,7 @@ def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, loopbench
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
     (here / "slow.toml").write_text('name = "slow"\nlatency_s = 0.1\n')  # waits, so that the run lasts and costs little
     size = ["--suite", "arithmetic(size=300)", "--repeats", "20", "--profile", "slow.toml", "--real-time"]
-    with machine.running("compare", "--no-mlflow", "--loop", "bare", *size, "--json") as child:
+    with machine.running("compare", "--no-mlflow", "--loop", "bare", *size, "--json", "-q") as child:
         run = machine.only_run()
         refused = machine.run("resume", run.name)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
@@ -117,6 +117,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
     assert time.monotonic() - pressed < 20
     assert found.code == 130, found.err
     assert "Traceback" not in found.err
+    assert re.search(r"^note: .* first; Ctrl-C again ends the run at once$", found.err, re.MULTILINE)
     assert "interrupted: " in found.err
     assert f"  loopbench resume runs/{run.name}\n" in found.err
     assert json.loads(found.out)["complete"] is False

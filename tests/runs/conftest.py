@@ -15,6 +15,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records
 
 NASTY = '''
@@ -166,7 +167,7 @@ class Computes(Base):
 
 
 @dataclass
-class Told:
+class Told(Unwatched):
     """Progress that remembers."""
 
     records: list[Record] = field(default_factory=list)

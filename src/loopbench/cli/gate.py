@@ -44,7 +44,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
 from loopbench.protocol.cured_error import CuredError
 from loopbench.protocol.redact import redact
-from loopbench.reports.progress.trials import watching
+from loopbench.reports.progress.trials import print_note, watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import RUNS
@@ -373,7 +373,7 @@ class _Notes(Unwatched):
 
     def noted(self, text: str) -> None:
         """Print it at once."""
-        say(f"note: {terminal_safe(' '.join(text.split()))}")
+        print_note(text)
 
 
 def _print(judged: GateResult, *, as_json: bool, verbose: bool) -> None:

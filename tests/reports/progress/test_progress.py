@@ -273,11 +273,13 @@ def test_dollars_are_shown_where_there_are_any_and_nominal_ones_where_they_diffe
     assert " dollars=0.2500 nominal=0.7500 |" in third
 
 
-def test_quiet_is_silent(named, capsys):
+def test_quiet_says_alone_what_an_interrupted_run_waits_for(named, capsys):
     with watching(named("a"), quiet=True) as seen:
         seen.noted("a worker died")
         seen.finished(record("a"))
-    assert capsys.readouterr() == ("", "")
+        assert capsys.readouterr() == ("", "")
+        seen.interrupted("4 trials that are under way end first;\nCtrl-C again ends the run at once")
+    assert capsys.readouterr() == ("", "note: 4 trials that are under way end first; Ctrl-C again ends the run at once\n")
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")])

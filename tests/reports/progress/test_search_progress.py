@@ -98,11 +98,13 @@ def test_lines_come_now_and_then(made, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_quiet_is_silent(made, capsys):
+def test_quiet_says_alone_what_an_interrupted_search_waits_for(made, capsys):
     with watching(made, quiet=True) as board:
         tell(board)
         board.ended("bare", ended("bare"), OTHER)
-    assert capsys.readouterr() == ("", "")
+        assert capsys.readouterr() == ("", "")
+        board.interrupted("1 rollout under way will end first")
+    assert capsys.readouterr() == ("", "note: 1 rollout under way will end first\n")
 
 
 def test_on_a_terminal_there_is_a_line_for_each_design(made):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.api.carry_out import apart
 from loopbench.experiments.compare.reopen import reopen
@@ -117,3 +120,33 @@ def test_signals_that_come_together_are_one_wish(monkeypatch):
     now += SAME_WISH_S
     with pytest.raises(KeyboardInterrupt):
         asked.press()
+
+
+def test_a_signal_to_end_right_after_a_gentle_ctrl_c_ends_the_run_at_once(nasty, ran, told, tmp_path):
+    """The trial that is left would wait for 600 s, and the time limit of the test ends it before that."""
+
+    def press_and_end() -> None:
+        signal.raise_signal(signal.SIGINT)
+        for end in ORDERLY_ENDS:
+            end()
+
+    pressed = told(each=at(1, press_and_end))
+    changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=1)", "profiles": ("clean",)}
+    folder = interrupted(ran, pressed, runs=tmp_path / "cut", **changes)
+    assert {record.arm for record in results(folder).records} == {"bare/clean"}
+
+
+Wish = Literal["press", "end"]
+
+
+@given(first=st.sampled_from(["press", "end"]), second=st.sampled_from(["press", "end"]), after_s=st.floats(0, 3 * SAME_WISH_S))
+def test_only_a_wish_that_asks_for_no_more_is_taken_for_the_one_before(first: Wish, second: Wish, after_s: float):
+    asked, wishes, now = Interruption(), {"press": Interruption.press, "end": Interruption.end}, [100.0]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: now[0])
+        with pytest.raises(KeyboardInterrupt):
+            wishes[first](asked)
+        now[0] += after_s
+        is_same = now[0] < 100.0 + SAME_WISH_S and (first, second) != ("press", "end")
+        with nullcontext() if is_same else pytest.raises(KeyboardInterrupt):
+            wishes[second](asked)

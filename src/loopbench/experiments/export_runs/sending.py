@@ -144,6 +144,9 @@ class LiveSpans:
     def noted(self, text: str) -> None:
         self._progress.noted(text)
 
+    def interrupted(self, text: str) -> None:
+        self._progress.interrupted(text)
+
     def close(self) -> None:
         """Send what is left, and end the thread."""
         self._closing.set()

@@ -124,6 +124,10 @@ class _Watching:
         """Pass a note on."""
         self._progress.noted(text)
 
+    def interrupted(self, text: str) -> None:
+        """Pass on what an interrupted run waits for."""
+        self._progress.interrupted(text)
+
 
 def with_stall_limit(experiment: Experiment, baseline: Baseline) -> Experiment:
     """Return the experiment with a time limit by which a trial that hangs is known soon, where nobody typed one.

@@ -143,7 +143,7 @@ def _wind_down(rollouts: Rollouts, progress: Progress) -> None:
     """Begin no further rollout, and say so."""
     running = rollouts.wind_down()
     ends = f"{counted(running, 'rollout')} under way will end first" if running else "the search ends before its next rollout"
-    progress.noted(f"{ends}; Ctrl-C again ends the search at once")
+    progress.interrupted(f"{ends}; Ctrl-C again ends the search at once")
 
 
 @contextlib.contextmanager

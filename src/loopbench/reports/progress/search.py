@@ -22,7 +22,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import terminal_safe
 
 from .estimate import Pace, about
-from .trials import PLAIN_EVERY_S
+from .trials import PLAIN_EVERY_S, print_note
 
 if TYPE_CHECKING:
     from loopbench.experiments.optimize.prepare import Optimization  # which needs DSPy
@@ -135,6 +135,13 @@ class SearchDisplay(Unwatched):
         self.tested += 1
 
 
+class _QuietSearch(SearchDisplay):
+    """Prints nothing, except for what a search still waits for once it is interrupted."""
+
+    def interrupted(self, text: str) -> None:
+        print_note(text)
+
+
 class LiveSearch(SearchDisplay):
     """Draws a live view."""
 
@@ -165,7 +172,8 @@ class _Lines(SearchDisplay):
         self.said_at = time.monotonic()
 
     def noted(self, text: str) -> None:
-        self._say(f"note: {text}", now=True)
+        self.said_at = time.monotonic()
+        print_note(text)
 
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         super().rolled_out(design, candidate, record, search)
@@ -189,7 +197,7 @@ class _Lines(SearchDisplay):
 def watching(optimization: Optimization, *, quiet: bool) -> Iterator[SearchDisplay]:
     """Show the progress of an optimization within the block."""
     if quiet:
-        yield SearchDisplay(optimization)
+        yield _QuietSearch(optimization)
     elif not sys.stderr.isatty():
         yield _Lines(optimization)
     else:

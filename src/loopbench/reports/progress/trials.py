@@ -144,11 +144,11 @@ class _Lines(ProgressCounts):
         """Trials that had ended when the last line was printed."""
 
     def noted(self, text: str) -> None:
-        _print(f"note: {_one_line(text)}")
+        print_note(text)
 
     def draw(self) -> float:
-        """Print a line, except at the start, when there is nothing to say; return the seconds until the next one."""
-        if self.elapsed_s >= PLAIN_EVERY_S:
+        """Print a line, except at the start, and after one that says that all trials ended; return the seconds until the next."""
+        if self.elapsed_s >= PLAIN_EVERY_S and not self.said == self.done == self.total:
             self.say()
         return PLAIN_EVERY_S if self.elapsed_s < LATER_S else PLAIN_LATER_S
 
@@ -196,8 +196,20 @@ class _Lines(ProgressCounts):
         return f"arm={json.dumps(name, ensure_ascii=False)} n={arm.scored} accuracy={score} {counts_text}".rstrip()
 
 
+def print_note(text: str) -> None:
+    """Print a note as one line."""
+    _print(f"note: {_one_line(text)}")
+
+
 def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+class _Quiet(Unwatched):
+    """Prints nothing, except for what a run still waits for once it is interrupted: without that it would seem to hang."""
+
+    def interrupted(self, text: str) -> None:
+        print_note(text)
 
 
 # --- either ---
@@ -207,7 +219,7 @@ def _print(line: str) -> None:
 def watching(experiment: Experiment, *, quiet: bool, may_shrink: bool = True) -> Iterator[Progress]:
     """Show the progress of a run within the block. `may_shrink`: the command that runs it has a number of tasks."""
     if quiet:
-        yield Unwatched()
+        yield _Quiet()
     elif sys.stderr.isatty():
         live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
         view = LiveView(experiment, live)

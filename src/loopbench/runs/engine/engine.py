@@ -53,7 +53,7 @@ class Engine:
         self._is_winding_down = True
         under_way = self._under_way if self.pool is None else self.pool.wind_down(INTERRUPTED)
         trials = "1 trial that is under way ends" if under_way == 1 else f"{under_way} trials that are under way end"
-        self.progress.noted(f"{trials} first; Ctrl-C again ends the run at once")
+        self.progress.interrupted(f"{trials} first; Ctrl-C again ends the run at once")
 
 
 @asynccontextmanager

@@ -17,7 +17,8 @@ from loopbench.runs.silent_end import ORDERLY_ENDS
 INTERRUPTED = "interrupted"
 """Why no further trial begins."""
 SAME_WISH_S = 0.2
-"""Seconds within which several signals are one wish: `timeout -s INT` sends its own to a command, and then to its process group."""
+"""Seconds within which several equal signals are one wish: `timeout -s INT` sends its own to a command, and then to its process
+group."""
 
 
 class Interruption:
@@ -31,6 +32,7 @@ class Interruption:
         self._is_cancelled = False
         self._last_wish_at = -math.inf
         """Monotonic time of the last wish."""
+        self._last_was_ctrl_c = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -72,20 +74,30 @@ class Interruption:
     def press(self) -> None:
         """Do what Ctrl-C does. Raises KeyboardInterrupt where that is all that can be done."""
         if self._wind_down is None or self.is_ending:
-            self.end()
+            self._end(by_ctrl_c=True)
             return
-        self.is_ending, self._last_wish_at = True, time.monotonic()
+        self._take_wish(by_ctrl_c=True)
         self._wind_down()
 
     def end(self) -> None:
-        """End the run at once; a wish after that waits for nothing. Raises KeyboardInterrupt where that is all that can be done."""
-        if time.monotonic() < self._last_wish_at + SAME_WISH_S:
+        """End the run at once, as SIGTERM asks, also right after a Ctrl-C that was gentle; a wish after that waits for nothing.
+
+        Raises KeyboardInterrupt where that is all that can be done.
+        """
+        self._end(by_ctrl_c=False)
+
+    def _end(self, *, by_ctrl_c: bool) -> None:
+        asks_for_more = self._last_was_ctrl_c and not by_ctrl_c
+        if time.monotonic() < self._last_wish_at + SAME_WISH_S and not asks_for_more:
             return
-        self.is_ending, self._last_wish_at = True, time.monotonic()
+        self._take_wish(by_ctrl_c=by_ctrl_c)
         if self._task is None or self._is_cancelled:
             raise KeyboardInterrupt
         self._is_cancelled = True
         self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    def _take_wish(self, *, by_ctrl_c: bool) -> None:
+        self.is_ending, self._last_wish_at, self._last_was_ctrl_c = True, time.monotonic(), by_ctrl_c
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
         self.press()

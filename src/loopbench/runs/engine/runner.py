@@ -31,6 +31,9 @@ class Progress(Protocol):
     def noted(self, text: str) -> None:
         """Handle a note of one line, such as that a worker died or a trial was given up."""
 
+    def interrupted(self, text: str) -> None:
+        """Handle the line that says what an interrupted run still waits for; whoever pressed Ctrl-C has to see it."""
+
 
 class Unwatched:
     """Progress that nobody watches."""
@@ -40,6 +43,10 @@ class Unwatched:
 
     def noted(self, text: str) -> None:
         """Do nothing."""
+
+    def interrupted(self, text: str) -> None:
+        """Handle it as any other note."""
+        self.noted(text)
 
 
 async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal, progress: Progress, concurrency: int) -> str:
