@@ -120,11 +120,17 @@ def matrix_lines(answer: ComparisonAnswer, width: int, room: int, *, has_ties: b
     if lacks := form.lacks(answer.unit, are_costs_known=are_costs_known):
         yield from _dim_lines(NO_ROOM.format(lacks), width)
     if hidden := [row for row in answer.rows if row not in shown_rows]:
-        open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
+        open_ones = sum(_ties_wherever_compared(row) for row in hidden)
         ties = f", {open_ones} not told apart from the best" if open_ones else ""
         are_less = all(row.accuracy < shown_rows[-1].accuracy for row in hidden)
         how = "less accurate on average" if are_less else "none more accurate on average"
         yield from _dim_lines(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", width)
+
+
+def _ties_wherever_compared(row: AnswerRow) -> bool:
+    """Return whether a loop is compared with others under some profile, and not told apart from the best under any of these."""
+    places = [cell.place for cell in row.cells if cell is not None and cell.place is not None]
+    return bool(places) and all(place in ("highest", "not told apart") for place in places)
 
 
 def _dim_lines(words: str, width: int) -> Iterator[Text]:
