@@ -54,6 +54,8 @@ REFUSED = {
     ("compare", "--loop", "bare", "--model", "openai/some"): "model openai/some needs dspy",
     ("compare", "--loop", "bare", "--tracking-uri", "http://127.0.0.1:9"): "--tracking-uri needs mlflow",
     ("optimize",): "this command needs dspy",
+    ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): "optimizer MIPROv2 needs dspy",
+    ("optimize", "--optimizer=GEPA"): "optimizer GEPA needs dspy",
     ("list", "optimizers"): "this command needs dspy",
     ("check", "suite", "parquet(data=rows.parquet)"): "a Parquet file needs pyarrow",
 }
@@ -166,6 +168,11 @@ def test_what_needs_an_extra_says_which_in_one_line(ended, folders, words):
     assert f"error: {REFUSED[words]}, which is not installed: pip install " in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(folders.glob("refused/runs/*"))
+
+
+def test_the_extra_that_is_named_for_an_optimizer_is_enough_at_once(ended):
+    for words, extra in ((("--optimizer", "MIPROv2(num_trials=3)"), "optimize"), (("--optimizer=GEPA",), "dspy")):
+        assert f"[{extra}]" in ended["optimize", *words].stderr
 
 
 def test_the_list_of_loops_says_what_each_needs(ended):

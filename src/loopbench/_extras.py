@@ -35,12 +35,17 @@ class MissingExtra(ValueError, ModuleNotFoundError):
     """What was asked for needs a package that is not installed; the message says how to install it."""
 
 
+EXTRA_FOR: Mapping[str, str] = {"optimizer miprov2": "optimize"}
+"""What needs packages of several extras, in small letters → the extra that has them all, whichever is found missing first."""
+
+
 def missing(what: str, package: str, *, is_import: bool = False) -> MissingExtra:
     """Return the error that says what needs the package. `what`: the beginning of the sentence, such as "loop stateless".
 
     `is_import`: the error is that of an import, in whose place `needed_by` says what the import was for.
     """
-    error = MissingExtra(f"{what} needs {package}, which is not installed: {how_to_install(package)}")
+    install = how_to_install(package, EXTRA_FOR.get(what.lower()))
+    error = MissingExtra(f"{what} needs {package}, which is not installed: {install}")
     error.name = package if is_import else None
     return error
 
@@ -62,9 +67,9 @@ def is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def how_to_install(package: str) -> str:
-    """Return the command that installs a package's extra from where loopbench itself was installed."""
-    return f"pip install {_requirement(EXTRA_OF[package], _installed_from())}"
+def how_to_install(package: str, extra: str | None = None) -> str:
+    """Return the command that installs a package's extra, or another that has it, from where loopbench itself was installed."""
+    return f"pip install {_requirement(extra or EXTRA_OF[package], _installed_from())}"
 
 
 def _installed_from() -> Mapping[str, Any]:

@@ -17,3 +17,10 @@ def test_an_interval_stays_on_one_line_whatever_stands_before_it(words: list[str
     lines = list(console.prose_lines(console.with_whole_intervals(sentence), 30))
     assert " ".join(lines) == sentence
     assert all(line.count("[") == line.count("]") and line == line.rstrip() and len(line) <= 30 for line in lines)
+
+
+@given(st.lists(st.sampled_from(["5 %", "37.5 %", "word", "of"]), min_size=1, max_size=20), st.integers(10, 40))
+def test_no_line_ends_between_a_number_and_its_percent_sign(words: list[str], width: int) -> None:
+    lines = console.prose_lines(" ".join(words), width)
+    assert " ".join(lines) == " ".join(words)
+    assert not [line for line in lines if line.startswith("%")]

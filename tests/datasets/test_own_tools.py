@@ -328,3 +328,10 @@ def test_a_connection_that_a_tool_opens_on_its_first_call_is_told_with_its_cure_
 
 def task_of_one_count() -> Task:
     return Task("t", Query("?"), 3, plan=Plan((PlannedCall("c1", "count", {"n": 3}, "Count."),), Ref("c1")))
+
+
+def test_a_function_without_type_hints_is_the_cause_of_a_tool_that_is_not_there(module):
+    tools = offered("desk", module("def price(item: str) -> float:\n    'Price.'\ndef stock(item):\n    'Stock.'\n"))
+    told = "no tool 'stock': the function in desk has no type hints; give it some, such as item: str"
+    assert tools.lacks("stock", names(tools)) == told
+    assert tools.lacks("stok", names(tools)) == "no tool 'stok'; desk has price"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ from loopbench.runs.project_files import project_files, source_file
 from tests.cases import cases
 
 NAMES = [f"own_module_{number}" for number in range(6)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_a_project_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of this process have imported by one of these names, from folders of theirs, is not what is meant here."""
+    for name in list(sys.modules):
+        if name.partition(".")[0].startswith(("own_", "mine", "other_package")):
+            monkeypatch.delitem(sys.modules, name)
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -33,6 +33,11 @@ def with_whole_intervals(sentence: str) -> str:
     return re.sub(r"\[[^\[\]]*\]", lambda bracket: bracket.group().replace(" ", UNBROKEN), sentence)
 
 
+def _with_whole_shares(sentence: str) -> str:
+    """Return a sentence in which no line ends between a number and its percent sign, as in `5 %`."""
+    return re.sub(r"(?<=\d) (?=%)", UNBROKEN, sentence)
+
+
 def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
     """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe.
 
@@ -48,7 +53,7 @@ def prose_lines(sentence: str, width: int, *, indent: str = "", hanging: str | N
         [terminal_safe(indent + sentence)]
         if width >= WIDE
         else textwrap.wrap(
-            terminal_safe(sentence),
+            terminal_safe(_with_whole_shares(sentence)),
             width,
             initial_indent=indent,
             subsequent_indent=indent if hanging is None else hanging,

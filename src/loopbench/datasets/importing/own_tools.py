@@ -37,6 +37,8 @@ class OwnTools:
     opener: Callable[[Task], Any] | None = None
     imported: tuple[str, ...] = ()
     """Functions that the module imports, and so does not offer of itself."""
+    untyped: tuple[str, ...] = ()
+    """Functions of the module's own that it does not offer, because they have no type hints."""
 
     def open(self, task: Task) -> Environment:
         """Open the task's environment in its fresh state.
@@ -59,6 +61,8 @@ class OwnTools:
             return f"no tool {name!r}: name the module that has it with --tools"
         if name in self.imported:
             return f"no tool {name!r}: {self.name} imports it, and {_imports_are_named([name])}"
+        if name in self.untyped:
+            return f"no tool {name!r}: the function in {self.name} has no type hints; give it some, such as item: str"
         there = list(names)
         nearest_name = near(name, there) if name.isidentifier() else ""  # not of a whole list
         return f"no tool {name!r}; {f'{nearest_name} ' if nearest_name else ''}{self.name} has {', '.join(there) or 'none'}"
@@ -99,15 +103,17 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     """
     functions: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
     imported: tuple[str, ...] = ()
+    untyped: tuple[str, ...] = ()
     if functions is None:
         functions = _typed_functions(module)
+        untyped = tuple(_untyped_functions(module))
         if functions:
-            _tell_untyped(name, tuple(_untyped_functions(module)))
+            _tell_untyped(name, untyped)
         if not functions:
             raise ValueError(f"tools {name!r}: {_nothing_offered(name, module)}")
         imported = tuple(_imported_functions(module))
     try:
-        tools = replace(own_tools(name, functions), imported=imported)
+        tools = replace(own_tools(name, functions), imported=imported, untyped=untyped)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
     _check_threads(name, tools.fixed)
