@@ -91,25 +91,35 @@ def _cut_to_fit(run: Results, sentences: Sequence[AnswerSentence], width: int, r
 
 
 def _weightiest(run: Results, sentences: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
-    """Return the lines of warnings and of the sentences that have room, in few words: the verdict, what it rests on, and then the
-    others in turn. Only the verdict may need more."""
+    """Return the lines of warnings and of the sentences that have room, in few words, the weightiest first. Only the verdict may
+    need more. A command goes before a sentence does: the line that says where the rest is stands for it."""
+    order = _by_weight(sentences)
     few = [replace(each, opens=False) for each in _in_few_words(sentences)]
     lines_of = _paragraph_maker(run, width)
     kept: dict[int, AnswerSentence] = {}
-    for number in _by_weight(few):
-        short = {**kept, number: replace(few[number], text=few[number].in_fewest_words)}
+    for number in order:
+        short = {**kept, number: replace(few[number], text=few[number].in_fewest_words, decides=None)}
         if not kept or len(lines_of(short)) <= room:
             kept = short
-    return lines_of(_lengthened(kept, few, lines_of, room))
+    longer = _lengthened(kept, [replace(each, decides=None) for each in few], lines_of, room)
+    return lines_of(_lengthened(longer, few, lines_of, room))
 
 
 def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:
-    """Return the places of sentences, the weightiest first: the verdict, and then the others as they stand."""
-    return sorted(range(len(sentences)), key=lambda number: sentences[number] is not _verdict_of(sentences))
+    """Return the places of sentences, the weightiest first: the verdict, what is undecided and the fewest tasks would decide, and
+    what is worse; then what the verdict rests on, what else is undecided, and the others as they stand."""
+    verdict = next((each for each in sentences if not each.is_basis), None)
+    sizes = [each.decides.tasks for each in sentences if each.decides is not None and each.has_precedence]
 
+    def weight(number: int) -> int:
+        each = sentences[number]
+        if each is verdict:
+            return 0
+        if each.has_precedence:
+            return 1 if each.decides is None or each.decides.tasks == min(sizes) else 3
+        return 2 if each.is_basis else 4
 
-def _verdict_of(sentences: Sequence[AnswerSentence]) -> AnswerSentence | None:
-    return next((each for each in sentences if not each.is_basis), None)
+    return sorted(range(len(sentences)), key=weight)
 
 
 def _paragraph_maker(run: Results, width: int) -> Callable[[Mapping[int, AnswerSentence]], list[Text]]:
@@ -141,7 +151,7 @@ def _lengthened(
 def _sentences_within(run: Results, sentences: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
     """Return the lines of warnings and sentences: of all of them if they have room, else in fewer words, at last as one paragraph
     in as few words as it takes."""
-    needed = [each for each in sentences if not each.may_be_left_out]  # the matrix shows what is left out
+    needed = [each for each in sentences if each.has_precedence or not each.may_be_left_out]  # the matrix shows what is left out
     few = _in_few_words(needed)
     one = [replace(each, opens=False) for each in few]
     fewest = {number: replace(each, text=each.in_fewest_words) for number, each in enumerate(one)}

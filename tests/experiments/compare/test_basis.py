@@ -66,7 +66,7 @@ def test_faults_of_few_models_are_those_whose_mean_is_far_above_the_median():
 
 
 def test_a_claim_under_means_names_what_few_models_do_and_the_medians(compared):
-    first, second, verdict, *_ = answer(compared([MEANS], {FINISH: [9], BARE: [5]})).answer_sentences
+    _, first, second, verdict, *_ = answer(compared([MEANS], {FINISH: [9], BARE: [5]})).answer_sentences
     assert "text-2024: wire.fenced 13 % of replies on average, 0 % at the median" in first.text
     assert first.text.endswith(f"add --profile {MEDIANS} to see what holds for the median model")
     assert second.command == ("loopbench", "ablate", "bare", "--factor", "decision_format=json,native", "--profile", MEANS)
@@ -84,7 +84,7 @@ def test_a_claim_on_few_tasks_by_their_repeats_rests_on_the_same(compared, recor
     ]
     made = compare(repeats, [arm.info for arm in one_each.arms])
     assert not any(pair.verdict.word in ("better", "worse") for pair in made.pairs if pair.metric == "accuracy")
-    first, second, verdict, *_ = answer(made).answer_sentences
+    _, first, second, verdict, *_ = answer(made).answer_sentences
     assert first.text.startswith(f"{MEANS} holds means over models")
     assert "write their calls in different forms" in second.text
     assert verdict.text.startswith("On these 4 tasks: adopt finish")
@@ -121,7 +121,7 @@ def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
     assert estimated_twice(infos) == [(MEANS, MEDIANS)]
     assert are_mixed(infos)
     lines = answer(found).sentences
-    assert lines[0] == f"{MEANS} holds means over models and {MEDIANS} medians: two estimates of one thing, each judged by itself"
+    assert lines[1] == f"{MEANS} holds means over models and {MEDIANS} medians: two estimates of one thing, each judged by itself"
     robust = "under both profiles, none is shown to beat finish: take it if you do not know which profile is yours"
     assert f"Adopt finish under {MEANS}; which loop to adopt is undecided under {MEDIANS}; {robust}" in lines
     assert any(line.startswith(f"Under {MEANS}: Adopt finish (") for line in lines)
@@ -148,7 +148,7 @@ def test_over_profiles_judged_by_themselves_a_line_closes_the_verdicts_and_costs
     equals = answer(compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9], NATIVE: [9, 9]})).sentences
     assert "Under both profiles no loop is shown to beat finish and bare(decision_format=native)" in equals
     met = "finish and bare(decision_format=native) met native-2024 and native-2024-median (native calls)"
-    assert equals[-1] == (
+    assert equals[0] == (
         f"{MEANS} and {MEDIANS} are what was measured of a loop's own form of calls: {met}, "
         "bare met text-2024 and text-2024-median (calls in text)"
     )

@@ -125,15 +125,15 @@ def test_a_profile_that_does_not_apply_to_a_loop_is_not_pooled_with_others(measu
 
 def test_under_a_profile_by_form_loops_of_both_forms_are_compared(measured):
     lines = answer(measured(["measured-2024", "flaky-tools"])).sentences
-    assert lines[0].startswith("measured-2024 holds means over models, and some of its rates come from few of them (text-2024: ")
-    assert lines[1].endswith("loopbench ablate bare --factor decision_format=json,native --profile measured-2024")
-    assert answer_json(measured(["measured-2024", "flaky-tools"]))["recommendation"] == lines[2]
-    assert lines[2].startswith("Adopt finish (")
-    assert any(line.startswith("Over both profiles together") for line in lines)
-    assert lines[-1] == (
+    assert lines[0] == (
         "measured-2024 is what was measured of a loop's own form of calls: finish met native-2024 (native calls), bare met "
         "text-2024 (calls in text)"
     )
+    assert lines[1].startswith("measured-2024 holds means over models, and some of its rates come from few of them (text-2024: ")
+    assert lines[2].endswith("loopbench ablate bare --factor decision_format=json,native --profile measured-2024")
+    assert answer_json(measured(["measured-2024", "flaky-tools"]))["recommendation"] == lines[3]
+    assert lines[3].startswith("Adopt finish (")
+    assert any(line.startswith("Over both profiles together") for line in lines)
 
 
 def test_where_all_loops_fit_and_where_nothing_was_measured_nothing_is_said(measured):

@@ -21,7 +21,7 @@ from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
 from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, AnswerMatrix, matrix_of
-from .measured_forms import are_mixed, are_of_different_replies, fits_in_words
+from .measured_forms import are_mixed, are_of_different_replies, fits_in_words, met_different_faults
 from .over_estimates import over_estimates, robust_choice
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
@@ -84,8 +84,9 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         else [*next(iter(judged.values()), ())]
     )
     verdicts[1:1] = [*_only_difference(that_apply(distinct)), *best_against_others(whole, comparison)] if verdicts else []
-    fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
-    rests_on = basis(that_apply(distinct)) if verdicts else ()
+    is_apart, is_basis = are_of_different_replies(infos), met_different_faults(infos)
+    fits = [replace(each, is_basis=is_basis) for each in _fitting(comparison, is_apart)] if verdicts else [*_fitting(comparison)]
+    rests_on = [*(each for each in fits if each.is_basis), *basis(that_apply(distinct))] if verdicts else []
     recommended = {profile: each.recommendation for each in by_profile for profile in each.profiles}
     adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
     named = next((each.loops for each in recommended.values() if each.adopts), ())
@@ -97,7 +98,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *verdicts,
         *same_sentences(comparison, whole),
         *tighter_limits(whole, budgets, adopted),
-        *fits,
+        *(each for each in fits if not each.is_basis),
         *_claims(whole, comparison.pairs_on(RATE), named),
         *_of_injection(comparison),
     )
@@ -167,7 +168,7 @@ def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:
     yield AnswerSentence(*difference_in_words(pair, names[pair.a], names[pair.b]))
 
 
-def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]:
+def _fitting(comparison: Comparison, is_apart: bool = False) -> Iterator[AnswerSentence]:
     """Yield which loops measured profiles apply to, and what each loop met of one that is by the form of calls.
 
     `is_apart`: whether each profile was judged by itself.

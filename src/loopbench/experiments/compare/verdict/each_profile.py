@@ -75,7 +75,16 @@ def headline(verdicts: Sequence[ProfilesVerdict], robust: Sequence[str] = ()) ->
         f"which loop to adopt is undecided under {joined(profiles[key], 'and')}" for key in by_words if not by_words[key].adopts
     ]
     ends = [f"under {each_of(verdicts)}, none is shown to beat {listed_names(robust)}: {_take(robust)}"] if robust else []
-    yield AnswerSentence("; ".join([f"Adopt {(' and ' if is_simple else '; ').join(parts)}", *opens, *ends]))
+    adopt = f"Adopt {(' and ' if is_simple else '; ').join(parts)}"
+    text = "; ".join([adopt, *opens, *ends])
+    if not robust:
+        yield AnswerSentence(text)
+        return
+    take = f"take {joined(robust, 'or')}"
+    brief, briefest = (
+        "; ".join([adopt, *opens, end]) for end in (f"{take} if you do not know which profile is yours", f"if in doubt, {take}")
+    )
+    yield AnswerSentence(text, brief, briefest)
 
 
 def _take(robust: Sequence[str]) -> str:

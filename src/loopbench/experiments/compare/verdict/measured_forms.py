@@ -49,10 +49,15 @@ def are_of_different_replies(infos: Sequence[ArmInfo]) -> bool:
 def fits_in_words(infos: Sequence[ArmInfo]) -> tuple[str, str]:
     """Return which loops measured profiles apply to, without a full stop, and the same in fewer words; empty where all do.
 
-    The few words lack which profile each loop met of those that have one for each form: there, each met that of its own.
+    The few words say which profile each loop met only where not all of them met the same ones.
     """
-    others = list(_of_other_forms(infos))
-    return "; ".join([*_of_both_forms(infos), *(clause for clause, _ in others)]), "; ".join(brief for _, brief in others)
+    clauses = [*_of_both_forms(infos), *_of_other_forms(infos)]
+    return "; ".join(clause for clause, _ in clauses), "; ".join(brief for _, brief in clauses if brief)
+
+
+def met_different_faults(infos: Sequence[ArmInfo]) -> bool:
+    """Whether a profile was another one for some loops than for others, so that what differs may be the faults that they met."""
+    return any(brief for _, brief in _of_both_forms(infos))
 
 
 def not_applicable(infos: Sequence[ArmInfo]) -> str:
@@ -60,10 +65,10 @@ def not_applicable(infos: Sequence[ArmInfo]) -> str:
     return "; ".join(clause for clause, _ in _of_other_forms(infos))
 
 
-def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
-    """Yield which profile each loop met under those that have one for each form of calls.
+def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
+    """Yield which profile each loop met under those that have one for each form of calls, and the same in few words.
 
-    Profiles that divide the loops alike share a line.
+    Those are empty where all loops met the same ones. Profiles that divide the loops alike share a line.
     """
     alike: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
@@ -75,12 +80,14 @@ def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
         alike.setdefault(parts, {})[profile] = [*infos_by_profile]
     for parts, met_by_profile in alike.items():
         each = [
-            f"{loops} met {listed_names(names)} ({form})"
+            (f"{loops} met {listed_names(names)}", form)
             for (loops, form), names in zip(parts, zip(*met_by_profile.values(), strict=True), strict=True)
         ]
         is_one = len(met_by_profile) == 1
         what = f"{'is' if is_one else 'are'} what was measured of a loop's own form of calls"
-        yield f"{listed_names([*met_by_profile])} {what}: {', '.join(each)}"
+        full = ", ".join(f"{met} ({form})" for met, form in each)
+        brief = ", ".join(met for met, _ in each) if len(each) > 1 else ""
+        yield f"{listed_names([*met_by_profile])} {what}: {full}", brief
 
 
 def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:

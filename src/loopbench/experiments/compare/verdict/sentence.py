@@ -19,6 +19,8 @@ class AnswerSentence:
     """The same in the fewest words, for a terminal without room for `brief`; empty: there is no shorter one."""
     may_be_left_out: bool = False
     """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
+    has_precedence: bool = False
+    """Whether it says what is undecided or what is worse, and so has room before all others but the verdict."""
     decides: DecidingRun | None = None
     """The run that the sentence is about, whose command stands below it."""
     command: tuple[str, ...] = ()

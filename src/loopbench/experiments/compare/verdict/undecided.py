@@ -83,14 +83,14 @@ class UndecidedPairs:
             return
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed_names([self.loop.loop, *rows])}"
         if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
-            yield AnswerSentence(f"{between}: {few}")
+            yield AnswerSentence(f"{between}: {few}", has_precedence=True)
         elif (plan := self._soonest(undecided)) is None:
-            yield AnswerSentence(f"{between}: {NO_SIZE}")
+            yield AnswerSentence(f"{between}: {NO_SIZE}", has_precedence=True)
         else:
             told_apart = plan.between(self.loop)
             decides = f"{plan.tasks} would decide{plan.alike} ({plan.chance})" if len(rows) == 1 else told_apart
             brief = f"{'' if len(rows) == 1 else f'{between}: '}{told_apart.replace('chance about ', 'chance ')}"
-            yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
+            yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides, has_precedence=True)
 
     def confirming(self) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the loop."""

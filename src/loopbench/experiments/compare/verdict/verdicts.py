@@ -391,15 +391,17 @@ class Verdicts:
             return
         is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.matrix.rows) - 1
         may_be_left_out = self.matrix.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
+        has_precedence = sum(map(len, lost.values())) < len(self.matrix.rows) - 1  # else the verdict says it of every other loop
         if len(lost) > MAX_NAMES - 1:
             every = listed_names([loop for loops in lost.values() for loop in loops])
-            yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)
+            worse = f"Worse than the best under some profile: {every}"
+            yield AnswerSentence(worse, may_be_left_out=may_be_left_out, has_precedence=has_precedence)
             return
         parts = []
         for under, loops in lost.items():
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed_names(under)}"
             parts.append(f"{listed_names(loops)}{where}")
-        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out)
+        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out, has_precedence=has_precedence)
 
 
 def _of_others(sentence: AnswerSentence) -> AnswerSentence:

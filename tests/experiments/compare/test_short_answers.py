@@ -1,0 +1,58 @@
+"""What an answer keeps on a terminal: the three sentences that it must have, and which faults the loops met, before all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from loopbench.cli.render_answer import MAX_LINES, answer_lines
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run as carry_out
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+
+COMMAND = ("loopbench", "compare", "--loop", "first", "--loop", "second", "--suite", "arithmetic(size=1000)", "--seed", "1")
+
+
+def shown(comparison, folder: Path, width: int) -> list[str]:
+    """Return the lines of a comparison's answer, every undecided pair of which has a command that would decide it."""
+    manifest = SimpleNamespace(arms=(), imported=None, suite=SimpleNamespace(tasks=60), settings=SimpleNamespace(repeats=1))
+    found = Results(folder, manifest, (), comparison)  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Results, "answer", answer(comparison))
+        patch.setattr(Results, "title", "arithmetic 2: 60 tasks × 1, seed 0")
+        patch.setattr("loopbench.cli.render_answer.deciding_command", lambda manifest, run: COMMAND)
+        return [line.plain for line in answer_lines(found, width)]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("profiles", [1, 2, 4, 6])
+def test_what_is_undecided_and_what_is_worse_have_room_before_all_others(compared, tmp_path, width, profiles):
+    shares = {"first": [0.9] * profiles, "second": [0.84] * profiles, "third": [0.4] * profiles}
+    comparison = compared(shares, {"second": 60}, n=60, profiles=[f"flaky-{at}" for at in range(profiles)])
+    must_have = [each for each in answer(comparison).answer_sentences if each.has_precedence]
+    assert [each.text.split(" ")[0] for each in must_have] == ["Undecided", "Worse:"]
+    lines = shown(comparison, tmp_path, width)
+    assert len(lines) <= MAX_LINES
+    flowing = " ".join(lines)
+    assert all((each.brief or each.text) in flowing or each.text in flowing for each in must_have)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_that_loops_met_different_faults_stands_before_the_verdict(tmp_path, width):
+    loops = ("bare", "stateless", "finish")
+    config = CompareConfig(loops=loops, profiles=("measured-2024", "flaky-tools"), tasks=40, runs=tmp_path, mlflow=False)
+    experiment = prepare(config)
+    carry_out(experiment, Unwatched())
+    found = results(experiment.folder)
+    lines = [line.plain for line in answer_lines(found, width)]
+    met = lines.index("bare and stateless met text-2024, finish met native-2024.")
+    verdict = next(number for number, line in enumerate(lines) if line.startswith(("Adopt", "Nothing", "No loop")))
+    assert met < verdict
+    whole = next(each for each in found.answer.answer_sentences if each.brief == lines[met].removesuffix("."))
+    assert whole.is_basis
+    assert "bare and stateless met text-2024 (calls in text), finish met native-2024 (native calls)" in whole.text
