@@ -57,22 +57,27 @@ def statuses(ended: Any) -> dict[str, str]:
     return {check["check"]: check["status"] for check in json.loads(ended.out)["checks"]}
 
 
-def test_a_built_in_suite_passes_with_a_line_per_check_and_a_table_of_agents(loopbench) -> None:
+def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(loopbench) -> None:
     ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert [line[15:32].strip() for line in lines[: len(NAMES)]] == NAMES
-    assert {line[:15].strip() for line in lines[: len(NAMES)]} == {"ok"}
+    assert lines[0] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
+    assert lines[1] == f"ok             {len(NAMES)} checks (-v has a line for each)"
+    assert not any(name in lines[1] for name in NAMES)
     assert re.search(r"^oracle\t1\.000 \[0\.631, 1\.000\]\t8\tfollows the plan", ended.out, re.MULTILINE)
     assert re.search(r"^do nothing\t0\.000 \[0\.000, 0\.142\]\t24\tgives no answer", ended.out, re.MULTILINE)
-    assert lines[-1] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
+    in_full = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "-v").out.splitlines()
+    assert in_full[0] == lines[0]
+    assert [line[15:32].strip() for line in in_full[1:][: len(NAMES)]] == NAMES
+    assert {line[:15].strip() for line in in_full[1:][: len(NAMES)]} == {"ok"}
+    assert in_full[1 + len(NAMES) :] == lines[2:]
 
 
 def test_quarantined_tasks_are_counted_by_themselves(loopbench, tmp_path) -> None:
     (tmp_path / "bad.json").write_text('{"arithmetic-0003": "unclear", "arithmetic-0005": "unclear"}')
     ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--quarantine", "bad.json")
     assert (
-        ended.out.splitlines()[-1]
+        ended.out.splitlines()[0]
         == "arithmetic(size=24): no check fails, 1 gives a warning (22 tasks, 2 quarantined, tools of 8 called)"
     )
     assert "\nwarning        set aside        rule: every task has a plan, and none is quarantined\n" in ended.out
@@ -85,7 +90,7 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbenc
     assert "FAILED         gold " in ended.out
     assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
     assert re.search(r"echo\t.*TOO MANY", ended.out)
-    assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 19 checks fail, 1 gives a warning; 1 left out")
+    assert ended.out.splitlines()[0].startswith("birds:parrots(loud=true): 2 of 19 checks fail, 1 gives a warning; 1 left out")
 
 
 def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) -> None:
@@ -93,7 +98,7 @@ def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) 
     assert ended.code == 0
     assert not (tmp_path / "waved").exists()
     assert ended.out.count("calls tools that may act on the real world; --run-tools allows it") == 4
-    assert ended.out.splitlines()[-1] == "birds:parrots: no check fails, 1 gives a warning; 5 left out (20 tasks, no tool called)"
+    assert ended.out.splitlines()[0] == "birds:parrots: no check fails, 1 gives a warning; 5 left out (20 tasks, no tool called)"
     assert "oracle" not in ended.out
     allowed = loopbench("check", "suite", "birds:parrots", "--run-tools", "--json")
     assert json.loads(allowed.out)["ran_tools"]

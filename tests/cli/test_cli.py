@@ -88,6 +88,12 @@ def test_version(loopbench):
         (["show"], "no run 'latest'; in runs: none yet"),
         (["report", "."], "not a run directory (it has no manifest.json)"),
         (["report", ".", "--json", "--csv"], "exclude each other"),
+        (
+            ["report", "torn.toml"],
+            "error: torn.toml is a file, not a run; loopbench import torn.toml reads results of other tools\n",
+        ),
+        (["show", "./torn.toml", "x"], "error: torn.toml is a file, not a run; "),
+        (["why", "folder.csv/../torn.toml"], "torn.toml is a file, not a run; "),
         (["show", "nope", "x"], "no run 'nope'"),
         (["show", ".", "x"], "not a run directory"),
     ],

@@ -1,4 +1,5 @@
-"""A loop or a program that crashes in every trial is a mistake that no command passes over, though the other arms are judged."""
+"""A loop or a program that crashes in every trial, or never asks its model, is a mistake that no command passes over, though the
+other arms are judged."""
 
 from __future__ import annotations
 
@@ -23,6 +24,9 @@ SETTING_THAT_CRASHES = LOOPS.replace(
     """if self.max_consecutive_errors == 2:
             raise KeyError('no such key')
         return await super().run(query, toolbox, model, *args, **kwargs)""",
+)
+SILENT_LOOP = LOOPS.replace("raise KeyError('no such key')", "return Outcome('42', StopReason.FINISHED, 0)").replace(
+    "import Bare\n", "import Bare\nfrom loopbench.protocol import Outcome, StopReason\n"
 )
 PROGRAM = "def solve(question, tools):\n    raise KeyError('no such key')\n"
 QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q"]
@@ -62,3 +66,21 @@ def test_an_ablation_says_so_too(loopbench, here):
     assert len(told) == 1
     assert told[0].startswith(first)
     assert repr(package.load("latest")).splitlines()[1].startswith(first)
+
+
+def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_4_too(loopbench, here):
+    (here / "own_loops.py").write_text(SILENT_LOOP)
+    silent = ["own_loops:Boom(max_consecutive_errors=2)", "own_loops:Boom(max_consecutive_errors=3)"]
+    compared = loopbench("compare", "--loop", silent[0], "--loop", silent[1], "--loop", "bare", *QUICK)
+    below = compared.out.splitlines()[1 + 4 :]
+    assert below[0] == (
+        f"2 arms never asked their model: 3 trials of {silent[0]}/clean and 3 of {silent[1]}/clean; their accuracies are not those "
+        "of an agent, and they are compared with no other arm."
+    )
+    assert compared.out.count("asked") == 1
+    said = loopbench("report", "latest", "--json", "--no-html")
+    resumed = loopbench("resume", "latest", "--allow", "own_loops:Boom", "-q")
+    ablated = loopbench("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
+    assert (compared.code, said.code, resumed.code, ablated.code) == (4, 4, 4, 4)
+    assert f"{json.loads(said.out)['answer']['sentences'][0].rstrip('.')}." == below[0]
+    assert json.loads(said.out)["invalid"] is False

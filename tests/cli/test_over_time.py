@@ -252,7 +252,7 @@ def test_changed_code_is_refused(here):
     (here / "own_code.py").write_text(LOOP.format(name="Mine", body="pass"))
     first = process(here, "compare", "--loop", "bare", "--loop", "own_code:Mine", *BRIEF)
     first.communicate()
-    assert first.returncode == 0
+    assert first.returncode == 4  # it never asks its model
     run = only_run(here)
     (here / "own_code.py").write_text(LOOP.format(name="Mine", body="await tools.call(None) if False else None"))
     _, said = process(here, "resume", run.name, "--allow", "own_code:Mine").communicate()

@@ -53,7 +53,9 @@ def latest(here: Path) -> Path:
 
 
 def test_programs_stand_beside_loops(loopbench, agent):
-    made = loopbench("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json").json
+    ended = loopbench("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json")
+    assert ended.code == 4  # one guesses, and never asks its model
+    made = json.loads(ended.out)
     accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in made["arms"]}
     assert accuracies["finish/clean"] == accuracies["python agent.py/clean"] == 1.0
     assert accuracies["guess.py:solve/clean"] < 1.0
@@ -119,7 +121,8 @@ def test_a_run_starts_no_program_again_unless_it_is_typed(loopbench, agent, here
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(sys.executable)
     own = "guess.py:solve(venv=venv)"
-    assert loopbench("compare", "--program", agent, "--program", own, *QUICK).code == 0
+    guesses_without_a_model = 4
+    assert loopbench("compare", "--program", agent, "--program", own, *QUICK).code == guesses_without_a_model
     (here / "agent.py").write_text(f"open({str(here / 'started')!r}, 'w')")
     untyped = loopbench("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
@@ -129,7 +132,7 @@ def test_a_run_starts_no_program_again_unless_it_is_typed(loopbench, agent, here
     changed = loopbench("resume", "latest", "-q", *allowed)
     assert (changed.code, "arm python agent.py/clean (its code)" in changed.err) == (2, True)
     (here / "agent.py").write_text(AGENT)
-    assert loopbench("resume", "latest", "-q", *allowed).code == 0
+    assert loopbench("resume", "latest", "-q", *allowed).code == guesses_without_a_model
 
 
 def test_a_program_is_added_to_a_run_and_gated(loopbench, agent, here):

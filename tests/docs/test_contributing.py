@@ -84,7 +84,7 @@ def test_the_orders_that_are_taken_are_named() -> None:
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
     (tmp_path / "canal.py").write_text(WHOLE_FILES["canal.py"], "utf-8")
     said = said_by(tmp_path, AT_HOME, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools")
-    assert said.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"
+    assert said.splitlines()[0] == "canal:load: every check passes (120 tasks, tools of 120 called)"
     assert "warning" not in said
 
 

@@ -199,3 +199,10 @@ def test_intervals_cover(n, repeats, mean, spread, apart):
         interval = PairedFlip(d).interval()
         held += interval.low <= apart <= interval.high
     assert held / runs >= 0.94 - 2 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize(("gained", "bound"), [(0, -0.117), (3, -0.026), (4, -0.011)])
+def test_gains_stand_against_losses_that_stayed_unseen_as_the_pages_on_the_gate_say(gained, bound):
+    """Of 24 tasks with three repeats each so many solve one more of them."""
+    low, _ = PairedFlip(np.array([1 / 3] * gained + [0.0] * (24 - gained))).bounds(0.05)
+    assert round(low, 3) == bound

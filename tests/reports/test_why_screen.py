@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.cli.console import prose_lines
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
@@ -17,7 +16,7 @@ from loopbench.reports import why_lines
 from loopbench.reports.ways_to_see_more import ShellCommands
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.output import Prose
+from loopbench.text.output import Prose, prose_lines
 from loopbench.text.table import Table
 
 FIVE = ("bare", "finish", "phased", "guarded(loop=bare)", "finish(parse_retries=0)")
@@ -45,7 +44,7 @@ def printed(shown: list[why_lines.Shown], width: int) -> list[str]:
     for each in shown:
         assert not isinstance(each, Table)
         if isinstance(each, Prose):
-            lines += prose_lines(each.text, width, indent=each.indent, hanging=each.hanging)
+            lines += prose_lines(each, width)
         else:
             lines += [
                 line[at * width :][:width] for line in each.text.split("\n") for at in range(max(1, math.ceil(len(line) / width)))

@@ -6,12 +6,10 @@ import json
 import sys
 import time
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from loopbench.checks import suite as suite_checks
@@ -61,6 +59,8 @@ class SuiteOptions(OptionGroup):
     """Number of tasks whose tools are called, drawn evenly."""
     seed: int = 0
     """Seed of that draw and of the random calls."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Print a line for each check that passes, too."""
 
 
 @with_options()
@@ -70,7 +70,6 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
     The exit code is 1 if a check fails.
     """
     spec = parse_spec(options.name)
-    heard = _ignore if output.as_json else partial(_print_finding, out())  # the real stdout, not what stands in for it below
     with own_prints_aside():
         suite = make_suite(spec, options.data, options.tools)
         if options.quarantine is not None:
@@ -80,14 +79,14 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
             tasks=options.tasks,
             seed=options.seed,
             run_tools=options.run_tools or (spec.name in builtin_names("suite") and options.tools is None),
-            on_finding=heard,
             progress=_Progress(),
         )
     if output.as_json:
         print(json.dumps(_as_dict(str(spec), finding), ensure_ascii=True, allow_nan=False))
     else:
-        _print_agents(finding)
         _print_total(str(spec), finding)
+        _print_findings(finding, verbose=options.verbose)
+        _print_agents(finding)
     raise typer.Exit(DONE if finding.ok else FAILED)
 
 
@@ -104,12 +103,21 @@ class _Progress:
             print(f"{check}: {done:,} of {counted(total, 'task')}", file=sys.stderr, flush=True)
 
 
-def _ignore(finding: SuiteFinding) -> None:
-    """Print nothing: all findings are in the JSON."""
+def _print_findings(checked: Checked, *, verbose: bool) -> None:
+    """Print each finding, in the order of the checks; unless `verbose`, one line stands below for those that pass."""
+    passed = [finding for finding in checked.findings if finding.status == "ok"]
+    for finding in checked.findings:
+        if verbose or finding.status != "ok":
+            _print_finding(finding)
+    if passed and not verbose:
+        mark, style = _MARKS["ok"]
+        line = Text.assemble((f"{mark:<15}", style), counted(len(passed), "check"), (" (-v has a line for each)", "dim"))
+        out().print(line, soft_wrap=True)
 
 
-def _print_finding(console: Console, finding: SuiteFinding) -> None:
+def _print_finding(finding: SuiteFinding) -> None:
     """Print a line for a check, and one for each of the first problems."""
+    console = out()
     mark, style = _MARKS[finding.status]
     rule = f"rule: {finding.says}" if finding.status in ("warning", "failed") else finding.says
     console.print(Text.assemble((f"{mark:<15}", style), f"{finding.check:<17}", (rule, "dim")), soft_wrap=True)

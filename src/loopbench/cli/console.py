@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from loopbench.text.output import UNBROKEN, OutputLine, Prose
+from loopbench.text.output import UNBROKEN, OutputLine, Prose, prose_lines
 from loopbench.text.plain_text import plain_line, terminal_safe
 
 WIDE = 10_000
@@ -33,35 +32,15 @@ def with_whole_intervals(sentence: str) -> str:
     return re.sub(r"\[[^\[\]]*\]", lambda bracket: bracket.group().replace(" ", UNBROKEN), sentence)
 
 
-def _with_whole_shares(sentence: str) -> str:
-    """Return a sentence in which no line ends between a number and its percent sign, as in `5 %`."""
-    return re.sub(r"(?<=\d) (?=%)", UNBROKEN, sentence)
-
-
 def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
     """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe.
 
     `indent` stands before each line, or `hanging` before all but the first. `UNBROKEN` spaces are printed as spaces.
     """
-    for line in prose_lines(sentence, out().width, indent=indent, hanging=hanging):
+    width = out().width
+    whole = f"{indent}{sentence}".replace(UNBROKEN, " ")
+    for line in [whole] if width >= WIDE else prose_lines(Prose(sentence, indent=indent, hanging=hanging), width):
         print_line(line, style)
-
-
-def prose_lines(sentence: str, width: int, *, indent: str = "", hanging: str | None = None) -> list[str]:
-    """Return the lines of a sentence as `print_prose` prints it at a width, in columns."""
-    lines = (
-        [terminal_safe(indent + sentence)]
-        if width >= WIDE
-        else textwrap.wrap(
-            terminal_safe(_with_whole_shares(sentence)),
-            width,
-            initial_indent=indent,
-            subsequent_indent=indent if hanging is None else hanging,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )
-    return [line.replace(UNBROKEN, " ") for line in lines]
 
 
 def print_text(line: OutputLine | Prose) -> None:

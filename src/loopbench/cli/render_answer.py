@@ -17,7 +17,7 @@ from loopbench.experiments.compare.verdict.deciding import deciding_command
 from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
-from loopbench.experiments.compare.verdict.warned import crashed_sentences, warned
+from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.protocol.counts import counted
 from loopbench.text.plain_text import plain_line
 
@@ -55,8 +55,8 @@ def answer_lines(run: Results, width: int, *, is_whole: bool = False) -> Iterato
     room = MAX_LINES - 1 - len(title)
     beside = MAX_LINES - len(title) - len(list(matrix_lines(answer, width, max(MAX_LOOPS, room))))
     tasks = list(task_lines(answer.on_tasks, width))
-    crashed = [*crashed_sentences(run.comparison)]  # they stand among the warnings
-    said = [each for each in answer.answer_sentences if each not in crashed]
+    dead = [*dead_arm_sentences(run.comparison)]  # they stand among the warnings
+    said = [each for each in answer.answer_sentences if each not in dead]
     if is_whole or width >= WIDE:
         sentences = list(_sentences(run, said, width))
     else:
@@ -234,7 +234,7 @@ def warning_lines(run: Results, width: int) -> Iterator[Text]:
     comparison = run.comparison
     if comparison.invalid:
         yield from wrapped(INVALID_RUN, "bold red", width)
-    for sentence in crashed_sentences(comparison):
+    for sentence in dead_arm_sentences(comparison):
         yield from wrapped(f"{sentence.text}.", "bold red", width)
     warnings = warned(comparison)
     hidden = len(warnings) - MAX_WARNINGS

@@ -116,6 +116,16 @@ class Comparison:
         """The arms that crashed in every trial."""
         return tuple(arm for arm in self.arms if arm.summary.always_crashed)
 
+    @property
+    def unasked_arms(self) -> tuple[ArmResult, ...]:
+        """The arms that never asked their model, without those that crashed in every trial."""
+        return tuple(arm for arm in self.arms if arm.summary.dead == "never asked" and not arm.summary.always_crashed)
+
+    @property
+    def dead_arms(self) -> tuple[ArmResult, ...]:
+        """The arms whose accuracy is not that of an agent: they crashed in every trial, or never asked their model."""
+        return (*self.crashed_arms, *self.unasked_arms)
+
     def pairs_on(self, metric: str) -> tuple[Pair, ...]:
         """Return the pairs on one metric."""
         return tuple(pair for pair in self.pairs if pair.metric == metric)

@@ -24,7 +24,7 @@ from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, comparison_tables, over_templates
 from loopbench.experiments.compare.verdict.clustered import unit_sentences
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.verdict.warned import crashed_sentences, warned
+from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.arm_info import ArmInfo
@@ -224,8 +224,8 @@ class Loaded:
         warnings = said_in_python(every[:MAX_WARNINGS])
         if hidden := len(every) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
-        crashed = [] if ablation is None else [f"{each.text}." for each in crashed_sentences(comparison)]
-        sentences = self.verdicts if ablation is None else [*crashed, *conclusions(ablation)]
+        dead = [] if ablation is None else [f"{each.text}." for each in dead_arm_sentences(comparison)]
+        sentences = self.verdicts if ablation is None else [*dead, *conclusions(ablation)]
         about = [defaults_sentence(self.results.manifest)]
         about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
         return [*invalid, *(sentences or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]

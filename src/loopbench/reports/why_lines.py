@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from loopbench.metrics.tasks import GroupFindings, Kind
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval, relation
-from loopbench.text.output import UNBROKEN, OutputLine, Prose
+from loopbench.text.output import UNBROKEN, OutputLine, Prose, prose_lines
 from loopbench.text.table import Table
 
 from .ways_to_see_more import WaysToSeeMore
@@ -108,8 +107,7 @@ def _height(shown: Shown) -> int:
         return len(shown.rows) + 2
     if isinstance(shown, OutputLine):
         return sum(max(1, -(-len(line) // WIDTH)) for line in shown.text.split("\n"))
-    after = shown.indent if shown.hanging is None else shown.hanging
-    return max(1, len(textwrap.wrap(f"{shown.indent}{shown.text}", WIDTH, subsequent_indent=after, break_on_hyphens=False)))
+    return max(1, len(prose_lines(shown, WIDTH)))
 
 
 def _summed_causes(run: Results, reasons: Why, lost: Sequence[ArmLosses], ways: WaysToSeeMore, most: int | None) -> Iterator[Shown]:

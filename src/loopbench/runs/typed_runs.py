@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -53,6 +54,8 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     directories = _directories_meant(first, list(known_runs))
     if same_name and (typed or len(directories) != 1):
         return root / _only_one(same_name, str(run), known_runs, root)
+    if not directories and os.path.isfile(run):  # which takes a text of any length
+        raise RunError(f"{run} is a file, not a run; loopbench import {shlex.quote(str(run))} reads results of other tools")
     if not directories:
         raise RunError(_no_such_run(str(run), known_runs, root, is_named=runs is not None))
     if len(directories) > 1:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
 from typing import Literal
+
+from .plain_text import terminal_safe
 
 UNBROKEN = "\u00a0"
 """A space between words that stay on one line."""
@@ -29,3 +33,17 @@ class Prose:
     """What stands before each line."""
     hanging: str | None = None
     """What stands before all lines but the first; None: the indent."""
+
+
+def prose_lines(prose: Prose, width: int) -> list[str]:
+    """Return the lines of a sentence, wrapped between words at a width in columns, with `UNBROKEN` spaces as spaces, and safe for a
+    terminal. No line ends between a number and its percent sign, as in `5 %`."""
+    lines = textwrap.wrap(
+        re.sub(r"(?<=\d) (?=%)", UNBROKEN, terminal_safe(prose.text)),
+        width,
+        initial_indent=prose.indent,
+        subsequent_indent=prose.indent if prose.hanging is None else prose.hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(UNBROKEN, " ") for line in lines]

@@ -1,4 +1,4 @@
-"""Arms that crashed in every trial: the answer begins with them, whatever else it says."""
+"""Arms that crashed in every trial, or never asked their model: the answer begins with them, whatever else it says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.warned import crashed_sentences, warned
+from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 
@@ -43,18 +43,19 @@ def with_crashes(record) -> Callable[..., Comparison]:
     crashes=st.dictionaries(st.sampled_from("abcdefg"), st.sampled_from([0, 1, TRIALS - 1, TRIALS]), min_size=1),
     calls=st.integers(0, 2),
 )
-def test_the_answer_begins_with_the_arms_that_crashed_in_every_trial_and_with_no_others(with_crashes, crashes, calls):
+def test_the_answer_begins_with_the_dead_arms_and_with_no_others(with_crashes, crashes, calls):
     made = with_crashes(crashes, calls)
     broken = [f"{loop}/clean" for loop, count in crashes.items() if count == TRIALS]
+    unasked = [f"{loop}/clean" for loop, count in crashes.items() if count < TRIALS and not calls]
     assert [arm.info.arm for arm in made.crashed_arms] == broken
-    said = [each.text for each in crashed_sentences(made)]
-    assert len(said) == bool(broken)
+    assert [arm.info.arm for arm in made.unasked_arms] == unasked
+    said = [each.text for each in dead_arm_sentences(made)]
+    assert len(said) == bool(broken) + bool(unasked)
     assert list(answer(made).sentences[: len(said)]) == said
-    told_again = [line for line in warned(made) if any(arm in line and "crashed" in line.lower() for arm in broken)]
-    assert told_again == []
-    named = [arm for arm in broken if any(arm in line for line in said)]
-    assert named == broken[: 4 if len(broken) <= 4 else 3]
-    assert not any(arm in line for line in said for arm in {f"{loop}/clean" for loop in crashes} - {*broken})
+    assert not any("crashed (" in line or "asked" in line for line in warned(made))
+    for sentence, arms in zip(said, filter(None, [broken, unasked]), strict=True):
+        named = [f"{loop}/clean" for loop in crashes if f"{loop}/clean" in sentence]
+        assert named == arms[: 4 if len(arms) <= 4 else 3]
 
 
 def test_one_arm_is_told_with_its_reason_and_recommends_nothing(with_crashes):
@@ -72,4 +73,12 @@ def test_several_arms_are_one_sentence_with_the_most_frequent_reason(with_crashe
     assert first == (
         "Every trial of 2 arms crashed: 6 trials of b/clean and 6 of c/clean, most often because of: KeyError: 'b'; "
         "what they score says nothing of an agent"
+    )
+
+
+def test_several_arms_that_never_asked_their_model_are_one_sentence(with_crashes):
+    (sentence,) = dead_arm_sentences(with_crashes({"a": 0, "b": 1}, calls=0))
+    assert sentence.text == (
+        "2 arms never asked their model: 6 trials of a/clean and 6 of b/clean; their accuracies are not those of an agent, and "
+        "they are compared with no other arm"
     )

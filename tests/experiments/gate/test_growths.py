@@ -142,3 +142,21 @@ def test_the_worst_trial_of_an_amount_is_one_that_both_sides_solved_if_any_of_th
     assert worst.newly_solved == (not is_any_dearer)
     assert (worst.was, worst.now) == ((900, 950) if is_any_dearer else (10, 1_000))
     assert (", which was not solved in the baseline" in "".join(further_lines(judged))) == (not is_any_dearer)
+
+
+def test_only_the_rise_may_be_meant_where_accuracy_rose_though_a_task_was_lost(bought):
+    was, tokens, altered = bought
+    judged = judge(altered(lambda record: failing(ALL[10], arm=ARM)(taking(tokens)(record))), was, metrics=MARGINS)
+    changes = {(change.task, change.became) for change in judged.tasks}
+    assert (ALL[10], "worse") in changes
+    assert judged.outcome == "regression"
+    assert next_steps(judged)[0].say == "Fix the loop, or bless the run if the rise in tokens is meant:"
+
+
+def test_the_loss_is_meant_where_accuracy_fell_beside_a_rise(altered):
+    was = of_other_code(bless(altered(taking(dict.fromkeys(ALL, 900)))))
+    judged = judge(
+        altered(lambda record: failing(ALL[0], arm=ARM)(taking(dict.fromkeys(ALL, 2_000))(record))), was, metrics=MARGINS
+    )
+    assert judged.outcome == "regression"
+    assert next_steps(judged)[0].say == "Fix the loop, or bless the run if the loss is meant:"

@@ -71,19 +71,23 @@ def test_a_few_trials_are_run_again_the_lost_ones_first(altered, baseline):
     assert {name for arm, name, _ in keys if arm == ARM} <= set(ALL[8:])
 
 
-def test_what_a_first_ctrl_c_waits_for_is_told_while_trials_run_again(altered, baseline, tmp_path):
+def test_why_trials_run_again_and_what_a_first_ctrl_c_waits_for_are_told_while_trials_run_again(altered, baseline, tmp_path):
     """These trials do not count as trials of the run, whose progress they leave alone."""
     ended, told = altered(failing(*ALL[:2])), Mock()
     experiment = prepare(CompareConfig(**{**ended.manifest.config, "runs": tmp_path / "runs", "mlflow": False}))
 
     def interrupted(asked, progress) -> str:
         progress.finished(ended.records[0])
-        progress.noted("5 trials that are under way end first; Ctrl-C again ends the run at once")
+        progress.interrupted("5 trials that are under way end first; Ctrl-C again ends the run at once")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_doubtful_again(experiment, ended, told, baseline, RULES, interrupted)
-    assert told.mock_calls == [call.noted("5 trials that are under way end first; Ctrl-C again ends the run at once")]
+    why = "4 doubtful trials run once more before the run is judged: chance or a slow machine may have made them what they are"
+    assert told.mock_calls == [
+        call.noted(why),
+        call.interrupted("5 trials that are under way end first; Ctrl-C again ends the run at once"),
+    ]
 
 
 def test_a_changed_loop_and_one_that_does_the_same_are_not_run_again(wind, altered, baseline):

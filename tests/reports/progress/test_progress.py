@@ -249,6 +249,16 @@ def test_lines_come_at_the_start_often_and_later_less_so(named, monkeypatch, cap
         assert capsys.readouterr().err.count("progress: ") == said
 
 
+def test_a_line_is_not_repeated_once_all_trials_have_ended(named, monkeypatch, capsys):
+    lines = progress._Lines(named("a"))
+    monkeypatch.setattr(ProgressCounts, "elapsed_s", 60.0)
+    for ended in range(lines.total + 1):
+        assert lines.draw() > 0
+        assert lines.draw() > 0
+        assert capsys.readouterr().err.count(f"done={ended}/") == (1 if ended == lines.total else 2)
+        lines.finished(record("a"))
+
+
 def test_a_line_about_many_arms_tells_of_those_with_trouble_only(named, capsys):
     lines = progress._Lines(named([f"arm {number}" for number in range(10)]))
     lines.say()

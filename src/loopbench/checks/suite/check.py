@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loopbench.datasets.task import Suite
@@ -55,13 +55,12 @@ def check_suite(
     tasks: int | None = None,
     seed: int = 0,
     run_tools: bool = True,
-    on_finding: Callable[[SuiteFinding], None] = _ignore,
     progress: Progress = unwatched,
 ) -> Checked:
     """Run every check on a suite, in the order of CHECKS.
 
     `tasks`: number of tasks, drawn with `seed`, whose tools are checked and called; default: all up to 1,000. `run_tools=False`
-    skips checks that call a tool. `on_finding` gets each finding. Raises ValueError for `tasks` below 1.
+    skips checks that call a tool. Raises ValueError for `tasks` below 1.
     """
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")
@@ -69,7 +68,7 @@ def check_suite(
     read = sampled(usable, MAX_READ, seed)
     sample = sampled(read, MAX_RUN if tasks is None else tasks, seed)
     subject = Subject(suite, read, sample, len(read) < len(usable), run_tools, seed, progress)
-    findings = run_blocking(find_all(CHECKS, subject, on_finding))
+    findings = run_blocking(find_all(CHECKS, subject))
     return Checked(suite, len(sample), run_tools, tuple(findings), tuple(subject.baselines))
 
 
@@ -84,14 +83,11 @@ def task_problems(suite: Suite) -> list[str]:
     return [problem for finding in findings if finding.status == "failed" for problem in finding.problems]
 
 
-async def find_all(
-    checks: Iterable[SuiteCheck], subject: Subject, on_finding: Callable[[SuiteFinding], None] = _ignore
-) -> list[SuiteFinding]:
+async def find_all(checks: Iterable[SuiteCheck], subject: Subject) -> list[SuiteFinding]:
     findings: list[SuiteFinding] = []
     for check in checks:
         subject.progress(check.name, 0, len(subject.tasks))
         findings.append(await _finding(check, subject, blocked=bool(findings) and findings[0].status == "failed"))
-        on_finding(findings[-1])
     return findings
 
 

@@ -16,6 +16,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.counts import counted
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.run_state import RunState, TrialState
@@ -46,6 +47,10 @@ class NotesAlone(Unwatched):
         """Pass a note on."""
         self._progress.noted(text)
 
+    def interrupted(self, text: str) -> None:
+        """Pass on what an interrupted run waits for."""
+        self._progress.interrupted(text)
+
 
 def run_doubtful_again(
     experiment: Experiment, results: Results, progress: Progress, baseline: Baseline, rules: Rules, run: Run = run_apart
@@ -58,11 +63,18 @@ def run_doubtful_again(
     keys = frozenset(doubtful(case)) if _is_scripted(experiment) and not case.troubles() else frozenset()
     if not keys:
         return ()
+    progress.noted(_said_of(len(keys)))
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), experiment.manifest)
         past = RunState({record.key: _as_ended(record) for record in results.records if record.key not in keys})
         run(replace(experiment, folder=Path(folder), past=past), NotesAlone(progress))
         return read_records(Path(folder))
+
+
+def _said_of(trials: int) -> str:
+    """Return what is done, and why, since the trials of the run have all ended by then."""
+    once = counted(trials, "doubtful trial runs", "doubtful trials run")
+    return f"{once} once more before the run is judged: chance or a slow machine may have made them what they are"
 
 
 def doubtful(case: GateCase) -> Iterator[Key]:

@@ -33,7 +33,7 @@ from .tighter import tighter_limits
 from .trial_limits import impossible_limit, limits_sentences
 from .unreadable import unreadable_replies
 from .verdicts import Verdicts
-from .warned import crashed_sentences
+from .warned import dead_arm_sentences
 
 NOT_POOLED = ": each profile is judged by itself, and nothing is pooled, because they are of different replies"
 
@@ -57,18 +57,18 @@ class ComparisonAnswer(AnswerMatrix):
 
 
 def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> ComparisonAnswer:
-    """Return what a comparison answers; of an invalid one the matrix, and which arms crashed in every trial: no verdict holds.
+    """Return what a comparison answers; of an invalid one the matrix, and which arms are dead: no verdict holds.
 
     `budgets`: how arms stand where each trial may cost less; where another loop than the adopted one is then ahead, it is said.
     """
     whole = _matrix(comparison)
-    crashed = tuple(crashed_sentences(comparison))
+    dead = tuple(dead_arm_sentences(comparison))
     if comparison.invalid:
-        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, crashed)
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, dead)
     infos = [arm.info for arm in comparison.arms]
     tasks = FewTasksTable(whole, comparison.on_tasks, comparison.limits)
     if (beyond := impossible_limit(comparison)) is not None:
-        sentences = (*crashed, *limits_sentences(comparison), beyond)
+        sentences = (*dead, *limits_sentences(comparison), beyond)
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, sentences, tasks)
     distinct = without_copies(comparison)
     judged = _judged(distinct)
@@ -91,7 +91,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
     named = next((each.loops for each in recommended.values() if each.adopts), ())
     sentences = (
-        *crashed,
+        *dead,
         *(limits_sentences(comparison) if verdicts or _any_ended_at_a_limit(comparison) else ()),
         *unreadable_replies(comparison.arms),
         *rests_on,

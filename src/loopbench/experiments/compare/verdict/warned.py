@@ -1,5 +1,5 @@
 """The warnings of a comparison as an answer tells them, the weightiest first: those of its arms, crashes, trials that ran out of
-time, unknown costs; and before them all the arms that crashed in every trial."""
+time, unknown costs; and before them all the arms that crashed in every trial, or never asked their model."""
 
 from __future__ import annotations
 
@@ -15,26 +15,40 @@ from loopbench.text.counts import reasons
 from .sentence import AnswerSentence
 
 
-def crashed_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
-    """Yield one sentence on the arms that crashed in every trial, with the most frequent reason; nothing where there are none."""
-    arms = comparison.crashed_arms
-    if len(arms) == 1:
-        yield AnswerSentence(dead_arm_warning(arms[0]).removesuffix("."), is_basis=True)
-    elif arms:
-        why: Counter[str] = Counter()
-        for arm in arms:
-            why.update(arm.summary.crashes)
-        every = of_each({arm.info.arm: f"{arm.summary.scored:,}" for arm in arms}, "trials")
-        text = f"Every trial of {len(arms)} arms crashed: {every}{most_frequent(why)}"
-        yield AnswerSentence(f"{text}; what they score says nothing of an agent", is_basis=True)
+def dead_arm_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield one sentence on the arms that crashed in every trial, and one on those that never asked their model; no empty one."""
+    for arms, of_several in ((comparison.crashed_arms, _all_crashed), (comparison.unasked_arms, _none_asked)):
+        if arms:
+            text = dead_arm_warning(arms[0]).removesuffix(".") if len(arms) == 1 else of_several(arms)
+            yield AnswerSentence(text, is_basis=True)
+
+
+def _all_crashed(arms: Sequence[ArmResult]) -> str:
+    """Return the sentence on several arms that crashed in every trial, with the most frequent reason."""
+    why: Counter[str] = Counter()
+    for arm in arms:
+        why.update(arm.summary.crashes)
+    text = f"Every trial of {len(arms)} arms crashed: {_scored_trials(arms)}{most_frequent(why)}"
+    return f"{text}; what they score says nothing of an agent"
+
+
+def _none_asked(arms: Sequence[ArmResult]) -> str:
+    """Return the sentence on several arms that never asked their model."""
+    text = f"{len(arms)} arms never asked their model: {_scored_trials(arms)}"
+    return f"{text}; their accuracies are not those of an agent, and they are compared with no other arm"
+
+
+def _scored_trials(arms: Sequence[ArmResult]) -> str:
+    """Return `6 trials of a/clean and 6 of b/clean`."""
+    return of_each({arm.info.arm: f"{arm.summary.scored:,}" for arm in arms}, "trials")
 
 
 def warned(comparison: Comparison) -> list[str]:
     """Return all warnings, a line each; those about unknown costs come last.
 
-    The arms that crashed in every trial are left to `crashed_sentences`, which stand before everything else.
+    What is said of dead arms is left to `dead_arm_sentences`, which stand before everything else.
     """
-    told = _of_crashed_arms(comparison)
+    told = _of_dead_arms(comparison)
     main, costs = (
         [f"Warning: {each}" for each in warnings if each not in told]
         for warnings in (comparison.main_warnings, comparison.cost_warnings)
@@ -71,6 +85,6 @@ def _crashes(arm: ArmResult) -> int:
     return sum(arm.summary.crashes.values())
 
 
-def _of_crashed_arms(comparison: Comparison) -> frozenset[str]:
-    """Return the comparison's warnings that the sentence stands for."""
-    return frozenset(map(dead_arm_warning, comparison.crashed_arms))
+def _of_dead_arms(comparison: Comparison) -> frozenset[str]:
+    """Return the comparison's warnings that the sentences on dead arms stand for."""
+    return frozenset(map(dead_arm_warning, comparison.dead_arms))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.metrics.gate import MORE
+from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed_names
 from loopbench.text.numbers import chance_in_words, dollars_text
@@ -96,7 +97,7 @@ def _let_by_flags(result: GateResult) -> str:
 def _after_a_loss(result: GateResult) -> NextStep:
     if result.advice.only_the_seed:
         return _same_draws(result)
-    meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else _change_of_metric(result)
+    meant = _what_is_meant(result)
     if not result.bless:
         return NextStep(f"{_mend(result)}{_why_not_bless(result)}.")
     fix = "Find what else changed" if result.advice.other_cause else _mend(result)
@@ -113,10 +114,13 @@ def _after_a_loss(result: GateResult) -> NextStep:
     )
 
 
-def _change_of_metric(result: GateResult) -> str:
-    """Return what may be meant of a run that lost no task: `the rise in tokens`."""
+def _what_is_meant(result: GateResult) -> str:
+    """Return what may be meant of a run that fails: `the rise in tokens` where it fails by other metrics than accuracy, which did
+    not fall there, whichever tasks were lost beside those that were gained; else `the loss`."""
     lines = decisive(result)
-    return f"the {'rise' if lines[0].may_rise else 'fall'} in {lines[0].metric}" if lines else "that"
+    arms = {line.arm for line in lines}
+    fell = any(line.metric == PRIMARY and line.arm in arms and line.effect.value < 0 for line in result.lines)
+    return "the loss" if fell or not lines else f"the {'rise' if lines[0].may_rise else 'fall'} in {lines[0].metric}"
 
 
 def _mend(result: GateResult) -> str:
