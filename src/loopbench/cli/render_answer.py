@@ -38,6 +38,8 @@ MIN_ROWS = 3
 MIN_SENTENCES = 5
 """Lines that sentences have beside the rows of more than a few loops, if they need them."""
 MAX_WARNINGS = 2
+FAULT_STYLE = "bold red"
+WARNING_STYLE = "yellow"
 NO_ROOM_FOR_TASKS = "The page and -v show what each {} solved of each task"
 """Stands in the place of the table of a few tasks."""
 LEGEND = "accuracy: * highest, = not told apart"
@@ -58,7 +60,9 @@ def answer_lines(run: Results, width: int, *, is_whole: bool = False) -> Iterato
     dead = [*dead_arm_sentences(run.comparison)]  # they stand among the warnings
     said = [each for each in answer.answer_sentences if each not in dead]
     if is_whole or width >= WIDE:
-        sentences = list(_sentences(run, said, width))
+        sentences = list(
+            _around(run, sentence_lines(run, said, width), width, warnings=warning_lines(run, width, are_all_told=True))
+        )
     else:
         sentences = _sentences_within(run, said, width, beside - len(tasks))
         if tasks and len(tasks) + len(sentences) > beside:
@@ -86,23 +90,40 @@ def _cut_to_fit(run: Results, sentences: Sequence[AnswerSentence], width: int, r
     left = max(1, room - len(matrix) - 1)
     lines = _weightiest(run, sentences, width, left)
     if len(lines) > left:
-        lines = [*lines[: left - 1], Text(f"{lines[left - 1].plain[: width - 2]} …", style=lines[left - 1].style)]
+        lines = [*lines[: left - 1], _cut_off(lines[left - 1], width)]
     return [*matrix, *lines, Text(f"The rest: loopbench report {shlex.quote(str(run.folder))} -v", style="dim")]
 
 
 def _weightiest(run: Results, sentences: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
-    """Return the lines of warnings and of the sentences that have room, in few words, the weightiest first. Only the verdict may
-    need more. A command goes before a sentence does: the line that says where the rest is stands for it."""
-    order = _by_weight(sentences)
-    few = [replace(each, opens=False) for each in _in_few_words(sentences)]
-    lines_of = _paragraph_maker(run, width)
+    """Return the lines of warnings and of the sentences that have room, in few words, the weightiest first.
+
+    Only the verdict may need more: warnings have the lines that it leaves, at least one. A command goes before a sentence does: the
+    line that says where the rest is stands for it.
+    """
+    needed = _needed(sentences)
+    order = _by_weight(needed)
+    few = [replace(each, opens=False) for each in _in_few_words(needed)]
+    short = {number: replace(few[number], text=few[number].in_fewest_words, decides=None) for number in order}
+    verdict = _paragraph_maker(run, width, ())({number: short[number] for number in order[:1]})
+    warnings = _short_warnings(run, width, room - len(verdict))
+    lines_of = _paragraph_maker(run, width, warnings)
     kept: dict[int, AnswerSentence] = {}
     for number in order:
-        short = {**kept, number: replace(few[number], text=few[number].in_fewest_words, decides=None)}
-        if not kept or len(lines_of(short)) <= room:
-            kept = short
+        with_it = {**kept, number: short[number]}
+        if not kept or len(lines_of(with_it)) <= room:
+            kept = with_it
     longer = _lengthened(kept, [replace(each, decides=None) for each in few], lines_of, room)
     return lines_of(_lengthened(longer, few, lines_of, room))
+
+
+def _needed(sentences: Sequence[AnswerSentence]) -> list[AnswerSentence]:
+    """Return the sentences without those of which the matrix shows what matters."""
+    return [each for each in sentences if each.has_precedence or not each.may_be_left_out]
+
+
+def _cut_off(line: Text, width: int) -> Text:
+    """Return a line with the sign that what follows it is left out."""
+    return Text(textwrap.shorten(f"{line.plain} {'…' * width}", width, placeholder=" …"), style=line.style)
 
 
 def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:
@@ -122,13 +143,13 @@ def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:
     return sorted(range(len(sentences)), key=weight)
 
 
-def _paragraph_maker(run: Results, width: int) -> Callable[[Mapping[int, AnswerSentence]], list[Text]]:
+def _paragraph_maker(run: Results, width: int, warnings: Sequence[Text]) -> Callable[[Mapping[int, AnswerSentence]], list[Text]]:
     """Return what makes lines of warnings and of sentences by their places, as one paragraph that leaves to the matrix which
     amounts have no interval."""
 
     def lines_of(kept: Mapping[int, AnswerSentence]) -> list[Text]:
         chosen = [kept[number] for number in sorted(kept)]
-        return list(_around(run, flowing_lines(run, chosen, width), width, has_reasons=False))
+        return list(_around(run, flowing_lines(run, chosen, width), width, warnings=warnings, has_reasons=False))
 
     return lines_of
 
@@ -151,15 +172,16 @@ def _lengthened(
 def _sentences_within(run: Results, sentences: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
     """Return the lines of warnings and sentences: of all of them if they have room, else in fewer words, at last as one paragraph
     in as few words as it takes."""
-    needed = [each for each in sentences if each.has_precedence or not each.may_be_left_out]  # the matrix shows what is left out
+    needed = _needed(sentences)
     few = _in_few_words(needed)
     one = [replace(each, opens=False) for each in few]
     fewest = {number: replace(each, text=each.in_fewest_words) for number, each in enumerate(one)}
-    lines_of = _paragraph_maker(run, width)
+    warnings = list(warning_lines(run, width))
+    lines_of = _paragraph_maker(run, width, warnings)
     forms: tuple[Callable[[], Iterable[Text]], ...] = (
-        lambda: _sentences(run, sentences, width),
-        lambda: _sentences(run, needed, width),
-        lambda: _around(run, flowing_lines(run, few, width), width),
+        lambda: _around(run, sentence_lines(run, sentences, width), width, warnings=warnings),
+        lambda: _around(run, sentence_lines(run, needed, width), width, warnings=warnings),
+        lambda: _around(run, flowing_lines(run, few, width), width, warnings=warnings),
         lambda: lines_of(_lengthened(fewest, one, lines_of, room)),
     )
     lines: list[Text] = []
@@ -208,17 +230,14 @@ def _in_few_words(sentences: Sequence[AnswerSentence]) -> list[AnswerSentence]:
     return [replace(each, text=each.brief or each.text, decides=each.decides if each is first else None) for each in sentences]
 
 
-def _sentences(run: Results, sentences: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
-    """Yield the lines of warnings, and then of what follows from the matrix, with commands below."""
-    yield from _around(run, sentence_lines(run, sentences, width), width)
-
-
-def _around(run: Results, sentences: Iterator[Text], width: int, *, has_reasons: bool = True) -> Iterator[Text]:
+def _around(
+    run: Results, sentences: Iterator[Text], width: int, *, warnings: Iterable[Text], has_reasons: bool = True
+) -> Iterator[Text]:
     """Yield the lines of sentences between those of warnings and of what else there is to know.
 
     `has_reasons`: with why amounts have no interval, of which the matrix says only that they have none.
     """
-    yield from warning_lines(run, width)
+    yield from warnings
     yield from sentences
     yield from wrapped(defaults_sentence(run.manifest), "", width)
     if not run.comparison.invalid:
@@ -229,18 +248,33 @@ def _around(run: Results, sentences: Iterator[Text], width: int, *, has_reasons:
             yield from wrapped(sentence, "", width)
 
 
-def warning_lines(run: Results, width: int) -> Iterator[Text]:
-    """Yield the lines that say what is wrong with a run."""
-    comparison = run.comparison
-    if comparison.invalid:
-        yield from wrapped(INVALID_RUN, "bold red", width)
-    for sentence in dead_arm_sentences(comparison):
-        yield from wrapped(f"{sentence.text}.", "bold red", width)
-    warnings = warned(comparison)
-    hidden = len(warnings) - MAX_WARNINGS
-    more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(run.folder))} -v"] if hidden > 0 else []
-    for warning in [*warnings[:MAX_WARNINGS], *more]:
-        yield from wrapped(warning, "yellow", width)
+def warning_lines(run: Results, width: int, *, are_all_told: bool = False) -> Iterator[Text]:
+    """Yield the lines that say what is wrong with a run; but for `are_all_told` the first warnings, and how many more there are."""
+    faults, warnings = _faults(run), warned(run.comparison)
+    hidden = 0 if are_all_told else max(0, len(warnings) - MAX_WARNINGS)
+    more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(run.folder))} -v"] if hidden else []
+    for fault in faults:
+        yield from wrapped(fault, FAULT_STYLE, width)
+    for warning in [*warnings[: len(warnings) - hidden], *more]:
+        yield from wrapped(warning, WARNING_STYLE, width)
+
+
+def _faults(run: Results) -> list[str]:
+    """Return what makes the numbers of a run, or of arms of it, mean nothing."""
+    invalid = [INVALID_RUN] if run.comparison.invalid else []
+    return [*invalid, *(f"{sentence.text}." for sentence in dead_arm_sentences(run.comparison))]
+
+
+def _short_warnings(run: Results, width: int, room: int) -> list[Text]:
+    """Return what is wrong with a run, a line each, cut at its end where it is longer; where these have no room, how many more
+    there are. `room`: lines; at least one is taken, that of what is weightiest."""
+    told = [*((each, FAULT_STYLE) for each in _faults(run)), *((each, WARNING_STYLE) for each in warned(run.comparison))]
+    lines = [Text(textwrap.shorten(plain_line(each), width, placeholder=" …"), style=style) for each, style in told]
+    most = max(1, min(room, MAX_WARNINGS + 1))
+    hidden = len(lines) - most + 1
+    if most == 1 or hidden <= 1:
+        return lines[:most]
+    return [*lines[: most - 1], Text(counted(hidden, "more warning"), style=WARNING_STYLE)]
 
 
 def sentence_lines(run: Results, sentences: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
