@@ -25,7 +25,7 @@ JSON = st.recursive(
 )
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15)
 EVERY = pytest.mark.parametrize("name", scorer_names())
-FEWER = settings(max_examples=cases(10))  # of each scorer
+FEWER = settings(max_examples=cases(10), deadline=None)  # of each scorer
 
 ABSTENTIONS = [
     "not determined",

@@ -19,6 +19,7 @@ from loopbench.experiments.compare.verdict.framework_defaults import defaults_se
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
 from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.protocol.counts import counted
+from loopbench.text.output import UNBROKEN, with_whole_shares
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, with_folded_heads
@@ -108,11 +109,16 @@ def _weightiest(run: Results, sentences: Sequence[AnswerSentence], width: int, r
     warnings = _short_warnings(run, width, room - len(verdict))
     lines_of = _paragraph_maker(run, width, warnings)
     kept: dict[int, AnswerSentence] = {}
+    without_commands = [replace(each, decides=None) for each in few]
     for number in order:
+        if kept and not needed[number].has_precedence:
+            kept = _lengthened(kept, without_commands, lines_of, room, order[:1])  # the verdict's reasons before lighter sentences
         with_it = {**kept, number: short[number]}
         if not kept or len(lines_of(with_it)) <= room:
             kept = with_it
-    longer = _lengthened(kept, [replace(each, decides=None) for each in few], lines_of, room)
+        elif needed[number].has_precedence:
+            break  # nothing lighter stands where this has no room
+    longer = _lengthened(kept, without_commands, lines_of, room)
     return lines_of(_lengthened(longer, few, lines_of, room))
 
 
@@ -159,10 +165,14 @@ def _lengthened(
     longer: Sequence[AnswerSentence],
     lines_of: Callable[[Mapping[int, AnswerSentence]], list[Text]],
     room: int,
-) -> Mapping[int, AnswerSentence]:
-    """Return sentences by their places, one after the other in a longer form if all of them then still have room."""
-    kept = short
-    for number in short:
+    which: Iterable[int] | None = None,
+) -> dict[int, AnswerSentence]:
+    """Return sentences by their places, one after the other in a longer form if all of them then still have room.
+
+    `which`: the places of those that may be longer; None: all.
+    """
+    kept = dict(short)
+    for number in short if which is None else which:
         with_longer = {**kept, number: longer[number]}
         if len(lines_of(with_longer)) <= room:
             kept = with_longer
@@ -175,7 +185,9 @@ def _sentences_within(run: Results, sentences: Sequence[AnswerSentence], width: 
     needed = _needed(sentences)
     few = _in_few_words(needed)
     one = [replace(each, opens=False) for each in few]
-    fewest = {number: replace(each, text=each.in_fewest_words) for number, each in enumerate(one)}
+    fewest = {  # where everything has room, the verdict keeps its reasons
+        number: each if each.adopts else replace(each, text=each.in_fewest_words) for number, each in enumerate(one)
+    }
     warnings = list(warning_lines(run, width))
     lines_of = _paragraph_maker(run, width, warnings)
     forms: tuple[Callable[[], Iterable[Text]], ...] = (
@@ -316,10 +328,10 @@ def _paragraphs(sentences: Sequence[AnswerSentence]) -> list[list[AnswerSentence
 
 def _paragraph_lines(texts: Sequence[str], width: int, *, leads: bool) -> Iterator[Text]:
     """Yield sentences in lines of a terminal, the first sentence bold if it leads."""
-    paragraph, at = " ".join(texts), 0
+    paragraph, at = with_whole_shares(" ".join(texts)), 0
     for part in textwrap.wrap(paragraph, width, break_on_hyphens=False):
         at = paragraph.index(part, at)
-        line = Text(part)
+        line = Text(part.replace(UNBROKEN, " "))
         if leads:
             line.stylize("bold", 0, max(0, len(texts[0]) - at))
         yield line
@@ -345,5 +357,5 @@ def command_lines(words: Sequence[str], width: int) -> list[str]:
 
 def wrapped(words: str, style: str, width: int) -> list[Text]:
     """Return a sentence in lines of a terminal."""
-    lines = textwrap.wrap(plain_line(words), width, break_on_hyphens=False)
-    return [Text(line, style=style) for line in lines]
+    lines = textwrap.wrap(with_whole_shares(plain_line(words)), width, break_on_hyphens=False)
+    return [Text(line.replace(UNBROKEN, " "), style=style) for line in lines]

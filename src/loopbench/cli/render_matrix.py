@@ -113,7 +113,7 @@ def _row_names(answer: ComparisonAnswer) -> RowNames:
 
 def matrix_lines(answer: ComparisonAnswer, width: int, room: int, *, has_ties: bool = True) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and, with `has_ties`, all that tie with the best."""
-    shown_rows = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_rows(answer.rows, room - 1, has_ties=has_ties)
+    shown_rows = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_rows(answer, room - 1, has_ties=has_ties)
     lines, form = _shown_cells(answer, shown_rows, width, room)
     yield from lines
     are_costs_known = any(cost is not None for row in shown_rows for cost in answer.costs_of(row))
@@ -123,7 +123,7 @@ def matrix_lines(answer: ComparisonAnswer, width: int, room: int, *, has_ties: b
         open_ones = sum(_ties_wherever_compared(row) for row in hidden)
         ties = f", {open_ones} not told apart from the best" if open_ones else ""
         are_less = all(row.accuracy < shown_rows[-1].accuracy for row in hidden)
-        how = "less accurate on average" if are_less else "none more accurate on average"
+        how = "less accurate on average" if are_less else "none more accurate on average than the first"
         yield from _dim_lines(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", width)
 
 
@@ -182,16 +182,15 @@ def _fitting(forms: Sequence[FormedRows], width: int) -> list[FormedRows]:
     return [each for each in forms if widest_fitting([each.rows], width)[1]]
 
 
-def _first_rows(rows: Sequence[AnswerRow], room: int, *, has_ties: bool) -> Sequence[AnswerRow]:
-    """Return the first rows, and, with `has_ties`, those that are the most accurate of some column or as accurate on average as the
-    first one."""
-    if not has_ties:
-        return rows[:room]
-    return [
-        row
-        for number, row in enumerate(rows)
-        if number < room or row.accuracy >= rows[0].accuracy or any(cell and cell.place == "highest" for cell in row.cells)
-    ]
+def _first_rows(answer: ComparisonAnswer, room: int, *, has_ties: bool) -> Sequence[AnswerRow]:
+    """Return the rows of the loops that the answer says to adopt and as many of the first others as have room; with `has_ties`,
+    also those that are the most accurate of some column or as accurate on average as the first one."""
+    rows, adopted = answer.rows, {loop for sentence in answer.answer_sentences for loop in sentence.loops}
+    others = [row for row in rows if row.loop not in adopted]
+    kept = {row.loop for row in others[: max(0, room - (len(rows) - len(others)))]} | adopted
+    if has_ties:
+        kept |= {row.loop for row in rows if row.accuracy >= rows[0].accuracy or any(c and c.place == "highest" for c in row.cells)}
+    return [row for row in rows if row.loop in kept]
 
 
 def _with_short_names(rows: Rows, width: int) -> Rows:

@@ -35,11 +35,16 @@ class Prose:
     """What stands before all lines but the first; None: the indent."""
 
 
+def with_whole_shares(text: str) -> str:
+    """Return a text in which no line ends between a number and its percent sign, as in `5 %`: their space is `UNBROKEN`."""
+    return re.sub(r"(?<=\d) (?=%)", UNBROKEN, text)
+
+
 def prose_lines(prose: Prose, width: int) -> list[str]:
     """Return the lines of a sentence, wrapped between words at a width in columns, with `UNBROKEN` spaces as spaces, and safe for a
     terminal. No line ends between a number and its percent sign, as in `5 %`."""
     lines = textwrap.wrap(
-        re.sub(r"(?<=\d) (?=%)", UNBROKEN, terminal_safe(prose.text)),
+        with_whole_shares(terminal_safe(prose.text)),
         width,
         initial_indent=prose.indent,
         subsequent_indent=prose.indent if prose.hanging is None else prose.hanging,

@@ -56,3 +56,14 @@ def test_that_loops_met_different_faults_stands_before_the_verdict(tmp_path, wid
     whole = next(each for each in found.answer.answer_sentences if each.brief == lines[met].removesuffix("."))
     assert whole.is_basis
     assert "bare and stateless met text-2024 (calls in text), finish met native-2024 (native calls)" in whole.text
+
+
+def test_the_loops_to_adopt_have_their_rows_however_many_are_more_accurate(compared, tmp_path):
+    """Of loops that are not told apart the cheapest is named, which may be the last by its mean."""
+    shares = {f"loop{n}": [0.9 - 0.01 * n] * 2 for n in range(8)}
+    comparison = compared(shares, {"loop7": 40}, n=60, profiles=["flaky-0", "flaky-1"])
+    adopted = {loop for each in answer(comparison).answer_sentences for loop in each.loops}
+    assert "loop7" in adopted
+    lines = shown(comparison, tmp_path, 80)
+    assert len(lines) <= MAX_LINES
+    assert all(any(line.startswith(f"{loop} ") for line in lines) for loop in adopted)

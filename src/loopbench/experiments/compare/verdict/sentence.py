@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from loopbench.protocol.counts import joined
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerSentence:
@@ -78,8 +80,9 @@ class Wording:
         return Wording(self.full.format(**full), self.brief.format(**brief))
 
     def sentence(self, adopts: str = "", or_else: tuple[str, ...] = ()) -> AnswerSentence:
-        """Return the whole sentence. `adopts`, `or_else`: the loops that it says to adopt."""
-        return AnswerSentence(self.full, self.brief, adopts=adopts, or_else=or_else)
+        """Return the whole sentence. `adopts`, `or_else`: the loops that it says to adopt; in the fewest words, these alone."""
+        briefest = f"Adopt {joined((adopts, *or_else), 'or')}" if adopts else ""
+        return AnswerSentence(self.full, self.brief, briefest, adopts=adopts, or_else=or_else)
 
 
 NO_WORDS = Wording("", "")

@@ -401,7 +401,13 @@ class Verdicts:
         for under, loops in lost.items():
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed_names(under)}"
             parts.append(f"{listed_names(loops)}{where}")
-        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out, has_precedence=has_precedence)
+        every = listed_names([loop for loops in lost.values() for loop in loops])
+        yield AnswerSentence(
+            f"Worse: {'; '.join(parts)}",
+            briefest=f"Worse somewhere: {every}" if len(lost) > 1 else "",
+            may_be_left_out=may_be_left_out,
+            has_precedence=has_precedence,
+        )
 
 
 def _of_others(sentence: AnswerSentence) -> AnswerSentence:
@@ -409,8 +415,8 @@ def _of_others(sentence: AnswerSentence) -> AnswerSentence:
     if not sentence.adopts:
         return sentence
     of = "Of other tasks: "
-    brief = sentence.brief and f"{of}{sentence.brief}"
-    return replace(sentence, text=f"{of}{sentence.text}", brief=brief, of_tasks="of other tasks", opens=True)
+    brief, briefest = (words and f"{of}{words}" for words in (sentence.brief, sentence.briefest))
+    return replace(sentence, text=f"{of}{sentence.text}", brief=brief, briefest=briefest, of_tasks="of other tasks", opens=True)
 
 
 def _is_as_good_and_cheap(one: AnswerRow, other: AnswerRow) -> bool:
