@@ -19,7 +19,7 @@ from loopbench.experiments.compare.verdict.framework_defaults import defaults_se
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
 from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.protocol.counts import counted
-from loopbench.text.output import UNBROKEN, with_whole_shares
+from loopbench.text.output import wrapped_words
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, with_folded_heads
@@ -110,8 +110,9 @@ def _weightiest(run: Results, sentences: Sequence[AnswerSentence], width: int, r
     lines_of = _paragraph_maker(run, width, warnings)
     kept: dict[int, AnswerSentence] = {}
     without_commands = [replace(each, decides=None) for each in few]
+    first_lighter = next((number for number in order[1:] if not needed[number].has_precedence), None)
     for number in order:
-        if kept and not needed[number].has_precedence:
+        if number == first_lighter:
             kept = _lengthened(kept, without_commands, lines_of, room, order[:1])  # the verdict's reasons before lighter sentences
         with_it = {**kept, number: short[number]}
         if not kept or len(lines_of(with_it)) <= room:
@@ -328,10 +329,10 @@ def _paragraphs(sentences: Sequence[AnswerSentence]) -> list[list[AnswerSentence
 
 def _paragraph_lines(texts: Sequence[str], width: int, *, leads: bool) -> Iterator[Text]:
     """Yield sentences in lines of a terminal, the first sentence bold if it leads."""
-    paragraph, at = with_whole_shares(" ".join(texts)), 0
-    for part in textwrap.wrap(paragraph, width, break_on_hyphens=False):
+    paragraph, at = " ".join(texts), 0
+    for part in wrapped_words(paragraph, width):
         at = paragraph.index(part, at)
-        line = Text(part.replace(UNBROKEN, " "))
+        line = Text(part)
         if leads:
             line.stylize("bold", 0, max(0, len(texts[0]) - at))
         yield line
@@ -357,5 +358,4 @@ def command_lines(words: Sequence[str], width: int) -> list[str]:
 
 def wrapped(words: str, style: str, width: int) -> list[Text]:
     """Return a sentence in lines of a terminal."""
-    lines = textwrap.wrap(with_whole_shares(plain_line(words)), width, break_on_hyphens=False)
-    return [Text(line.replace(UNBROKEN, " "), style=style) for line in lines]
+    return [Text(line, style=style) for line in wrapped_words(plain_line(words), width)]

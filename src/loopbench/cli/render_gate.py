@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 
 from rich.text import Text
@@ -14,7 +13,7 @@ from loopbench.experiments.gate.output import brief
 from loopbench.experiments.gate.output.sentences import MAX_NAMED, further_lines, headline
 from loopbench.experiments.gate.output.stop_words import shown_stops
 from loopbench.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
-from loopbench.text.output import UNBROKEN, with_whole_shares
+from loopbench.text.output import wrapped_words
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, print_lines
@@ -84,9 +83,7 @@ def _wrapped(line: str, width: int, style: str = "", most: int | None = None) ->
         yield Text(line, style=style)
         return
     indent = "  " if line.startswith("- ") else ""
-    whole = with_whole_shares(line)
-    parts = textwrap.wrap(whole, width - len(indent), break_on_hyphens=False, max_lines=most, placeholder=" …")
-    first, *others = [part.replace(UNBROKEN, " ") for part in parts] or [line]
+    first, *others = wrapped_words(line, width - len(indent), max_lines=most, placeholder=" …") or [line]
     yield Text(first, style=style)
     # A wrapped part that begins with `::` would be a command to a CI server.
     yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)

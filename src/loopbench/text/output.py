@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .plain_text import terminal_safe
 
@@ -35,20 +35,21 @@ class Prose:
     """What stands before all lines but the first; None: the indent."""
 
 
-def with_whole_shares(text: str) -> str:
-    """Return a text in which no line ends between a number and its percent sign, as in `5 %`: their space is `UNBROKEN`."""
-    return re.sub(r"(?<=\d) (?=%)", UNBROKEN, text)
+def wrapped_words(text: str, width: int, **options: Any) -> list[str]:
+    """Return the lines of a text, wrapped between words at a width in columns, with `UNBROKEN` spaces as spaces.
+
+    No line ends within a word with a hyphen, or between a number and its percent sign, as in `5 %`. `options`: of `textwrap.wrap`.
+    """
+    lines = textwrap.wrap(re.sub(r"(?<=\d) (?=%)", UNBROKEN, text), width, break_on_hyphens=False, **options)
+    return [line.replace(UNBROKEN, " ") for line in lines]
 
 
 def prose_lines(prose: Prose, width: int) -> list[str]:
-    """Return the lines of a sentence, wrapped between words at a width in columns, with `UNBROKEN` spaces as spaces, and safe for a
-    terminal. No line ends between a number and its percent sign, as in `5 %`."""
-    lines = textwrap.wrap(
-        with_whole_shares(terminal_safe(prose.text)),
+    """Return the lines of a sentence, wrapped as `wrapped_words` does, and safe for a terminal."""
+    return wrapped_words(
+        terminal_safe(prose.text),
         width,
         initial_indent=prose.indent,
         subsequent_indent=prose.indent if prose.hanging is None else prose.hanging,
         break_long_words=False,
-        break_on_hyphens=False,
     )
-    return [line.replace(UNBROKEN, " ") for line in lines]
