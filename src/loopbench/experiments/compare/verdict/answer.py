@@ -152,8 +152,7 @@ def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) 
     for profile, sentences in by_profile.items():
         for each in sentences:
             under = f"Under {every if each.text in shared else profile}: "
-            brief, briefest = (words and f"{under}{words}" for words in (each.brief, each.briefest))
-            own = replace(each, text=f"{under}{each.text}", brief=brief, briefest=briefest, opens=True)
+            own = replace(each.behind(under), opens=True)
             by_text.setdefault(own.text, own)
     return [*by_text.values()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loopbench.protocol.counts import joined
@@ -42,6 +42,11 @@ class AnswerSentence:
     def loops(self) -> tuple[str, ...]:
         """All loops that it says to adopt, one or another; none where it says to adopt none."""
         return (self.adopts, *self.or_else) if self.adopts else ()
+
+    def behind(self, words: str) -> AnswerSentence:
+        """Return the sentence behind these words, in each of its forms."""
+        brief, briefest = (form and f"{words}{form}" for form in (self.brief, self.briefest))
+        return replace(self, text=f"{words}{self.text}", brief=brief, briefest=briefest)
 
     @property
     def in_fewest_words(self) -> str:

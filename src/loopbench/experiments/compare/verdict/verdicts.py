@@ -414,9 +414,7 @@ def _of_others(sentence: AnswerSentence) -> AnswerSentence:
     """Return a sentence that says of other tasks which loop to adopt, and that it does; any other one as it is."""
     if not sentence.adopts:
         return sentence
-    of = "Of other tasks: "
-    brief, briefest = (words and f"{of}{words}" for words in (sentence.brief, sentence.briefest))
-    return replace(sentence, text=f"{of}{sentence.text}", brief=brief, briefest=briefest, of_tasks="of other tasks", opens=True)
+    return replace(sentence.behind("Of other tasks: "), of_tasks="of other tasks", opens=True)
 
 
 def _is_as_good_and_cheap(one: AnswerRow, other: AnswerRow) -> bool:
