@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio.unix_events
 import functools
 import gc
@@ -118,6 +119,28 @@ def _stay_in_memory(fd: Any) -> None:
 os.fsync = _stay_in_memory
 vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
 """A client asks for one, which reads the certificates of all authorities anew: that takes longer than most tests."""
+
+
+_parse = ast.parse
+
+
+def _parse_undisturbed(*args: Any, **options: Any) -> Any:
+    """Parse once more, without the garbage collector, where Python 3.11 confuses two threads that parse (CPython issue 106905).
+
+    It counts the depth of all their syntax trees by one number, and raises SystemError if another thread parses while the collector,
+    at whose start Hypothesis runs code, interrupts this one. Hypothesis parses the lambdas that it describes.
+    """
+    try:
+        return _parse(*args, **options)
+    except SystemError:
+        gc.disable()
+        try:
+            return _parse(*args, **options)
+        finally:
+            gc.enable()
+
+
+vars(ast)["parse"] = _parse_undisturbed
 
 
 asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})  # type: ignore[attr-defined]
