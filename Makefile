@@ -11,9 +11,9 @@ VERCEL := tests/models/vercel
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
 FRAMEWORKS := $(VENV)/loopbench
-TESTED_FRAMEWORKS := openai_agents pydantic_ai smolagents
 REAL_FRAMEWORKS := tests/frameworks/test_real_frameworks.py
-READY_FRAMEWORKS := $(TESTED_FRAMEWORKS:%=$(FRAMEWORKS)/.ready-%)
+READY_FRAMEWORK := $(FRAMEWORKS)/.ready-openai_agents
+READY_FRAMEWORKS := $(READY_FRAMEWORK) $(FRAMEWORKS)/.ready-pydantic_ai $(FRAMEWORKS)/.ready-smolagents
 REAL_RUN := $(BIN)/loopbench compare --config benchmarks/real.toml --model local --constrain --cassette runs/real-replies \
   --cassette-mode replay-or-record
 PYTEST := $(BIN)/pytest --forks auto -q
@@ -34,7 +34,7 @@ help:
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       two thirds of the tests, without the costliest and with fewer cases of each property: about a minute"
-	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 25 each time, make fast 10"
+	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 15 each time, make fast 10"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
@@ -77,8 +77,8 @@ test: $(READY_DEV)
 pytest: $(READY_DEV)
 	$(PYTEST) --ignore=$(REAL_FRAMEWORKS)
 
-# By themselves, so that no other test waits until the frameworks are installed.
-pytest-frameworks: $(READY_DEV) $(READY_FRAMEWORKS)
+# By themselves, so that no other test waits until the framework is installed.
+pytest-frameworks: $(READY_DEV) $(READY_FRAMEWORK)
 	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -q $(REAL_FRAMEWORKS)
 
 lint: $(READY_DEV)
@@ -95,7 +95,8 @@ fast: $(READY_DEV)
 explore: $(READY_DEV)
 	$(PYTEST) -m 'not slow and not real and not thorough' --hypothesis-profile=explore
 
-test-slow: $(READY_DEV)
+test-slow: export LOOPBENCH_TESTED_FRAMEWORKS := $(CURDIR)/$(FRAMEWORKS)
+test-slow: $(READY_DEV) $(READY_FRAMEWORKS)
 	$(PYTEST) -m slow
 
 fuzz: $(READY_DEV)

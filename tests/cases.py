@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-USUAL = 25
+USUAL = 15
 """Cases of a property test that says nothing else, in `make test`."""
 QUICK = 10
 """The same in `make fast`."""
+EXPLORED = 100
+"""The same in `make explore`, which draws new ones each time."""
 
 
-def cases(few: int) -> int:
-    """Return `few` for `make test`; `make explore` has four times as many, and `make fast` fewer, as of tests that say nothing."""
-    return max(1, few * settings.default.max_examples // USUAL)  # type: ignore[union-attr]  # a profile is loaded by tests/conftest.py
+def cases(of_25: int) -> int:
+    """Return how many cases a test draws where one that says nothing would draw 25: more or fewer, as the profile has more or fewer."""
+    return max(1, of_25 * settings.default.max_examples // 25)  # type: ignore[union-attr]  # a profile is loaded by tests/conftest.py

@@ -41,7 +41,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
-from tests.cases import QUICK, USUAL
+from tests.cases import EXPLORED, QUICK, USUAL
 from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.prepared import start_for_asyncio
@@ -127,8 +127,8 @@ _parse = ast.parse
 def _parse_undisturbed(*args: Any, **options: Any) -> Any:
     """Parse once more, without the garbage collector, where Python 3.11 confuses two threads that parse (CPython issue 106905).
 
-    It counts the depth of all their syntax trees by one number, and raises SystemError if another thread parses while the collector,
-    at whose start Hypothesis runs code, interrupts this one. Hypothesis parses the lambdas that it describes.
+    It counts the depth of all their syntax trees by one number, and raises SystemError if another thread parses while the
+    collector, at whose start Hypothesis runs code, interrupts this one. Hypothesis parses the lambdas that it describes.
     """
     try:
         return _parse(*args, **options)
@@ -148,7 +148,7 @@ asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
 settings.register_profile("repeatable", UNTIMED, max_examples=USUAL, derandomize=True)
 settings.register_profile("quick", UNTIMED, max_examples=QUICK, derandomize=True)
-settings.register_profile("explore", UNTIMED, max_examples=100)
+settings.register_profile("explore", UNTIMED, max_examples=EXPLORED)
 settings.load_profile("repeatable")
 
 _NO_CONSTANTS, _constants_of_modules = providers._local_constants, providers._get_local_constants

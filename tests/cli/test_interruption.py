@@ -151,7 +151,7 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, loopbenc
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+@pytest.mark.parametrize("workers", [pytest.param((), marks=pytest.mark.slow), ("--workers", "1")])
 def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, loopbench, workers):
     asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--json"]
     asked += ["--profile", "flaky-tools", "--trial-timeout", "1"]

@@ -186,7 +186,7 @@ def wait_for_rollouts(folder: Path, size: int) -> None:
     raise AssertionError("no rollout has ended")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_search_that_is_interrupted_and_then_killed_says_how_to_go_on_and_ends_as_if_nothing_had_been(
     stopped, tmp_path, loopbench, at_one_sitting
 ):

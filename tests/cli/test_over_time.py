@@ -343,7 +343,7 @@ def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.5, 1.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
     started = textwrap.dedent("""
         import sys, loopbench.__main__ as own

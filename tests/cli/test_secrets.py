@@ -170,7 +170,13 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(loopbench: Callab
     assert traces.count(MARK.encode()) > 5 * len(SHAPES)  # all of them did get there
 
 
-@pytest.mark.parametrize("suite", [*generated_suites()])
+@pytest.mark.parametrize(
+    "suite",
+    [
+        name if name in ("arithmetic", "ecommerce", "typed") else pytest.param(name, marks=pytest.mark.slow)
+        for name in generated_suites()
+    ],
+)
 def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(loopbench: Callable[..., Any], here: Path, suite: str):
     """Of all five designs, with replies and tools that fail."""
     profiles = ["--profile", "flaky-format", "--profile", "flaky-tools"]

@@ -33,7 +33,7 @@ def faults_table() -> str:
     return "\n".join(["| fault | what happens |", "|---|---|", *rows])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_agent_does_what_the_page_says(tmp_path: Path) -> None:
     put_files(tmp_path)
     assert output_of([CHECK], tmp_path) == preformatted(PAGE, "outcomes")

@@ -150,7 +150,7 @@ TESTS_OF_WHAT_IS_ADDED = (
 """Those that look at all loops, measures or scorers that there are."""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
     for folder in ("tests", "examples"):
         copy_without_added(ROOT, folder, copy)

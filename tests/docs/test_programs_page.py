@@ -24,6 +24,8 @@ TEXT = PAGE.read_text("utf-8")
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 COMMANDS = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
 COMPARISONS = [command for command in COMMANDS if command.startswith("loopbench compare")]
+BY_SDK = ("my_claude", "my_gemini")
+"""Agents made with a vendor's SDK, whose import takes longer than all else: their commands are slow tests."""
 MAX_LINES = 15
 
 
@@ -67,7 +69,10 @@ def test_every_variable_and_option_is_on_the_page() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("command", COMPARISONS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(command, marks=pytest.mark.slow if any(agent in command for agent in BY_SDK) else ()) for command in COMPARISONS],
+)
 def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "node" in command and shutil.which("node") is None:
         pytest.skip("Node is not installed")

@@ -188,7 +188,7 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
     assert "tokens a trial)" in capsys.readouterr().out
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_rows_of_the_optimized_designs_are_what_the_command_gives(tmp_path):
     """Designs do not depend on each other, but for the level of a gain's interval, which five share on the page;
     `test_all_of_the_optimized_designs` has the others, and the ranking."""

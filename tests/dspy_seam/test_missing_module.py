@@ -108,7 +108,7 @@ print(json.dumps(asyncio.run(ask())))
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_litellm_takes_tools_without_the_package_for_mcp() -> None:
     """Nor does the switch for it reach the provider: the server refuses fields that OpenAI's API lacks."""
     environment = os.environ | {"LITELLM_PROXY_API_KEY": "none", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}

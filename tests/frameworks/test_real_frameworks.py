@@ -1,4 +1,6 @@
-"""Three real frameworks, each in an environment of its own, which `make test` installs; skipped where there is none.
+"""Real frameworks, each in an environment of its own: one that `make test` installs, and further ones of `make test-slow`.
+
+A test whose frameworks are not installed is skipped.
 
 LOOPBENCH_TESTED_FRAMEWORKS names the folder of the environments, as LOOPBENCH_HOME does; without it LOOPBENCH_HOME counts.
 """
@@ -19,6 +21,8 @@ __all__ = ["here", "loopbench"]
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]
 
+TESTED, FURTHER = ["openai_agents"], ["pydantic_ai", "smolagents"]
+"""The frameworks of all tests, and those of slow tests."""
 TOLD = {
     "openai_agents(tool_errors=shown, unknown_tool=shown)": ("tool_raises", "unknown_tool"),
     "pydantic_ai(tool_errors=shown, retries=10)": ("tool_raises", "unknown_tool", "cut_json", "empty"),
@@ -37,11 +41,19 @@ def environments(monkeypatch):
     folder = os.environ.get("LOOPBENCH_TESTED_FRAMEWORKS")
     if folder:
         monkeypatch.setenv("LOOPBENCH_HOME", folder)
-    for name in ("openai_agents", "pydantic_ai", "smolagents"):
+
+
+def skip_without(*names):
+    for name in names:
         try:
             assert framework_class(name)().version
         except ValueError as error:
             pytest.skip(str(error))
+
+
+def each(specs):
+    """Parameters: the specs of further frameworks are slow tests."""
+    return [pytest.param(spec, marks=pytest.mark.slow if spec.partition("(")[0] in FURTHER else ()) for spec in specs]
 
 
 def outcomes(spec, faults):
@@ -49,30 +61,34 @@ def outcomes(spec, faults):
     return {finding.fault: finding.outcome for finding in found.findings}
 
 
-@pytest.mark.parametrize("spec", TOLD)
+@pytest.mark.parametrize("spec", each(TOLD))
 def test_a_framework_with_its_cures_tells_the_model(spec):
+    skip_without(spec.partition("(")[0])
     assert outcomes(spec, TOLD[spec]) == dict.fromkeys(TOLD[spec], "told")
 
 
-@pytest.mark.parametrize("spec", FOUND_OUT)
+@pytest.mark.parametrize("spec", each(FOUND_OUT))
 def test_the_defaults_are_found_out(spec):
+    skip_without(spec)
     assert outcomes(spec, FOUND_OUT[spec]) == FOUND_OUT[spec]
 
 
-def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(loopbench):
-    loops = [word for name in ("finish", "openai_agents", "pydantic_ai", "smolagents") for word in ("--loop", name)]
+@pytest.mark.parametrize("frameworks", [TESTED, pytest.param([*TESTED, *FURTHER], marks=pytest.mark.slow)])
+def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(loopbench, frameworks):
+    skip_without(*frameworks)
+    loops = [word for name in ("finish", *frameworks) for word in ("--loop", name)]
     chosen = (*loops, "--suite", "arithmetic(size=15)", "--no-mlflow", "--quiet", "--json")
     found = [loopbench("compare", *chosen, "--profile", profile).json for profile in ("flaky-format", "flaky-tools")]
     for run in found:
         assert run["invalid"] is False
-        assert len(run["arms"]) == 4
+        assert len(run["arms"]) == len(loops) / 2
     for arm in (arm for run in found for arm in run["arms"]):
         faults = arm["faults"]
         assert faults["landed"] >= 0.95 * faults["scheduled"]
         assert "@" in arm["arm"] or arm["loop"] == "finish"
     again = loopbench("compare", *chosen, "--profile", "flaky-tools", "--concurrency", "3").json
     assert again["digest"] == found[1]["digest"]
-    why = loopbench("why", "latest", "finish", "pydantic_ai", "--json").json
+    why = loopbench("why", "latest", "finish", frameworks[-1], "--json").json
     examples = [example for pair in why["pairs"] for example in pair["divergences"]]
     assert examples
     assert all(example["cause"] and example["detail"] for example in examples)

@@ -37,6 +37,7 @@ EDITS = {
 HANDLER = "            except ProviderError:\n"
 
 
+@pytest.mark.slow
 def test_each_edit_fails_with_what_it_did_and_undone_the_test_passes(pytester):
     for command in (("new", "loop", "my_loop"), ("init", "--loop", "my_loop:MyLoop")):
         assert pytester.run(sys.executable, "-m", "loopbench", *command).ret == 0

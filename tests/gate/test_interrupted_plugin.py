@@ -63,7 +63,8 @@ def test_agent(loop_gate, monkeypatch):
 """
 
 
-@pytest.mark.parametrize(("number", "times"), [pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow), (signal.SIGINT, 2)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytester, monkeypatch, number, times):
     """The loop's code is the blessed one, and yet it gives other answers. A first Ctrl-C alone lets all trials under way end."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))

@@ -408,6 +408,7 @@ def test_a_trial_that_hangs_is_told_at_once_whatever_pytest_captures(pytester, c
     assert ("captured" in ended.stdout.str()) == (capture == "no")
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_tell_the_summary(pytester, blessed):
     pytester.makepyfile(test_telling=TELLS)
     ended = pytester.runpytest_subprocess("-n", "1", "-p", "no:cacheprovider", "--junitxml", "out.xml")

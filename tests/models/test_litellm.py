@@ -16,7 +16,7 @@ from loopbench.protocol import ContextOverflow, NativeCall, ProviderError, Reply
 from . import bench
 from .served import Book, fixed, of, run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 LITELLM = """
 import json, sys

@@ -247,7 +247,7 @@ def test_a_program_handed_over_as_an_object_is_named_as_it_is_typed():
     assert make_loop(parse_spec(loop_name(program))) == program
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_law_of_loops_holds():
     assert [finding for finding in findings(agents.in_the_event_loop, draws=FEW) if finding.status == "failed"] == []
 

@@ -52,7 +52,7 @@ def printed(shown: list[why_lines.Shown], width: int) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize(("loops", "profiles"), [(FIVE[:2], 2), (FIVE, 2), (TWELVE, 3)])
+@pytest.mark.parametrize(("loops", "profiles"), [(FIVE[:2], 2), (FIVE, 2), pytest.param(TWELVE, 3, marks=pytest.mark.slow)])
 def test_the_sums_are_one_screen_and_tell_every_arm_in_full(made, loops, profiles):
     run = made(loops, profiles)
     reasons = losses_explained(run, pairs=(), arms=None, task=None, most=why_lines.MAX_EXAMPLES)

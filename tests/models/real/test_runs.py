@@ -317,7 +317,7 @@ def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: He
         assert SECRET not in text
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_unknown_provider_is_one_line_and_no_run_directory(shell):
     done = shell(*COMPARE, "--model", "opnai/gpt-4o-mini")
     assert (done.returncode, done.stdout) == (2, "")

@@ -227,7 +227,7 @@ def wait_for_port(port: int) -> None:
 
 
 @needs_postgres
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_postgresql_is_a_store_by_itself_and_below_a_server(run, postgresql, tmp_path):
     direct = tracking.log_run(run, postgresql, "direct")
     assert tracking.log_run(run, postgresql, "direct") == direct

@@ -180,7 +180,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_server_takes_the_same(light: Made, plain: list[Any], server: str, capfd: pytest.CaptureFixture[str]) -> None:
     with tracker_of(replace(light, uri=server), "served") as tracker:
         tell(tracker, EVENTS)

@@ -78,7 +78,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_goes_on_in_the_same_runs(light: Made, plain: list[Any]) -> None:
     command = [sys.executable, "-c", KILLED, str(Path(__file__).with_name("helpers.py")), str(light.folder), light.uri]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
