@@ -35,7 +35,7 @@ help:
 	@echo "make test       lint, types, tests"
 	@echo "make fast       two thirds of the tests, without the costliest and with fewer cases of each property: about a minute"
 	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 15 each time, make fast 10"
-	@echo "make test-slow  the simulations that take minutes"
+	@echo "make test-slow  the tests that take long or need what others make, such as further frameworks and PostgreSQL: before a release"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
 	@echo "make test-real  the same client against a real inference server, and noise in this process: minutes"

@@ -13,5 +13,5 @@ EXPLORED = 100
 
 
 def cases(of_25: int) -> int:
-    """Return how many cases a test draws where one that says nothing would draw 25: more or fewer, as the profile has more or fewer."""
+    """Return how many cases a test draws, as a share of what the others draw: `cases(8)` are 8 where these are 25."""
     return max(1, of_25 * settings.default.max_examples // 25)  # type: ignore[union-attr]  # a profile is loaded by tests/conftest.py
