@@ -259,3 +259,37 @@ def test_where_tasks_of_several_arms_got_worse_the_estimate_has_the_causes_of_it
     assert headline(judged) == (
         f"regression: 21 task-arm pairs worse; bare/clean in accuracy {change}, margin -0.02: 12 tasks worse (parse 12)"
     )
+
+
+@settings(max_examples=cases(12))
+@given(st.permutations([0, 0, 6, 9]) | st.permutations([0, 8, 6, 11]), st.sampled_from([0.02, 0.1]))
+def test_an_unchanged_run_says_which_arms_are_and_what_changed_in_the_others(wind, wind_baseline, gained, margin):
+    """Beside its word no count of all arms says that tasks got better: it would be of other arms than the word."""
+
+    def poorer(record: Record) -> Record:
+        ended = record
+        for arm, number in zip(ARMS, gained, strict=True):
+            ended = failing(*ALL[:number], arm=arm)(ended)
+        return ended
+
+    was = of_other_code(bless(replace(wind, records=tuple(map(poorer, wind.records)))))
+    found = replace(wind, records=tuple(replace(record, answer=[record.answer]) for record in wind.records))
+    judged = judge(found, was, metrics={"accuracy": margin})
+    assert judged.outcome == "unchanged"
+    said = [headline(judged, 9), *further_lines(judged, 9)]
+    assert said[0].startswith("unchanged: every trial ")
+    better = Counter(change.arm for change in judged.tasks if change.became == "better")
+    for arm in judged.arms:
+        told = f"{arm.arm} passes with {better[arm.arm]} task{'s' * (better[arm.arm] > 1)} better, none worse"
+        assert (told in " ".join(said)) == (better[arm.arm] > 0) == (arm.lines[0].outcome == "pass")
+    assert not any("pairs better" in line for line in said)
+
+
+def test_one_arm_that_passes_beside_unchanged_ones_has_its_own_clause(altered):
+    poor_arm = failing(*ALL[:6], arm="bare/clean")
+    was = of_other_code(bless(altered(poor_arm)))
+    judged = judge(altered(lambda record: replace(record, answer=[record.answer])), was)
+    assert judged.outcome == "unchanged"
+    (beside,) = [line for line in further_lines(judged) if "better" in line and "none worse" in line]
+    assert beside.startswith("bare/clean passes with ")
+    assert headline(judged).startswith("unchanged: every trial of ")

@@ -301,7 +301,7 @@ def _passed(result: GateResult, named: int) -> Iterator[Part]:
     improved, gained, stayed = [*_improved(result, named)], [*_gained_here(result, named)], [*_stayed(result, named)]
     in_order = {
         "pass": (improved, gained, stayed),
-        "unchanged": (stayed, gained, improved),
+        "unchanged": (stayed, [*_changed_beside(result, named)], improved),
         "better here": (gained, stayed, improved),
     }
     for parts in in_order[result.outcome]:
@@ -337,6 +337,14 @@ def _stayed(result: GateResult, named: int) -> Iterator[Part]:
         yield Part(("of other tasks this says nothing",))
     elif result.paired and not result.tasks and not result.stops:
         yield Part((f"every trial {AS_IN_THE_BASELINE}",))
+
+
+def _changed_beside(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield how many tasks of the arms that pass became better and worse, beside others that are unchanged."""
+    changed = {change.arm for change in result.tasks if change.became != "other"}
+    lines = [line for line in _passing_lines(result) if line.metric == PRIMARY and line.arm in changed and result.paired]
+    if arms := [f"{short_arm(line.arm)} passes with {tasks_both_ways(result, line)}" for line in lines]:
+        yield Part((_first(arms, "; ", named),))
 
 
 def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterator[Part]:

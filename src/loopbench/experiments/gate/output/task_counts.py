@@ -21,16 +21,17 @@ SIDES: tuple[Became, Became] = ("worse", "better")
 
 def tasks_in_words(result: GateResult) -> tuple[str, ...]:
     """Return how many tasks got worse, with all causes and with the main one, and how many better, where trials have counterparts
-    and nothing else counts them: where accuracy decides, where both are, and where tasks only got better in a run that passes.
+    and nothing else counts them: where accuracy decides, where both are, and where tasks only got better in a run that passes. Of
+    one that is called unchanged, the arms that pass beside others have theirs, each beside its name.
 
     Of several arms the causes stand here where they are those of the arm whose estimate leads, or of one arm, which is named then.
     """
     became = Counter(change.became for change in result.tasks)
     worse, better = became["worse"], became["better"]
-    if not result.paired or result.outcome in ("better here", "worse here"):
+    if not result.paired or result.outcome in ("better here", "worse here", "unchanged"):
         return ()
     if not worse:
-        return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome in ("pass", "unchanged") else ()
+        return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome == "pass" else ()
     decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in decisive(result)}
     if not decides and (not better or any(accuracy_not_held(result))):
         return ()
