@@ -15,7 +15,7 @@ from tests import core_only
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
     r"loopbench\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
-    r"|api\.carry_out_search|cli\.(optimize|check_model|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
+    r"|api\.carry_out_search|cli\.(searching|check_model|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
     r"|frameworks\.wiring|models\.server\.mcp_sdk$|datasets\.importing\.mcp_client$)"
 )
 IMPORT_ALL = """
@@ -53,9 +53,10 @@ REFUSED = {
     ("compare", "--loop", "stateless"): "loop stateless needs dspy",
     ("compare", "--loop", "bare", "--model", "openai/some"): "model openai/some needs dspy",
     ("compare", "--loop", "bare", "--tracking-uri", "http://127.0.0.1:9"): "--tracking-uri needs mlflow",
-    ("optimize",): "this command needs dspy",
+    ("optimize",): "optimizer BootstrapFewShot needs dspy",
     ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): "optimizer MIPROv2 needs dspy",
     ("optimize", "--optimizer=GEPA"): "optimizer GEPA needs dspy",
+    ("optimize", "--config", "search.toml"): "optimizer miprov2 needs dspy",
     ("list", "optimizers"): "this command needs dspy",
     ("check", "suite", "parquet(data=rows.parquet)"): "a Parquet file needs pyarrow",
 }
@@ -63,6 +64,18 @@ LISTED = ("list", "loops")
 IMPORTED = ("-c", IMPORT_ALL, str(SOURCE))
 IMPORTED_ALONE = ("-c", "try:\n    import loopbench.loops.react_extract\nexcept ImportError as error:\n    print(error)")
 NAMED = ("-c", "import loopbench\ntry:\n    loopbench.Stateless\nexcept ImportError as error:\n    print(error)")
+OPTIMIZED_FROM_PYTHON = (
+    "-c",
+    """
+import loopbench
+for optimizer in ("MIPROv2", "GEPA"):
+    try:
+        loopbench.optimize(["bare"], optimizer)
+    except ImportError as error:
+        print(error)
+""",
+)
+OPTIMIZE_HELP = ("optimize", "--help")
 NAMESPACES = sorted(
     core_only.module_of(file)
     for file in (SOURCE / "loopbench").rglob("*.py")
@@ -116,6 +129,7 @@ def folders(tmp_path_factory):
     for name in ("compared", "ablated", "python", "refused", "said"):
         (folder / name).mkdir()
     (folder / "refused" / "rows.parquet").write_bytes(b"PAR1")
+    (folder / "refused" / "search.toml").write_text("[search]\noptimizer = 'miprov2(num_trials=3)'\n", encoding="utf-8")
     return folder
 
 
@@ -123,7 +137,7 @@ def folders(tmp_path_factory):
 def ended(packages, folders):
     """What each command came to, by its words."""
     compared = [COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED]
-    python = [LISTED, IMPORTED, IMPORTED_ALONE, NAMED, STARRED, COMPARED_FROM_PYTHON]
+    python = [LISTED, IMPORTED, IMPORTED_ALONE, NAMED, STARRED, COMPARED_FROM_PYTHON, OPTIMIZED_FROM_PYTHON, OPTIMIZE_HELP]
     places: dict[str, Iterable[tuple[str, ...]]] = {
         "compared": compared, "ablated": [ABLATED], "python": python, "refused": REFUSED,
     }  # fmt: skip
@@ -171,8 +185,22 @@ def test_what_needs_an_extra_says_which_in_one_line(ended, folders, words):
 
 
 def test_the_extra_that_is_named_for_an_optimizer_is_enough_at_once(ended):
-    for words, extra in ((("--optimizer", "MIPROv2(num_trials=3)"), "optimize"), (("--optimizer=GEPA",), "dspy")):
+    """Whoever installs it is not told of another one next, be the optimizer named in a flag, in a file or in Python."""
+    typed = {
+        ("--optimizer", "MIPROv2(num_trials=3)"): "optimize",
+        ("--config", "search.toml"): "optimize",
+        ("--optimizer=GEPA",): "dspy",
+    }
+    for words, extra in typed.items():
         assert f"[{extra}]" in ended["optimize", *words].stderr
+    in_python = ended[OPTIMIZED_FROM_PYTHON].stdout.splitlines()
+    assert [line.partition(",")[0] for line in in_python] == ["optimizer MIPROv2 needs dspy", "optimizer GEPA needs dspy"]
+    assert [re.findall(r"\[(\w+)\]", line) for line in in_python] == [["optimize"], ["dspy"]]
+
+
+def test_the_options_of_a_search_are_told_without_an_extra(ended):
+    assert ended[OPTIMIZE_HELP].returncode == 0, ended[OPTIMIZE_HELP]
+    assert "--optimizer" in ended[OPTIMIZE_HELP].stdout
 
 
 def test_the_list_of_loops_says_what_each_needs(ended):

@@ -35,17 +35,13 @@ class MissingExtra(ValueError, ModuleNotFoundError):
     """What was asked for needs a package that is not installed; the message says how to install it."""
 
 
-EXTRA_FOR: Mapping[str, str] = {"optimizer miprov2": "optimize"}
-"""What needs packages of several extras, in small letters → the extra that has them all, whichever is found missing first."""
-
-
-def missing(what: str, package: str, *, is_import: bool = False) -> MissingExtra:
+def missing(what: str, package: str, *, extra: str | None = None, is_import: bool = False) -> MissingExtra:
     """Return the error that says what needs the package. `what`: the beginning of the sentence, such as "loop stateless".
 
+    `extra`: another extra that has the package, where it has more that is needed.
     `is_import`: the error is that of an import, in whose place `needed_by` says what the import was for.
     """
-    install = how_to_install(package, EXTRA_FOR.get(what.lower()))
-    error = MissingExtra(f"{what} needs {package}, which is not installed: {install}")
+    error = MissingExtra(f"{what} needs {package}, which is not installed: {how_to_install(package, extra)}")
     error.name = package if is_import else None
     return error
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopbench.checks.plans import plan_findings
+from tests.cases import cases
 
 SHOP = '''
 """The order desk's tools."""
@@ -70,6 +71,27 @@ def test_every_mistake_is_told_with_its_line(plan, tmp_path):
     listed = json.loads(plan("check", file, "--tools", "shop", "--run-tools", "--json", code=1).out)
     assert listed["problems"] == told[:-1]
     assert (listed["planned"], listed["calls"], listed["carried_out"]) == (4, 4, True)
+
+
+@given(
+    st.lists(st.sampled_from(["sound", "no call", "unread lines", "no tool", "fails"]), min_size=1, max_size=6),
+    st.sampled_from([(), ("--tools", "shop"), ("--tools", "shop", "--run-tools")]),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=cases(12), deadline=None)
+def test_mistakes_stand_in_the_order_of_the_file_whatever_finds_them(plan, tmp_path, kinds, words):
+    """A row that cannot be read tells each line of its plan, with tools as without."""
+    plans = {
+        "sound": GOOD["plan"],
+        "no call": ["lamp = 3", "answer = lamp"],
+        "unread lines": ["price('lamp')", "lamp = 3"],
+        "no tool": ["prize(item='lamp')"],
+        "fails": ["sofa = price(item='sofa')", "answer = sofa"],
+    }
+    file = tasks(tmp_path, *(GOOD | {"plan": plans[kind]} for kind in kinds))
+    told = {"no call": 1, "unread lines": 2, "no tool": "--tools" in words, "fails": "--run-tools" in words}
+    wrong = [f"t.jsonl, line {number}" for number, kind in enumerate(kinds, 1) for _ in range(told.get(kind, 0))]
+    listed = json.loads(plan("check", file, *words, "--json", code=1 if wrong else 0).out)
+    assert [problem.partition(": ")[0] for problem in listed["problems"]] == wrong
 
 
 LAMP = "price(item='lamp')"

@@ -15,7 +15,7 @@ from loopbench.datasets.importing.json_files import BrokenRow
 from loopbench.datasets.importing.own_tools import NO_TOOLS, OwnTools
 from loopbench.datasets.importing.reader import BrokenPlan, RowReader
 from loopbench.datasets.importing.single_plan import PlacedMistake, single_plan
-from loopbench.datasets.importing.table import Cells, RowTable
+from loopbench.datasets.importing.table import RowTable
 from loopbench.datasets.jsonl import JsonLines
 from loopbench.datasets.parquet import ParquetTable
 from loopbench.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
@@ -92,7 +92,7 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
         return _single_findings(path, tools, run_tools=run_tools)
     tasks: list[Task] = []
     sound: dict[str, _ReadTask] = {}
-    problems: list[str] = []
+    found: dict[str, list[str]] = {}
     for where, task_or_problem in _rows(table(path), tools):
         if isinstance(task_or_problem, _ReadTask):
             tasks.append(task_or_problem.task)
@@ -101,9 +101,11 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
                 sound[where] = task_or_problem
         else:
             texts = [task_or_problem]
-        problems += [f"{where}: {text}" for text in texts]
-    findings = PlanFindings(tuple(tasks), tuple(problems), carried_out=run_tools and tools is not None)
-    return asyncio.run(_carried_out(findings, sound, tools or NO_TOOLS)) if findings.carried_out and sound else findings
+        found.setdefault(where, []).extend(texts)
+    carried_out = run_tools and tools is not None
+    yielded = asyncio.run(_carried_out(sound, tools or NO_TOOLS, found)) if carried_out and sound else 0
+    problems = tuple(f"{where}: {text}" for where, texts in found.items() for text in texts)
+    return PlanFindings(tuple(tasks), problems, carried_out=carried_out, yielded=yielded)
 
 
 def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadTask | str]]:
@@ -126,21 +128,16 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadT
             task = reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
             yield where, _ReadTask(task, reader.answers_itself(cells))
         except ValueError as error:
-            for mistake in _mistakes_of_plan(reader, index, cells) or (error,):
+            for mistake in _each_mistake(error):
                 yield where, str(mistake).removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         except RecursionError:
             yield where, "it is nested too deep"
 
 
-def _mistakes_of_plan(reader: RowReader, index: int, cells: Cells) -> tuple[ValueError, ...]:
-    """Return each mistake of a row's plan; nothing if the plan is sound, or something else of the row is read before it."""
-    try:
-        reader.task(index, cells)
-    except BrokenPlan as broken:
-        return broken.each
-    except ValueError:
-        return ()
-    return ()
+def _each_mistake(error: ValueError) -> Sequence[ValueError]:
+    """Return each mistake of a plan that is why a row cannot be read; the error itself where something else is."""
+    broken = error if error.__cause__ is None else error.__cause__
+    return broken.each if isinstance(broken, BrokenPlan) else (error,)
 
 
 def _single_findings(path: Path, tools: OwnTools | None, *, run_tools: bool) -> PlanFindings:
@@ -150,7 +147,7 @@ def _single_findings(path: Path, tools: OwnTools | None, *, run_tools: bool) -> 
     findings = PlanFindings(() if task is None else (task,), tuple(problems), carried_out=carried_out, is_alone=True)
     if tools is None or not carried_out or task is None or problems:
         return findings
-    return asyncio.run(_carried_out(findings, {str(path): _ReadTask(task, answers_itself=True)}, tools))
+    return asyncio.run(_alone(findings, str(path), Suite("plans", "", (task,), tools.open)))
 
 
 def _single(path: Path, tools: OwnTools | None) -> tuple[Task | None, list[str]]:
@@ -209,23 +206,23 @@ def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
     yield from (problem.text for problem in argument_problems(task, specs.values()))
 
 
-async def _carried_out(findings: PlanFindings, sound: Mapping[str, _ReadTask], tools: OwnTools) -> PlanFindings:
-    """Carry out every plan in a fresh environment, and add what came out. `sound`: tasks with plans, by their place."""
+async def _carried_out(sound: Mapping[str, _ReadTask], tools: OwnTools, found: Mapping[str, list[str]]) -> int:
+    """Carry out every plan in a fresh environment, and return how many state their answer although a call gives it.
+
+    `sound`: tasks with plans, by their place. `found`: what is wrong, by the places of all rows; what comes out is added to it.
+    """
     tasks = tuple(read.task for read in sound.values())
-    suite = Suite("plans", "", tasks, tools.open)
-    if findings.is_alone:
-        return await _alone(findings, next(iter(sound)), suite)
-    setting, problems, yielded = bench(suite, tasks), list(findings.problems), 0
+    setting, yielded = bench(Suite("plans", "", tasks, tools.open), tasks), 0
     for where, read in sound.items():
         oracle = Oracle(read.task)
         finished = await trial(_watched(oracle), read.task, setting)
         if finished.record.status != "scored" or not finished.record.is_solved:
-            problems.append(f"{where}: {why_it_failed(read.task, finished)}")
+            found[where].append(why_it_failed(read.task, finished))
         elif _yields(read.task, oracle.replayed):
             yielded += not _refers(read.task)
         elif problem := _unlike(read, oracle.replayed):
-            problems.append(f"{where}: {problem}")
-    return replace(findings, problems=tuple(problems), yielded=yielded)
+            found[where].append(problem)
+    return yielded
 
 
 def _watched(oracle: Oracle) -> ReferenceAgent:

@@ -11,6 +11,7 @@ _HOMES = {
     "loopbench.cli.env_file": ("variables_in",),
     "loopbench.cli.mistakes": ("crash_text", "error_line", "exit_line", "usage_error_line"),
     "loopbench.cli.running": ("carry_out_new",),
+    "loopbench.cli.searching": ("carry_out_search",),
     "loopbench.models.profiles": ("built_in_profiles",),
     "loopbench.protocol.installed": ("package_version",),
     "loopbench.runs.built_in": ("builtin_names", "loop_names"),
@@ -19,4 +20,6 @@ _HOMES = {
     "loopbench.runs.program_specs": ("program_spec",),
 }
 
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+_NEEDS = {"loopbench.cli.searching": "dspy"}
+
+__getattr__, __dir__ = lazy(__name__, _HOMES, _NEEDS)

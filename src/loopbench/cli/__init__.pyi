@@ -6,6 +6,7 @@ from loopbench.cli.mistakes import error_line as error_line
 from loopbench.cli.mistakes import exit_line as exit_line
 from loopbench.cli.mistakes import usage_error_line as usage_error_line
 from loopbench.cli.running import carry_out_new as carry_out_new
+from loopbench.cli.searching import carry_out_search as carry_out_search
 from loopbench.models.profiles import built_in_profiles as built_in_profiles
 from loopbench.protocol.installed import package_version as package_version
 from loopbench.runs.built_in import builtin_names as builtin_names

@@ -20,7 +20,7 @@ from loopbench.runs.registry import make_loop
 from loopbench.text.plain_text import terminal_safe
 
 from .codes import DONE, FAILED
-from .console import out
+from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
 from .process import given_up_after
 
@@ -59,13 +59,12 @@ def _print_finding(finding: Finding) -> None:
     """Print a line for a law, and one for the details if it does not hold."""
     if finding.detail == NOT_CHECKED:
         return  # the total tells how many
-    console = out()
     says = next(law.says for law in LAWS if law.name == finding.law)
     mark, style = _MARKS[finding.status]
-    if console.is_terminal:
-        console.print(Text.assemble((f"{mark:<15}", style), f"{finding.law:<17}", (says, "dim")), soft_wrap=True)
+    if out().is_terminal:
+        print_row([(mark, style, 15), (finding.law, "", 17)], says, "dim")
         if finding.detail:
-            console.print(Text(f"{'':15}{terminal_safe(finding.detail)}"), soft_wrap=True)
+            print_row([("", "", 15)], terminal_safe(finding.detail))
     else:  # by tabs and without padding, as tables are
         print("\t".join([mark, finding.law, says, *([terminal_safe(finding.detail)] if finding.detail else [])]))
     sys.stdout.flush()  # the next law may take its time

@@ -34,7 +34,7 @@ from loopbench.text import junit
 from loopbench.text.plain_text import plain_line, terminal_safe
 
 from .codes import DONE, FAILED
-from .console import out, say
+from .console import out, print_row, say
 from .options import JsonOption, OptionGroup, Texts, with_options
 from .outcome import write
 from .typed_files import check_writable
@@ -181,13 +181,11 @@ def print_finding(finding: FaultFinding) -> None:
         style = "green"
     if finding.outcome == "not applicable":
         style = "dim"
-    console = out()
-    row = Text.assemble(f"{finding.fault:<21}", (f"{finding.outcome:<16}", style), plain_line(finding.detail))
-    console.print(row, soft_wrap=True)
+    print_row([(finding.fault, "", 21), (finding.outcome, style, 16)], plain_line(finding.detail))
     if finding.shown and finding.outcome in ("told", "untold", "unaware"):
         text = plain_line(finding.shown)
         cut = text if len(text) <= MAX_TOLD_CHARS else f"{text[:MAX_TOLD_CHARS]}…"
-        console.print(Text(f"{'':21}request {finding.request} says: {cut}", style="dim"), soft_wrap=True)
+        print_row([("", "", 21)], f"request {finding.request} says: {cut}", "dim")
 
 
 def _print_total(report: ProgramReport, demanded: tuple[Requirement, ...]) -> None:

@@ -27,7 +27,7 @@ from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 
 from .codes import DONE, FAILED
-from .console import out
+from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
@@ -117,14 +117,13 @@ def _print_findings(checked: Checked, *, verbose: bool) -> None:
 
 def _print_finding(finding: SuiteFinding) -> None:
     """Print a line for a check, and one for each of the first problems."""
-    console = out()
     mark, style = _MARKS[finding.status]
     rule = f"rule: {finding.says}" if finding.status in ("warning", "failed") else finding.says
-    console.print(Text.assemble((f"{mark:<15}", style), f"{finding.check:<17}", (rule, "dim")), soft_wrap=True)
+    print_row([(mark, style, 15), (finding.check, "", 17)], rule, "dim")
     for problem in finding.problems[:SHOWN]:
-        console.print(Text(f"{'':15}{terminal_safe(problem)}"), soft_wrap=True)
+        print_row([("", "", 15)], terminal_safe(problem))
     if finding.count > SHOWN:
-        console.print(Text(f"{'':15}and {finding.count - SHOWN} more", style="dim"))
+        print_row([("", "", 15)], f"and {finding.count - SHOWN} more", "dim")
 
 
 def _print_agents(checked: Checked) -> None:

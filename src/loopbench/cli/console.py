@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from loopbench.text.output import UNBROKEN, OutputLine, Prose, prose_lines
+from loopbench.text.output import UNBROKEN, OutputLine, Prose, prose_lines, wrapped_words
 from loopbench.text.plain_text import plain_line, terminal_safe
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
+
+
+MIN_TEXT = 30
+"""Least width in columns of a text behind columns, however narrow the terminal is."""
 
 
 def out() -> Console:
@@ -41,6 +45,17 @@ def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: st
     whole = f"{indent}{sentence}".replace(UNBROKEN, " ")
     for line in [whole] if width >= WIDE else prose_lines(Prose(sentence, indent=indent, hanging=hanging), width):
         print_line(line, style)
+
+
+def print_row(columns: Sequence[tuple[str, str, int]], text: str, style: str = "") -> None:
+    """Print columns, each a text with its style and its width, and a text behind them, which a terminal wraps below its start."""
+    indent, room = sum(width for _, _, width in columns), out().width
+    lines = [text] if room >= WIDE else wrapped_words(text, max(room - indent, MIN_TEXT), break_long_words=False)
+    first, *further = lines or [""]
+    heads = [(f"{column:<{column_width}}", column_style) for column, column_style, column_width in columns]
+    out().print(Text.assemble(*heads, (first, style)), soft_wrap=True)
+    for line in further:
+        out().print(Text(f"{'':{indent}}{line}", style=style), soft_wrap=True)
 
 
 def print_text(line: OutputLine | Prose) -> None:

@@ -6,7 +6,7 @@ A subcommand's module is imported only when the subcommand is chosen, so `loopbe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -180,20 +180,10 @@ def _all_commands() -> TyperGroup:
 app = _all_commands()
 
 
-def _what_runs(words: Sequence[str]) -> str:
-    """Return what a command line runs, as the beginning of a sentence: the optimizer that it names, or the command."""
-    if words[:1] == ["optimize"]:
-        for word, following in zip(words, [*words[1:], ""], strict=True):
-            flag, _, value = word.partition("=")
-            if flag == "--optimizer" and (name := (value or following).partition("(")[0]):
-                return f"optimizer {name}"
-    return "this command"
-
-
 def main() -> None:
     """Run the command; a user's mistake is one line on stderr, without secrets, and exit code 2."""
     try:
-        with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports(_what_runs(sys.argv[1:])):
+        with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
             app()
     except (ValueError, OSError) as error:
         print(cli.error_line(error), file=sys.stderr)

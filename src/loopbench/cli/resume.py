@@ -54,7 +54,7 @@ def resume(choice: RunChoice, again: RetryOption, flags: dict[str, Any], typed: 
     folder, allowed = choice.folder, typed.permissions(flags.get("address"))
     if is_optimization(folder):
         _refuse_for_optimizations({**flags, "retry": again.retry})
-        from .optimize import go_on  # DSPy takes a second to import
+        from .searching import go_on  # DSPy takes a second to import
 
         go_on(folder, allowed, mlflow=flags.get("mlflow"), output=output)
     sitting = SessionSettings(flags, None if again.retry is None else again.retry.value)

@@ -133,7 +133,7 @@ def other_code(baseline) -> Baseline:
 def test_a_loop_that_lost_and_gained_nothing_is_worse_here(altered, other_code, tmp_path):
     judged = judge(altered(failing(task(1), task(2))), other_code, path=tmp_path / "b.json")
     assert judged.outcome == "worse here"
-    assert re.fullmatch(r"worse here: 2 tasks lost, none gained( \([a-z ]+ \d(, [a-z ]+ \d)*\))?", headline(judged))
+    assert re.fullmatch(r"worse here: 2 tasks lost, none gained in bare/clean( \([a-z ]+ \d(, [a-z ]+ \d)*\))?", headline(judged))
     said = paragraphs(judged)
     first = next(n for n, line in enumerate(said) if line.startswith("Worse here: the loop's change lost these tasks; "))
     assert said[-1] == "--on-worse-here pass lets it through all the same."

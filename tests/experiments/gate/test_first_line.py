@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import bless, headline, judge
+from loopbench.experiments.gate import GateResult, bless, headline, judge
 from loopbench.experiments.gate.output import brief
 from loopbench.experiments.gate.output.line_words import effect_in_words
 from loopbench.experiments.gate.output.sentences import MAX_FIRST, further_lines
 from loopbench.metrics.gate import Bounds
 from loopbench.metrics.record import Record
+from loopbench.metrics.trajectory.causes import Cause
 from tests.cases import cases
 from tests.experiments.gate.conftest import ALL, arm_of, failing
 from tests.experiments.gate.test_better_here import of_other_code
@@ -194,3 +197,99 @@ def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, wind
 @pytest.fixture(scope="module")
 def wind_baseline(wind):
     return bless(wind)
+
+
+CAUSE_OF: dict[str, Cause] = {
+    "bare/clean": "parse",
+    "finish/clean": "time limit",
+    "bare/flaky-tools": "tool argument",
+    "finish/flaky-tools": "altered call",
+}
+"""A cause for each arm that no other arm has, so that a cause beside the wrong arm shows."""
+ARMS = list(CAUSE_OF)
+
+
+def with_causes(judged: GateResult, other: int = 0) -> GateResult:
+    """The same with a cause of their own for the tasks that each arm lost; so many of each have the cause `other` instead."""
+    seen = Counter[str]()
+    changes = []
+    for change in judged.tasks:
+        seen[change.arm] += change.became == "worse"
+        cause: Cause = "other" if seen[change.arm] <= other else CAUSE_OF[change.arm]
+        changes.append(replace(change, cause=cause if change.became == "worse" else None))
+    return replace(judged, tasks=tuple(changes))
+
+
+def causes_in(clause: str) -> dict[str, int]:
+    """The causes that a clause names, each with its number."""
+    return {cause: int(number) for cause, number in re.findall(rf"({'|'.join([*CAUSE_OF.values(), 'other'])}) (\d+)", clause)}
+
+
+NUMBERS_LOST = st.tuples(*[st.sampled_from([0, 1, 5, 12])] * len(ARMS))
+
+
+@settings(max_examples=cases(12))
+@given(NUMBERS_LOST, st.integers(0, 2), st.sampled_from([0.0, 0.5]), st.booleans(), st.integers(0, 3))
+def test_every_cause_of_the_first_line_is_one_of_its_arm(wind, wind_baseline, lost, gained, margin, dear, other):
+    """The arm is the one that its clause names, else the one whose estimate the line has; its number counts tasks of that arm."""
+
+    def change(record: Record) -> Record:
+        ended = record
+        for arm, number in zip(ARMS, lost, strict=True):
+            ended = failing(*ALL[:number], arm=arm)(ended)
+        return dearer(ended) if dear and record.arm == "finish/clean" else ended
+
+    poorer = replace(wind, records=tuple(map(failing(*ALL[12 - gained :]), wind.records)))
+    was = of_other_code(bless(poorer)) if gained else wind_baseline
+    found = replace(wind, records=tuple(map(change, wind.records)))
+    judged = with_causes(judge(found, was, metrics={"accuracy": margin, "tokens": 0.1}), other)
+    clauses = headline(judged).split("; ")
+    estimated = [arm for clause in clauses for arm in ARMS if f"{arm} in " in clause]
+    of_arm = Counter((change.arm, str(change.cause)) for change in judged.tasks if change.became == "worse")
+    for clause in clauses:
+        named = [arm for arm in ARMS if arm in clause] or estimated[:1] or ARMS
+        for cause, number in causes_in(clause).items():
+            assert number == sum(of_arm[arm, cause] for arm in named), headline(judged)
+            assert {arm for arm, of in of_arm if of == cause} & {*named}, headline(judged)
+
+
+def test_where_tasks_of_several_arms_got_worse_the_estimate_has_the_causes_of_its_arm(altered, baseline):
+    judged = with_causes(judge(altered(lambda record: failing(*ALL[:9], arm="finish/clean")(failing(*ALL[:12])(record))), baseline))
+    change = effect_in_words(arm_of(judged, "bare/clean").lines[0])
+    assert headline(judged) == (
+        f"regression: 21 task-arm pairs worse; bare/clean in accuracy {change}, margin -0.02: 12 tasks worse (parse 12)"
+    )
+
+
+@settings(max_examples=cases(12))
+@given(st.permutations([0, 0, 6, 9]) | st.permutations([0, 8, 6, 11]), st.sampled_from([0.02, 0.1]))
+def test_an_unchanged_run_says_which_arms_are_and_what_changed_in_the_others(wind, wind_baseline, gained, margin):
+    """Beside its word no count of all arms says that tasks got better: it would be of other arms than the word."""
+
+    def poorer(record: Record) -> Record:
+        ended = record
+        for arm, number in zip(ARMS, gained, strict=True):
+            ended = failing(*ALL[:number], arm=arm)(ended)
+        return ended
+
+    was = of_other_code(bless(replace(wind, records=tuple(map(poorer, wind.records)))))
+    found = replace(wind, records=tuple(replace(record, answer=[record.answer]) for record in wind.records))
+    judged = judge(found, was, metrics={"accuracy": margin})
+    assert judged.outcome == "unchanged"
+    said = [headline(judged, 9), *further_lines(judged, 9)]
+    assert said[0].startswith("unchanged: every trial ")
+    better = Counter(change.arm for change in judged.tasks if change.became == "better")
+    for arm in judged.arms:
+        told = f"{arm.arm} passes with {better[arm.arm]} task{'s' * (better[arm.arm] > 1)} better, none worse"
+        assert (told in " ".join(said)) == (better[arm.arm] > 0) == (arm.lines[0].outcome == "pass")
+    assert not any("pairs better" in line for line in said)
+
+
+def test_one_arm_that_passes_beside_unchanged_ones_has_its_own_clause(altered):
+    poor_arm = failing(*ALL[:6], arm="bare/clean")
+    was = of_other_code(bless(altered(poor_arm)))
+    judged = judge(altered(lambda record: replace(record, answer=[record.answer])), was)
+    assert judged.outcome == "unchanged"
+    (beside,) = [line for line in further_lines(judged) if "better" in line and "none worse" in line]
+    assert beside.startswith("bare/clean passes with ")
+    assert headline(judged).startswith("unchanged: every trial of ")

@@ -108,7 +108,10 @@ class RowReader:
         return f"{looks}; name it: {self.importer}(question=NAME)"
 
     def checked(self, index: int, number: int, cells: Cells) -> Task:
-        """Return the task of a row, and check its tools and its scorer. Raises ValueError that names source, row and column."""
+        """Return the task of a row, and check its tools and its scorer.
+
+        Raises ValueError that names source, row and column; its cause is the mistake, such as a BrokenPlan.
+        """
         try:
             task = self.task(index, cells)
             self._check_scorer(task.scorer)
@@ -116,7 +119,7 @@ class RowReader:
         except RecursionError:
             raise ValueError(f"{self.at(number)}: it is nested too deep") from None
         except ValueError as error:
-            raise ValueError(f"{self.at(number)}, {error}") from None
+            raise ValueError(f"{self.at(number)}, {error}") from error
         return task
 
     def task(self, index: int, cells: Cells) -> Task:

@@ -21,6 +21,7 @@ from loopbench.protocol.modules import names_in, offered_by
 from loopbench.runs.options import Option, options_of
 
 from .compiling import Workshop, compiled, loud, score, share
+from .packages import packages_of
 
 Part = Literal["instructions", "demos"]
 INSTRUCTIONS: frozenset[Part] = frozenset({"instructions"})
@@ -38,8 +39,6 @@ class BuiltIn:
     name: ClassVar[str]
     proposes: ClassVar[bool] = False
     only_collects: ClassVar[bool] = False
-    package: ClassVar[str] = ""
-    """The package required, from the extra `optimize`."""
 
     @property
     def changes(self) -> frozenset[Part]:
@@ -58,8 +57,8 @@ class BuiltIn:
         return options_of(type(self))
 
     def compile(self, workshop: Workshop) -> LoopProgram:
-        if self.package:
-            importlib.import_module(self.package)  # before its logger is silenced, because the import sets it up
+        for package in packages_of(self.name):
+            importlib.import_module(package)  # before its logger is silenced, because the import sets it up
         return compiled(self.name, self._search, workshop)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> object:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from loopbench.protocol.field_errors import needed
-from loopbench.protocol.names import SCRIPTED, nearest
+from loopbench.protocol.names import SCRIPTED, nearest, parse_spec
 from loopbench.runs.config import (
     COMMAND_LINE,
     FLAGS,
@@ -23,6 +23,8 @@ from loopbench.runs.config import (
     mistake,
     read_toml,
 )
+
+from .packages import check_packages
 
 DEFAULT_BUDGET = BudgetConfig(calls=2000)
 REPEATS = 3
@@ -117,7 +119,7 @@ def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> Optimiz
     """Read a TOML file; flags override it. Its table `search` configures the search, the rest the comparison.
 
     `flags`: values by field of `CompareConfig` or `SearchConfig`. Raises ValueError with a one-line message that names
-    file and field, or OSError.
+    file and field, or the extra that has all that the optimizer needs where some of that is not installed; or OSError.
     """
     data = read_toml(file)
     source = COMMAND_LINE if file is None else str(file)
@@ -130,7 +132,9 @@ def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> Optimiz
     if "provider" in typed_flags and isinstance(data.get("provider"), dict):
         typed_flags["provider"] = data["provider"] | typed_flags["provider"]
     compare = config_from({**_COMPARE_DEFAULTS, **data, **typed_flags}, source, typed=typed, flags=_FLAGS)
-    return optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
+    config = optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
+    check_packages(parse_spec(config.search.optimizer).name)
+    return config
 
 
 _FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic_core import to_jsonable_python
 
-from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
 from loopbench.protocol.installed import plugins_of
@@ -21,6 +20,7 @@ from loopbench.runs.registry import converted_options
 
 from .built_in import BOTH, BuiltIn, Part, built_in
 from .compiling import Workshop, any_metric, compiled, loud
+from .packages import check_packages
 from .quiet_dspy import error_line
 from .raising import watched_metric
 
@@ -182,8 +182,7 @@ def optimizer_named(spec: Spec) -> Optimizer:
 
 def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
     label = f"optimizer {kind.name}"
-    if kind.package and not is_installed(kind.package):
-        raise missing(label, kind.package)
+    check_packages(kind.name)
     options = converted_options(kind, typed_options, label)
     try:
         return kind(**options)

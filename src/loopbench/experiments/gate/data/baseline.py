@@ -223,7 +223,8 @@ def bless(run: Results) -> Baseline:
     crashed or hung in every trial.
     """
     for reason in troubles(run):
-        raise RunError(f"{run.folder}: {reason}; nothing was blessed")
+        cure = ": mend the loop, or run without that arm, and bless the new run" if run.comparison.dead_arms else ""
+        raise RunError(f"{run.folder}: {reason}; nothing was blessed{cure}")
     manifest, repeats = run.manifest, run.manifest.settings.repeats
     by_arm = by_arm_of(run)
     suite = manifest.suite.to_json()

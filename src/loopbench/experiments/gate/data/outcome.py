@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -102,6 +102,11 @@ class TaskChange:
             "detail": self.detail,
             "command": self.command,
         }
+
+
+def causes_of(tasks: Iterable[TaskChange]) -> dict[Cause, int]:
+    """Return cause → tasks that got worse by it, the most frequent first."""
+    return dict(Counter(task.cause for task in tasks if task.cause is not None).most_common())
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,9 +388,9 @@ class GateResult:
         return self.paired and "better" in became and "worse" not in became
 
     @property
-    def causes(self) -> dict[str, int]:
+    def causes(self) -> dict[Cause, int]:
         """Cause → tasks that got worse by it, the most frequent first."""
-        return dict(Counter(task.cause for task in self.tasks if task.cause is not None).most_common())
+        return causes_of(self.tasks)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `gate --json` prints; its names are stable."""

@@ -17,8 +17,9 @@ from .growth_words import growth_text
 from .line_words import value_in_words
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .next_steps import next_steps
-from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
+from .sentences import further_lines, headline, held_to_its_margin
 from .stop_words import break_title, breaks, shown_stops, title
+from .task_counts import losses, tasks_in_words
 from .text import for_a_server, other_stops, outlooks, task_text
 from .worst_words import worst_text
 
@@ -118,6 +119,7 @@ def _message(of_arm: GateResult, arm: GateArm, line: GateLine) -> str:
     if line.metric == PRIMARY and arm.limit_alone:
         return literal("; ".join(sentence for limit in arm.limits for sentence in limit))
     broke = breaks(of_arm.stops, arm.trials) if line.metric == PRIMARY and not arm.hangs else ()
-    lost_here = [losses(of_arm, [line])] if line.outcome == "worse here" else []
-    lost = tasks_in_words(replace(of_arm, arms=(arm,)))[:1] if line.metric == PRIMARY and line.outcome == "regression" else ()
+    alone = replace(of_arm, arms=(arm,))
+    lost_here = [losses(alone, [line])] if line.outcome == "worse here" else []
+    lost = tasks_in_words(alone)[:1] if line.metric == PRIMARY and line.outcome == "regression" else ()
     return "; ".join([*(literal(stop_line[0]) for stop_line in broke), *lost_here, *lost, held_to_its_margin(line)])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import Name, counts, first_of, listed_names
+from loopbench.text.counts import first_of, listed_names
 
 from ..changes.altered import DOUBLED, altered_in_words
 from ..changes.claims import claims_in_words
@@ -17,12 +16,13 @@ from ..changes.other_changes import unjudged_in_brief
 from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, Became, GateResult
+from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, GateResult, causes_of
 from ..data.worst_trial import WorstTrial
 from .decisive import decisive
 from .growth_words import growth_in_words, growth_of
 from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of
 from .stop_words import breaks
+from .task_counts import accuracy_not_held, all_and_main, losses, tasks_both_ways, tasks_in_words
 from .worst_words import worst_in_words, worst_of
 
 MAX_NAMED = 4
@@ -205,49 +205,18 @@ def _forbidden_answers(result: GateResult) -> Iterator[Part]:
         yield Part((answers.example,), _commands(answers.command))
 
 
-def tasks_in_words(result: GateResult) -> tuple[str, ...]:
-    """Return how many tasks got worse, with all causes and with the main one, and how many better, where trials have counterparts
-    and nothing else counts them: where accuracy decides, where both are, and where tasks only got better in a run that passes."""
-    became = Counter(change.became for change in result.tasks)
-    worse, better = became["worse"], became["better"]
-    if not result.paired or result.outcome in ("better here", "worse here"):
-        return ()
-    if not worse:
-        return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome in ("pass", "unchanged") else ()
-    decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in decisive(result)}
-    if not decides and (not better or any(_accuracy_not_held(result))):
-        return ()
-    lost = counted(worse, f"{result.unit} worse", f"{result.unit}s worse")
-    gained = f", {better} better" if better else ""
-    main_cause = dict([*result.causes.items()][:1])
-    return tuple(dict.fromkeys(f"{lost}{_by(causes)}{gained}" for causes in (result.causes, main_cause)))
-
-
 def _accuracy_beside(result: GateResult, named: int) -> Iterator[Part]:
     """Yield how accuracy changed in arms of a run that another metric is held against: who reads of tokens alone would not know."""
-    lines = [*_accuracy_not_held(result)]
+    lines = [*accuracy_not_held(result)]
     for clause, is_loss in (("accuracy fell, too", True), ("accuracy rose all the same", False)):
         if arms := [_with_tasks(result, line) for line in lines if (line.effect.value < 0) == is_loss]:
             yield Part((f"{clause}: {_first(arms, ', ', named)}",))
 
 
-def _accuracy_not_held(result: GateResult) -> Iterator[GateLine]:
-    """Yield the lines of accuracy that pass or are less than what a run is held to, in arms in which accuracy moved to one side
-    only, or is shown to have risen; nothing of a run that passes."""
-    if result.outcome not in ("regression", "undecided") or PRIMARY in {line.metric for line in decisive(result)}:
-        return
-    for line in result.lines:
-        change = line.effect.value if line.metric == PRIMARY and line.outcome != result.outcome else 0.0
-        if change < 0 or (change > 0 and (is_gain(line) or result.only_gained(line.arm))):
-            yield line
-
-
 def _with_tasks(result: GateResult, line: GateLine) -> str:
     """Return the change of an arm's accuracy, and how many of its tasks got better and worse where trials have counterparts."""
-    became = Counter(change.became for change in result.tasks if change.arm == line.arm)
-    sides: tuple[Became, Became] = ("worse", "better") if line.effect.value < 0 else ("better", "worse")
-    most, least = (f"{counted(became[sides[0]], 'task')} {sides[0]}", f"{became[sides[1]] or 'none'} {sides[1]}")
-    return f"{short_arm(line.arm)} {effect_in_words(line)}{f' ({most}, {least})' if result.paired else ''}"
+    tasks = f" ({tasks_both_ways(result, line)})" if result.paired else ""
+    return f"{short_arm(line.arm)} {effect_in_words(line)}{tasks}"
 
 
 def _reasons(result: GateResult, named: int) -> Iterator[Part]:
@@ -261,7 +230,7 @@ def _reasons(result: GateResult, named: int) -> Iterator[Part]:
     elif result.outcome == "worse here":
         yield Part((losses(result, [line for line in result.lines if line.outcome == "worse here"]),))
     else:
-        yield from _held_to_margins(decisive(result), named)
+        yield from _held_to_margins(result, decisive(result), named)
 
 
 def _unchanged_behaviour(result: GateResult) -> Part:
@@ -276,17 +245,30 @@ def _files(names: Sequence[str]) -> str:
     return listed_names(list(names)) if len(names) <= MAX_FILES else counted(len(names), "file")
 
 
-def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
+def _held_to_margins(result: GateResult, lines: Sequence[GateLine], named: int) -> Iterator[Part]:
     """Yield the first line that decides, why it does within its margin, and the others, those of another outcome behind its word;
     where one alone is to be named, the rows below have these."""
     if lines:
         main, *others = lines
-        effect = f"{short_arm(main.arm)} in {main.metric} {effect_in_words(main)}"
-        yield Part((f"{effect}, margin {margin_in_words(main)}", effect))
+        yield Part(_leading(result, main))
         yield Part((WITHIN if _is_within(main) else "",))
         for outcome in dict.fromkeys(line.outcome for line in others) if named > 1 else ():
             also = _first(likewise([line for line in others if line.outcome == outcome]), "; ", named - 1)
             yield Part((f"likewise {also}" if outcome == main.outcome else f"{outcome}: {also}",))
+
+
+def _leading(result: GateResult, line: GateLine) -> tuple[str, ...]:
+    """Return the estimate that leads, with its margin and without. Where tasks of several arms got worse, and accuracy leads, those
+    of this arm stand behind it, with all of their causes and with the main one: what counts all arms has no causes then."""
+    effect = f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}"
+    margin = f", margin {margin_in_words(line)}"
+    lost = [change for change in result.tasks if change.became == "worse"]
+    here = [change for change in lost if change.arm == line.arm]
+    if line.metric != PRIMARY or not here or len(here) == len(lost) or not tasks_in_words(result):
+        return f"{effect}{margin}", effect
+    worse = counted(len(here), "task worse", "tasks worse")
+    every, main = (f": {worse}{causes}" for causes in all_and_main(causes_of(here)))
+    return tuple(dict.fromkeys(f"{effect}{text}" for text in (f"{margin}{every}", f"{margin}{main}", every, main, margin, "")))
 
 
 WITHIN = "that change is within its margin, but one beyond it is not ruled out"
@@ -319,7 +301,7 @@ def _passed(result: GateResult, named: int) -> Iterator[Part]:
     improved, gained, stayed = [*_improved(result, named)], [*_gained_here(result, named)], [*_stayed(result, named)]
     in_order = {
         "pass": (improved, gained, stayed),
-        "unchanged": (stayed, gained, improved),
+        "unchanged": (stayed, [*_changed_beside(result, named)], improved),
         "better here": (gained, stayed, improved),
     }
     for parts in in_order[result.outcome]:
@@ -355,6 +337,14 @@ def _stayed(result: GateResult, named: int) -> Iterator[Part]:
         yield Part(("of other tasks this says nothing",))
     elif result.paired and not result.tasks and not result.stops:
         yield Part((f"every trial {AS_IN_THE_BASELINE}",))
+
+
+def _changed_beside(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield how many tasks of the arms that pass became better and worse, beside others that are unchanged."""
+    changed = {change.arm for change in result.tasks if change.became != "other"}
+    lines = [line for line in _passing_lines(result) if line.metric == PRIMARY and line.arm in changed and result.paired]
+    if arms := [f"{short_arm(line.arm)} passes with {tasks_both_ways(result, line)}" for line in lines]:
+        yield Part((_first(arms, "; ", named),))
 
 
 def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterator[Part]:
@@ -406,24 +396,9 @@ def _gained_by_arm(result: GateResult) -> Iterator[str]:
             )
 
 
-def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
-    """Return `2 tasks lost, none gained (altered answer 2)` of the arms of these lines; with the arms where others gained."""
-    arms = list(dict.fromkeys(line.arm for line in lines))
-    lost = [change for change in result.tasks if change.arm in arms and change.became == "worse"]
-    causes = Counter(change.cause for change in lost if change.cause is not None)
-    others_gained = any(change.became == "better" for change in result.tasks)
-    where = f" in {listed_names([short_arm(arm) for arm in arms])}" if others_gained else ""
-    unit = "task" if len(arms) == 1 else result.unit
-    return f"{counted(len(lost), unit)} lost, none gained{where}{_by(causes)}"
-
-
 def _with_change(line: GateLine) -> str:
     return f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}"
 
 
 def _first(items: Sequence[str], separator: str, most: int) -> str:
     return first_of(items, most, separator, "{} more")
-
-
-def _by(causes: Mapping[Name, int]) -> str:
-    return f" ({counts(causes)})" if causes else ""

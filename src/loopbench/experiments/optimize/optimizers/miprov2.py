@@ -19,7 +19,6 @@ class MIPROv2(BuiltIn):
 
     name = "MIPROv2"
     proposes = True
-    package = "optuna"
 
     auto: Literal["light", "medium", "heavy"] | None = None
     """DSPy's own sizes, in place of `num_candidates` and `num_trials`: hundreds of rollouts and more."""

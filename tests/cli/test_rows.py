@@ -1,0 +1,31 @@
+"""Rows of columns with a text behind them, as the checks print them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopbench.cli.console import print_row
+from tests.cases import cases
+
+WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=12), max_size=40).map(" ".join)
+
+
+@given(WORDS, st.integers(62, 120))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=cases(20), deadline=None)
+def test_a_text_is_wrapped_within_the_width_behind_its_columns_and_is_whole(capsys, text, width):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        print_row([("FAILED", "bold red", 15), ("a law", "", 17)], text, "dim")
+    first, *further = capsys.readouterr().out.splitlines()
+    assert first[:32].split() == ["FAILED", "a", "law"]
+    assert all(len(line) <= width and not line[:32].strip() for line in further)
+    assert len(first) <= width
+    assert [word for line in (first, *further) for word in line[32:].split()] == text.split()
+
+
+def test_in_a_pipe_a_row_is_one_line(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_row([("ok", "", 15)], "word " * 100)
+    assert capsys.readouterr().out.count("\n") == 1
