@@ -127,8 +127,8 @@ _parse = ast.parse
 def _parse_undisturbed(*args: Any, **options: Any) -> Any:
     """Parse once more, without the garbage collector, where Python 3.11 confuses two threads that parse (CPython issue 106905).
 
-    It counts the depth of all their syntax trees by one number, and raises SystemError if another thread parses while the collector,
-    at whose start Hypothesis runs code, interrupts this one. Hypothesis parses the lambdas that it describes.
+    It counts the depth of all their syntax trees by one number, and raises SystemError if another thread parses while the
+    collector, at whose start Hypothesis runs code, interrupts this one. Hypothesis parses the lambdas that it describes.
     """
     try:
         return _parse(*args, **options)

@@ -263,7 +263,7 @@ def _around(
 
 def warning_lines(run: Results, width: int, *, are_all_told: bool = False) -> Iterator[Text]:
     """Yield the lines that say what is wrong with a run; but for `are_all_told` the first warnings, and how many more there are."""
-    faults, warnings = _faults(run), warned(run.comparison)
+    faults, warnings = faults_of(run), warned(run.comparison)
     hidden = 0 if are_all_told else max(0, len(warnings) - MAX_WARNINGS)
     more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(run.folder))} -v"] if hidden else []
     for fault in faults:
@@ -272,7 +272,7 @@ def warning_lines(run: Results, width: int, *, are_all_told: bool = False) -> It
         yield from wrapped(warning, WARNING_STYLE, width)
 
 
-def _faults(run: Results) -> list[str]:
+def faults_of(run: Results) -> list[str]:
     """Return what makes the numbers of a run, or of arms of it, mean nothing."""
     invalid = [INVALID_RUN] if run.comparison.invalid else []
     return [*invalid, *(f"{sentence.text}." for sentence in dead_arm_sentences(run.comparison))]
@@ -281,7 +281,7 @@ def _faults(run: Results) -> list[str]:
 def _short_warnings(run: Results, width: int, room: int) -> list[Text]:
     """Return what is wrong with a run, a line each, cut at its end where it is longer; where these have no room, how many more
     there are. `room`: lines; at least one is taken, that of what is weightiest."""
-    told = [*((each, FAULT_STYLE) for each in _faults(run)), *((each, WARNING_STYLE) for each in warned(run.comparison))]
+    told = [*((each, FAULT_STYLE) for each in faults_of(run)), *((each, WARNING_STYLE) for each in warned(run.comparison))]
     lines = [Text(textwrap.shorten(plain_line(each), width, placeholder=" …"), style=style) for each, style in told]
     most = max(1, min(room, MAX_WARNINGS + 1))
     hidden = len(lines) - most + 1

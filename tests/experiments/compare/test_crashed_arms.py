@@ -49,6 +49,10 @@ def test_the_answer_begins_with_the_dead_arms_and_with_no_others(with_crashes, c
     unasked = [f"{loop}/clean" for loop, count in crashes.items() if count < TRIALS and not calls]
     assert [arm.info.arm for arm in made.crashed_arms] == broken
     assert [arm.info.arm for arm in made.unasked_arms] == unasked
+    causes = {**dict.fromkeys(broken, "crashed"), **dict.fromkeys(unasked, "never asked")}
+    listed = made.to_json()["dead_arms"]
+    assert {each["arm"]: each["cause"] for each in listed} == causes
+    assert all(f"{each['sentence']}." in made.warnings for each in listed)
     said = [each.text for each in dead_arm_sentences(made)]
     assert len(said) == bool(broken) + bool(unasked)
     assert list(answer(made).sentences[: len(said)]) == said
