@@ -72,6 +72,17 @@ def test_one_arm_is_told_with_its_reason_and_recommends_nothing(with_crashes):
     assert answer_json(with_crashes({"a": 0, "b": TRIALS}, calls=0))["recommendation"] is None
 
 
+@given(
+    crashes=st.dictionaries(st.sampled_from("abcd"), st.sampled_from([0, 1, TRIALS - 1, TRIALS]), min_size=1),
+    calls=st.integers(0, 2),
+)
+def test_no_sentence_but_one_of_a_verdict_is_ever_the_recommendation(with_crashes, crashes, calls):
+    told = answer_json(with_crashes(crashes, calls))
+    verdicts = [each["recommendation"] for each in told["recommendations"]]
+    assert told["recommendation"] == (verdicts[0] if verdicts else None)
+    assert bool(verdicts) == (calls > 0 and len(crashes) > 1 and min(crashes.values()) < TRIALS)
+
+
 def test_several_arms_are_one_sentence_with_the_most_frequent_reason(with_crashes):
     first = answer(with_crashes({"a": 0, "b": TRIALS, "c": TRIALS})).sentences[0]
     assert first == (
