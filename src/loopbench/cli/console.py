@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from loopbench.text.output import UNBROKEN, OutputLine, Prose, prose_lines
+from loopbench.text.output import UNBROKEN, OutputLine, Prose, prose_lines, wrapped_words
 from loopbench.text.plain_text import plain_line, terminal_safe
 
 WIDE = 10_000
@@ -41,6 +41,11 @@ def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: st
     whole = f"{indent}{sentence}".replace(UNBROKEN, " ")
     for line in [whole] if width >= WIDE else prose_lines(Prose(sentence, indent=indent, hanging=hanging), width):
         print_line(line, style)
+
+
+def wrapped(words: str, style: str, width: int) -> list[Text]:
+    """Return a sentence in lines of a terminal."""
+    return [Text(line, style=style) for line in wrapped_words(plain_line(words), width)]
 
 
 def print_text(line: OutputLine | Prose) -> None:

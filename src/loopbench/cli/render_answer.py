@@ -23,7 +23,7 @@ from loopbench.text.output import wrapped_words
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, with_folded_heads
-from .console import WIDE
+from .console import WIDE, wrapped
 from .render_matrix import matrix_lines
 
 MAX_LINES = 12
@@ -354,8 +354,3 @@ def command_lines(words: Sequence[str], width: int) -> list[str]:
         else:
             lines.append(f"  {part}" if lines else part)
     return [f"{line}{CONTINUED}" for line in lines[:-1]] + lines[-1:]
-
-
-def wrapped(words: str, style: str, width: int) -> list[Text]:
-    """Return a sentence in lines of a terminal."""
-    return [Text(line, style=style) for line in wrapped_words(plain_line(words), width)]

@@ -18,9 +18,9 @@ from loopbench.protocol.names import value_text
 from loopbench.text.plain_text import terminal_safe
 
 from .columns import folded, print_lines, side_by_side, widest_fitting
-from .console import WIDE, out
+from .console import WIDE, out, wrapped
 from .render import print_note
-from .render_answer import LEGEND, sentence_lines, warning_lines, wrapped
+from .render_answer import LEGEND, sentence_lines, warning_lines
 from .render_matrix import FORMS, RowNames, matrix_cells
 from .tables import print_table
 
