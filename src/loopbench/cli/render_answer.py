@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,7 @@ from loopbench.experiments.compare.verdict.framework_defaults import defaults_se
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
 from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.protocol.counts import counted
-from loopbench.text.output import wrapped_words
+from loopbench.text.output import shortened, wrapped_words
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, with_folded_heads
@@ -54,7 +53,7 @@ def answer_lines(run: Results, width: int, *, is_whole: bool = False) -> Iterato
     Into a file or a pipe, `WIDE` columns, the answer is whole, and the cells of the matrix stand between tabs, without padding.
     """
     answer = run.answer
-    title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(run.title)} · {LEGEND}", width)]
+    title = wrapped(f"{run.title} · {LEGEND}", "bold", width)
     room = MAX_LINES - 1 - len(title)
     beside = MAX_LINES - len(title) - len(list(matrix_lines(answer, width, max(MAX_LOOPS, room))))
     tasks = list(task_lines(answer.on_tasks, width))
@@ -130,7 +129,7 @@ def _needed(sentences: Sequence[AnswerSentence]) -> list[AnswerSentence]:
 
 def _cut_off(line: Text, width: int) -> Text:
     """Return a line with the sign that what follows it is left out."""
-    return Text(textwrap.shorten(f"{line.plain} {'…' * width}", width, placeholder=" …"), style=line.style)
+    return Text(shortened(f"{line.plain} {'…' * width}", width), style=line.style)
 
 
 def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:
@@ -282,7 +281,7 @@ def _short_warnings(run: Results, width: int, room: int) -> list[Text]:
     """Return what is wrong with a run, a line each, cut at its end where it is longer; where these have no room, how many more
     there are. `room`: lines; at least one is taken, that of what is weightiest."""
     told = [*((each, FAULT_STYLE) for each in faults_of(run)), *((each, WARNING_STYLE) for each in warned(run.comparison))]
-    lines = [Text(textwrap.shorten(plain_line(each), width, placeholder=" …"), style=style) for each, style in told]
+    lines = [Text(shortened(plain_line(each), width), style=style) for each, style in told]
     most = max(1, min(room, MAX_WARNINGS + 1))
     hidden = len(lines) - most + 1
     if most == 1 or hidden <= 1:

@@ -23,6 +23,7 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.protocol.counts import counted, joined
 from loopbench.text.numbers import hundredths, interval, interval_of
+from loopbench.text.output import without_middle
 from loopbench.text.plain_text import plain_line
 
 from .columns import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
@@ -196,17 +197,9 @@ def _with_short_names(rows: Rows, width: int) -> Rows:
     others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
     room = max(width - sum(others), MIN_NAME)
     heads = sum(not row[0] for row in rows[1:])  # the further lines of folded heads have no name
-    short = [_cut_within(row[0].plain, room) for row in rows]
+    short = [without_middle(row[0].plain, room) for row in rows]
     names = short if len(set(short)) == len(rows) - max(0, heads - 1) else [row[0].plain for row in rows]
     return [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
-
-
-def _cut_within(name: str, room: int) -> str:
-    """Return a name in at most so many characters, its middle left out: how a loop is called, and the options that come last."""
-    if len(name) <= room:
-        return name
-    head = room // 2
-    return f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
 
 
 def matrix_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
