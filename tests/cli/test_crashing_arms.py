@@ -54,6 +54,8 @@ def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy
     assert again.code == 4
     assert said["answer"]["sentences"][0].rstrip(".") == below[0].rstrip(".")
     assert said["invalid"] is False  # the verdict on the two others holds
+    (dead,) = said["dead_arms"]
+    assert dead == {"arm": below[0].partition(": ")[0], "cause": "crashed", "sentence": said["answer"]["sentences"][0]}
     assert [{pair["a"], pair["b"]} for pair in said["pairs"][:1]] == [{"bare/clean", "finish/clean"}]
 
 
@@ -84,3 +86,45 @@ def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_
     assert (compared.code, said.code, resumed.code, ablated.code) == (4, 4, 4, 4)
     assert f"{json.loads(said.out)['answer']['sentences'][0].rstrip('.')}." == below[0]
     assert json.loads(said.out)["invalid"] is False
+
+
+@pytest.mark.usefixtures("own_code")
+def test_every_command_that_ends_with_4_for_it_names_it_in_its_json_and_a_healthy_run_names_none(loopbench):
+    own = ["--allow", "own_loops:Boom"]
+    commands = [
+        ["compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK],
+        ["resume", "latest", *own, "-q"],
+        ["extend", "latest", "--loop", "finish", *own, "-q"],
+        ["report", "latest", "--no-html"],
+        ["rescore", "latest", *own],
+        ["ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK],
+    ]
+    for command in commands:
+        ended = loopbench(*command, "--json")
+        dead = json.loads(ended.out)["dead_arms"]
+        assert ended.code == 4, command
+        assert len(dead) == 1 + (command[0] == "ablate")
+        assert all(each["arm"].startswith("own_loops:Boom") and each["cause"] == "crashed" for each in dead)
+    assert loopbench("compare", "--loop", "bare", *QUICK, "--json").json["dead_arms"] == []
+    assert loopbench("rescore", "latest", "--json").json["dead_arms"] == []
+
+
+@pytest.mark.usefixtures("own_code")
+def test_a_run_that_is_judged_again_says_why_it_ends_with_4(loopbench):
+    compared = loopbench("compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK)
+    judged = loopbench("rescore", "latest", "--allow", "own_loops:Boom")
+    (crash,) = (line for line in compared.out.splitlines() if "every trial crashed" in line)
+    assert judged.code == 4
+    assert judged.out.splitlines()[-1] == crash
+
+
+@pytest.mark.usefixtures("own_code")
+def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused(loopbench):
+    loopbench("compare", "--loop", "own_loops:Boom", "--loop", "bare", "--loop", "finish", *QUICK)
+    told = loopbench("size", "latest")
+    left_out = "Left out of these sizes: own_loops:Boom/clean, which crashed in every trial or never asked its model."
+    assert left_out in told.out.splitlines()
+    assert "own_loops" not in told.out.replace(left_out, "")
+    refused = loopbench("size", "latest", "--loop", "own_loops:Boom")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "a pilot needs a loop that works" in refused.err

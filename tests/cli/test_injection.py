@@ -15,7 +15,10 @@ COMMON = ("--no-mlflow", "-q", "--suite", "arithmetic(size=20)", "--loop", "bare
 
 
 def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(loopbench, here):
-    clean, injected = loopbench("compare", *COMMON, "--json").json["arms"]
+    made = loopbench("compare", *COMMON, "--json").json
+    clean, injected = made["arms"]
+    told = made["answer"]
+    assert (len(told["sentences"]), told["recommendations"], told["recommendation"]) == (1, [], None)  # a single loop
     assert [clean[name] for name in NAMES] == [None] * 5
     shares = [injected[name]["value"] for name in NAMES[:4]]
     assert shares == sorted(shares, reverse=True)

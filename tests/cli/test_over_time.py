@@ -290,7 +290,8 @@ def test_own_tasks_are_judged_again_by_corrected_answers(loopbench, here, monkey
     served = ["--skip-unplanned", "--model", "scripted", "--data", written("tasks.jsonl"), "--suite", "jsonl", "--no-mlflow", "-q"]
     assert loopbench("compare", "--loop", "own_judge:Mine", *served).code in (0, 4)  # without plans all are left out
     told = loopbench("rescore", "latest", "--data", written("right.jsonl", answer="1"))
-    assert told.code == 0, told.err
+    assert told.code == 4, told.err  # none is scored, which makes the run invalid
+    assert told.out.splitlines()[-1] == "This run is invalid: none of its verdicts holds."
     assert "0 of 4 trials were judged again: 0 count otherwise now" in told.out
     assert json.loads((only_run(here) / "manifest.json").read_text())["config"]["data"] == "right.jsonl"
     other = loopbench("rescore", "latest", "--data", written("other.jsonl", question="What else?"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+from loopbench.text.output import wrapped_words
 
 from .console import WIDE
 
@@ -41,8 +43,9 @@ def with_folded_heads(rows: Rows) -> Rows:
 
 
 def _folded(head: Text, room: int) -> list[Text]:
-    widest_part = max(map(len, re.split(r"\s+|(?<=-)", head.plain)))
-    return [Text(line, style=head.style) for line in textwrap.wrap(head.plain, max(room, widest_part))] or [head]
+    widest_part = max(map(cell_len, re.split(r"\s+|(?<=-)", head.plain)))
+    lines = wrapped_words(head.plain, max(room, widest_part), break_on_hyphens=True)
+    return [Text(line, style=head.style) for line in lines] or [head]
 
 
 def side_by_side(rows: Rows, width: int) -> Iterator[Text]:

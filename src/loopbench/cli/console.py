@@ -58,6 +58,11 @@ def print_row(columns: Sequence[tuple[str, str, int]], text: str, style: str = "
         out().print(Text(f"{'':{indent}}{line}", style=style), soft_wrap=True)
 
 
+def wrapped(words: str, style: str, width: int) -> list[Text]:
+    """Return a sentence in lines of a terminal."""
+    return [Text(line, style=style) for line in wrapped_words(plain_line(words), width)]
+
+
 def print_text(line: OutputLine | Prose) -> None:
     """Print a line or a sentence with its style to stdout."""
     if isinstance(line, OutputLine):

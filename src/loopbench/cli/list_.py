@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest
+from loopbench.text.output import wrapped_words
 from loopbench.text.plain_text import plain_line, terminal_safe
 
 from .catalogue import entries, outlines
@@ -93,7 +93,8 @@ def _print_lines(entries: Sequence[CatalogueEntry], console: Console) -> None:
         if console.width >= WIDE:
             print_cells((entry.name, entry.summary), console)
             continue
-        first, *rest = textwrap.wrap(plain_line(entry.summary), max(console.width - width, MIN_WIDTH)) or [""]
+        room = max(console.width - width, MIN_WIDTH)
+        first, *rest = wrapped_words(plain_line(entry.summary), room, break_on_hyphens=True) or [""]
         console.print(Text.assemble((entry.name.ljust(width), "bold"), first))
         for line in rest:
             console.print(Text(" " * width + line))

@@ -22,13 +22,8 @@ from .typed_files import make_room
 
 
 def code_of_run(run: Results) -> int:
-    """Return INVALID if no verdict of a run holds, or an arm of it is dead: it crashed in every trial, or never asked its model, a
-    mistake that is to be mended first.
-
-    What ran elsewhere cannot be mended here, so an import is judged as it is.
-    """
-    is_broken = run.manifest.imported is None and bool(run.comparison.dead_arms)
-    return INVALID if run.comparison.invalid or is_broken else DONE
+    """Return INVALID if no verdict of a run holds, or an arm of it is to be mended first."""
+    return INVALID if run.comparison.invalid or run.arms_to_mend else DONE
 
 
 def print_results(run: Results, *, as_json: bool, depth: Depth = "answer") -> None:

@@ -1,7 +1,8 @@
-"""What a command shares with the shell that it runs in: signals, and readers that close its output early."""
+"""What a command shares with the shell that it runs in: signals, and streams that end early or lack characters."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import signal
@@ -15,9 +16,44 @@ from loopbench.runs.silent_end import leave
 
 from .codes import BAD_INPUT
 
+STAND_INS = {
+    **dict.fromkeys("\u2010\u2011–—−─━╴╶╸╺", "-"),
+    **dict.fromkeys("├┤┼┬┴╞╡", "+"),
+    **dict.fromkeys("│┃·", "|"),
+    **dict.fromkeys("●•✓", "*"),
+    **dict.fromkeys("‘’", "'"),
+    **dict.fromkeys("“”", '"'),
+    "○": "o",
+    "×": "x",
+    "…": "...",
+    "→": "->",
+    "≤": "<=",
+    "≥": ">=",
+    "±": "+/-",
+    "\u00a0": " ",
+}
+"""What is written for a character that a stream cannot encode; for any other its code, such as `\\xe9`."""
+PLAIN = "loopbench.plain"
+"""The name of this rule for streams."""
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for the characters that cannot be encoded, and where those after them begin."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    plain = (STAND_INS.get(character, character.encode("ascii", "backslashreplace").decode()) for character in lacking)
+    return "".join(plain), error.end
+
+
+codecs.register_error(PLAIN, _in_plain_characters)
+
 
 class _OutlastingOutput:
-    """Standard output that outlives its reader: `| head -1` neither ends the command nor changes its exit code."""
+    """Standard output that outlives its reader, and characters that it cannot encode.
+
+    `| head -1` neither ends the command nor changes its exit code, and a dash where the output is ASCII does not either.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -25,6 +61,8 @@ class _OutlastingOutput:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
+        except UnicodeEncodeError:
+            return self._stream.write(text.encode(self._stream.encoding, PLAIN).decode(self._stream.encoding))
         except BrokenPipeError:
             self._let_go()
             return len(text)

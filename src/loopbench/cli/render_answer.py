@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,11 +18,11 @@ from loopbench.experiments.compare.verdict.framework_defaults import defaults_se
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
 from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.protocol.counts import counted
-from loopbench.text.output import wrapped_words
+from loopbench.text.output import shortened, wrapped_words
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, with_folded_heads
-from .console import WIDE
+from .console import WIDE, wrapped
 from .render_matrix import matrix_lines
 
 MAX_LINES = 12
@@ -54,7 +53,7 @@ def answer_lines(run: Results, width: int, *, is_whole: bool = False) -> Iterato
     Into a file or a pipe, `WIDE` columns, the answer is whole, and the cells of the matrix stand between tabs, without padding.
     """
     answer = run.answer
-    title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(run.title)} · {LEGEND}", width)]
+    title = wrapped(f"{run.title} · {LEGEND}", "bold", width)
     room = MAX_LINES - 1 - len(title)
     beside = MAX_LINES - len(title) - len(list(matrix_lines(answer, width, max(MAX_LOOPS, room))))
     tasks = list(task_lines(answer.on_tasks, width))
@@ -130,7 +129,7 @@ def _needed(sentences: Sequence[AnswerSentence]) -> list[AnswerSentence]:
 
 def _cut_off(line: Text, width: int) -> Text:
     """Return a line with the sign that what follows it is left out."""
-    return Text(textwrap.shorten(f"{line.plain} {'…' * width}", width, placeholder=" …"), style=line.style)
+    return Text(shortened(f"{line.plain} {'…' * width}", width), style=line.style)
 
 
 def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:
@@ -263,7 +262,7 @@ def _around(
 
 def warning_lines(run: Results, width: int, *, are_all_told: bool = False) -> Iterator[Text]:
     """Yield the lines that say what is wrong with a run; but for `are_all_told` the first warnings, and how many more there are."""
-    faults, warnings = _faults(run), warned(run.comparison)
+    faults, warnings = faults_of(run), warned(run.comparison)
     hidden = 0 if are_all_told else max(0, len(warnings) - MAX_WARNINGS)
     more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(run.folder))} -v"] if hidden else []
     for fault in faults:
@@ -272,7 +271,7 @@ def warning_lines(run: Results, width: int, *, are_all_told: bool = False) -> It
         yield from wrapped(warning, WARNING_STYLE, width)
 
 
-def _faults(run: Results) -> list[str]:
+def faults_of(run: Results) -> list[str]:
     """Return what makes the numbers of a run, or of arms of it, mean nothing."""
     invalid = [INVALID_RUN] if run.comparison.invalid else []
     return [*invalid, *(f"{sentence.text}." for sentence in dead_arm_sentences(run.comparison))]
@@ -281,8 +280,8 @@ def _faults(run: Results) -> list[str]:
 def _short_warnings(run: Results, width: int, room: int) -> list[Text]:
     """Return what is wrong with a run, a line each, cut at its end where it is longer; where these have no room, how many more
     there are. `room`: lines; at least one is taken, that of what is weightiest."""
-    told = [*((each, FAULT_STYLE) for each in _faults(run)), *((each, WARNING_STYLE) for each in warned(run.comparison))]
-    lines = [Text(textwrap.shorten(plain_line(each), width, placeholder=" …"), style=style) for each, style in told]
+    told = [*((each, FAULT_STYLE) for each in faults_of(run)), *((each, WARNING_STYLE) for each in warned(run.comparison))]
+    lines = [Text(shortened(plain_line(each), width), style=style) for each, style in told]
     most = max(1, min(room, MAX_WARNINGS + 1))
     hidden = len(lines) - most + 1
     if most == 1 or hidden <= 1:
@@ -354,8 +353,3 @@ def command_lines(words: Sequence[str], width: int) -> list[str]:
         else:
             lines.append(f"  {part}" if lines else part)
     return [f"{line}{CONTINUED}" for line in lines[:-1]] + lines[-1:]
-
-
-def wrapped(words: str, style: str, width: int) -> list[Text]:
-    """Return a sentence in lines of a terminal."""
-    return [Text(line, style=style) for line in wrapped_words(plain_line(words), width)]

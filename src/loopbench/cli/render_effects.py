@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from loopbench.experiments.ablate.ablation import AblationResult
@@ -18,9 +19,9 @@ from loopbench.protocol.names import value_text
 from loopbench.text.plain_text import terminal_safe
 
 from .columns import folded, print_lines, side_by_side, widest_fitting
-from .console import WIDE, out
+from .console import WIDE, out, wrapped
 from .render import print_note
-from .render_answer import LEGEND, sentence_lines, warning_lines, wrapped
+from .render_answer import LEGEND, sentence_lines, warning_lines
 from .render_matrix import FORMS, RowNames, matrix_cells
 from .tables import print_table
 
@@ -99,7 +100,7 @@ def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:
     """Return a line per effect with its interval over a common axis; `width`: columns of the terminal."""
     several = len({effect.profile for effect in effects}) > 1
     labels = [terminal_safe(f"{effect.term}{f', {effect.profile}' if several else ''}") for effect in effects]
-    beside = max(map(len, labels)) + 2
+    beside = max(map(cell_len, labels)) + 2
     stacked = width - beside < NARROWEST
     columns = max(min(PLOT, width - (0 if stacked else beside)), NARROWEST)
     low = min(0.0, *(effect.difference.low for effect in effects))
@@ -109,7 +110,7 @@ def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:
     lines = [Text(f"{indent}{axis.title()}", style="dim")]
     for effect, label in zip(effects, labels, strict=True):
         bar = Text(axis.bar(effect), style=STYLES.get(effect.verdict.word, ""))
-        lines += [Text(label), bar] if stacked else [Text.assemble(label.ljust(beside), bar)]
+        lines += [Text(label), bar] if stacked else [Text.assemble(set_cell_size(label, beside), bar)]
     legend = "accuracy; ● shown, ○ not shown, │ no difference"
     beside_chart = indent if len(indent) + len(legend) <= width else ""
     return [*lines, Text(f"{beside_chart}{legend}", style="dim")]

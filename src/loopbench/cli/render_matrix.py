@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,10 +23,11 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.protocol.counts import counted, joined
 from loopbench.text.numbers import hundredths, interval, interval_of
+from loopbench.text.output import without_middle
 from loopbench.text.plain_text import plain_line
 
 from .columns import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
-from .console import WIDE
+from .console import WIDE, wrapped
 
 MIN_NAME = 16
 """Columns of a loop's name on however narrow a terminal."""
@@ -118,23 +118,19 @@ def matrix_lines(answer: ComparisonAnswer, width: int, room: int, *, has_ties: b
     yield from lines
     are_costs_known = any(cost is not None for row in shown_rows for cost in answer.costs_of(row))
     if lacks := form.lacks(answer.unit, are_costs_known=are_costs_known):
-        yield from _dim_lines(NO_ROOM.format(lacks), width)
+        yield from wrapped(NO_ROOM.format(lacks), "dim", width)
     if hidden := [row for row in answer.rows if row not in shown_rows]:
         open_ones = sum(_ties_wherever_compared(row) for row in hidden)
         ties = f", {open_ones} not told apart from the best" if open_ones else ""
         are_less = all(row.accuracy < shown_rows[-1].accuracy for row in hidden)
         how = "less accurate on average" if are_less else "none more accurate on average than the first"
-        yield from _dim_lines(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", width)
+        yield from wrapped(f"and {counted(len(hidden), f'more {answer.subject}')}, {how}{ties}", "dim", width)
 
 
 def _ties_wherever_compared(row: AnswerRow) -> bool:
     """Return whether a loop is compared with others under some profile, and not told apart from the best under any of these."""
     places = [cell.place for cell in row.cells if cell is not None and cell.place is not None]
     return bool(places) and all(place in ("highest", "not told apart") for place in places)
-
-
-def _dim_lines(words: str, width: int) -> Iterator[Text]:
-    yield from (Text(line, style="dim") for line in textwrap.wrap(words, width))
 
 
 def _shown_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], width: int, room: int) -> tuple[list[Text], CellForm]:
@@ -201,17 +197,9 @@ def _with_short_names(rows: Rows, width: int) -> Rows:
     others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
     room = max(width - sum(others), MIN_NAME)
     heads = sum(not row[0] for row in rows[1:])  # the further lines of folded heads have no name
-    short = [_cut_within(row[0].plain, room) for row in rows]
+    short = [without_middle(row[0].plain, room) for row in rows]
     names = short if len(set(short)) == len(rows) - max(0, heads - 1) else [row[0].plain for row in rows]
     return [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
-
-
-def _cut_within(name: str, room: int) -> str:
-    """Return a name in at most so many characters, its middle left out: how a loop is called, and the options that come last."""
-    if len(name) <= room:
-        return name
-    head = room // 2
-    return f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
 
 
 def matrix_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:

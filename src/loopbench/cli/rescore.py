@@ -6,18 +6,21 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from loopbench.experiments.compare import rescore as rescoring
 from loopbench.experiments.compare.rescore import Rescored
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
-from loopbench.text.plain_text import terminal_safe
+from loopbench.text.plain_text import plain_line, terminal_safe
 from loopbench.text.table import Table
 
-from .console import out
+from .console import out, print_prose
 from .options import AllowOption, JsonOption, OptionGroup, RunChoice, with_options
-from .outcome import write_report
+from .outcome import code_of_run, write_report
 from .own_prints import own_prints_aside
+from .render_answer import FAULT_STYLE, faults_of
 from .tables import print_table
 
 
@@ -40,6 +43,7 @@ def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: Jso
     else:
         _print(rescored)
     write_report(rescored.results)
+    raise typer.Exit(code_of_run(rescored.results))
 
 
 def _print(rescored: Rescored) -> None:
@@ -51,6 +55,8 @@ def _print(rescored: Rescored) -> None:
     print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
     for why, count in rescored.kept_scores.items():
         console.print(terminal_safe(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
+    for fault in faults_of(rescored.results):
+        print_prose(plain_line(fault), FAULT_STYLE)
 
 
 def _accuracy_text(accuracy: Interval | None) -> str:

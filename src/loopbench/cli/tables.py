@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from rich.box import SIMPLE
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -64,7 +65,7 @@ def _tabbed(table: Table, console: Console) -> None:
 def _narrowest(table: Table) -> int:
     """Return the terminal width that a table needs: cells of counts may wrap at spaces, others may not."""
     cells = [[column, *(row[i] for row in table.rows)] for i, column in enumerate(table.columns)]
-    widths = [max(map(len, column if column[0] not in WRAPPED else " ".join(column).split())) for column in cells]
+    widths = [max(map(cell_len, column if column[0] not in WRAPPED else " ".join(column).split())) for column in cells]
     return sum(widths) + 3 * len(widths) + 1  # a space on either side, and a line between
 
 
@@ -72,7 +73,7 @@ def _grid(table: Table, console: Console) -> None:
     drawn = Grid(title=Text(terminal_safe(table.title)) if table.title else None, title_justify="left", box=SIMPLE, pad_edge=False)
     for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
         wraps = column in WRAPPED
-        longest = max((len(word) for cell in cells for word in terminal_safe(cell).split()), default=0)
+        longest = max((cell_len(word) for cell in cells for word in terminal_safe(cell).split()), default=0)
         drawn.add_column(
             column, no_wrap=not wraps, min_width=longest if wraps else None
         )  # rich would cut a word to balance columns

@@ -28,7 +28,7 @@ from .same_trials import same_pairs
 from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, interval_json
-from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, TaskValues, summarize, task_values
+from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, summarize, task_values
 from .trial_limits import NO_LIMITS, TrialLimits
 
 
@@ -38,6 +38,11 @@ class ArmResult:
 
     info: ArmInfo
     summary: ArmSummary
+
+    @property
+    def death_cause(self) -> DeathCause:
+        """Why the arm's accuracy is not that of an agent, first that it crashed in every trial; empty if it is."""
+        return "crashed" if self.summary.always_crashed else self.summary.dead
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is not known."""
@@ -114,17 +119,24 @@ class Comparison:
     @property
     def crashed_arms(self) -> tuple[ArmResult, ...]:
         """The arms that crashed in every trial."""
-        return tuple(arm for arm in self.arms if arm.summary.always_crashed)
+        return tuple(arm for arm in self.arms if arm.death_cause == "crashed")
 
     @property
     def unasked_arms(self) -> tuple[ArmResult, ...]:
         """The arms that never asked their model, without those that crashed in every trial."""
-        return tuple(arm for arm in self.arms if arm.summary.dead == "never asked" and not arm.summary.always_crashed)
+        return tuple(arm for arm in self.arms if arm.death_cause == "never asked")
 
     @property
     def dead_arms(self) -> tuple[ArmResult, ...]:
         """The arms whose accuracy is not that of an agent: they crashed in every trial, or never asked their model."""
         return (*self.crashed_arms, *self.unasked_arms)
+
+    def dead_arms_json(self) -> list[dict[str, str]]:
+        """Return which arms are dead, and why, as plain JSON."""
+        return [
+            {"arm": arm.info.arm, "cause": arm.death_cause, "sentence": dead_arm_warning(arm).removesuffix(".")}
+            for arm in self.dead_arms
+        ]
 
     def pairs_on(self, metric: str) -> tuple[Pair, ...]:
         """Return the pairs on one metric."""
@@ -144,6 +156,7 @@ class Comparison:
             "margin": self.margin,
             "limits": self.limits.words or None,
             "invalid": self.invalid,
+            "dead_arms": self.dead_arms_json(),
             "warnings": list(self.warnings),
             "arms": [arm.to_json() for arm in self.arms],
             "pairs": [pair.to_json() for pair in self.pairs],

@@ -7,6 +7,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rich.cells import cell_len
+
 from .plain_text import terminal_safe
 
 UNBROKEN = "\u00a0"
@@ -35,12 +37,66 @@ class Prose:
     """What stands before all lines but the first; None: the indent."""
 
 
+def within_cells(text: str, cells: int) -> str:
+    """Return the beginning of a text that takes at most so many cells of a terminal: a wide character takes two."""
+    taken = 0
+    for end, character in enumerate(text):
+        taken += cell_len(character)
+        if taken > cells:
+            return text[:end]
+    return text
+
+
+def without_middle(text: str, cells: int) -> str:
+    """Return a text in at most so many cells, its middle left out where it has more."""
+    if cell_len(text) <= cells:
+        return text
+    head = cells // 2
+    return f"{within_cells(text, head)}…{within_cells(text[::-1], cells - head - 1)[::-1]}"
+
+
+def shortened(text: str, cells: int) -> str:
+    """Return a text as one line of at most so many cells, cut at its end between words, with a sign, where it has more."""
+    return "".join(_CellWrapper(cells, max_lines=1, placeholder=" …").wrap(" ".join(text.split())))
+
+
+class _Chunk(str):
+    """A part of a line, as long as the cells that it takes."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return cell_len(str(self))
+
+
+class _CellWrapper(textwrap.TextWrapper):
+    """Wraps text by the cells that it takes on a terminal, not by its characters."""
+
+    def _split(self, text: str) -> list[str]:
+        return [_Chunk(chunk) for chunk in super()._split(text)]
+
+    def _handle_long_word(self, reversed_chunks: list[str], cur_line: list[str], cur_len: int, width: int) -> None:
+        word = str(reversed_chunks[-1])
+        if self.break_long_words:
+            head = within_cells(word, width - cur_len) or ("" if cur_line else word[0])
+            at_hyphen = head[: head.rfind("-") + 1]
+            if self.break_on_hyphens and at_hyphen.strip("-"):
+                head = at_hyphen
+            if head:
+                cur_line.append(_Chunk(head))
+                reversed_chunks[-1] = _Chunk(word[len(head) :])
+        elif not cur_line:
+            cur_line.append(reversed_chunks.pop())
+
+
 def wrapped_words(text: str, width: int, **options: Any) -> list[str]:
     """Return the lines of a text, wrapped between words at a width in columns, with `UNBROKEN` spaces as spaces.
 
-    No line ends within a word with a hyphen, or between a number and its percent sign, as in `5 %`. `options`: of `textwrap.wrap`.
+    No line ends within a word with a hyphen, unless `options`, those of `textwrap.wrap`, say so, or between a number and its
+    percent sign, as in `5 %`.
     """
-    lines = textwrap.wrap(re.sub(r"(?<=\d) (?=%)", UNBROKEN, text), width, break_on_hyphens=False, **options)
+    wrapper = _CellWrapper(width, **{"break_on_hyphens": False, **options})
+    lines = wrapper.wrap(re.sub(r"(?<=\d) (?=%)", UNBROKEN, text))
     return [line.replace(UNBROKEN, " ") for line in lines]
 
 

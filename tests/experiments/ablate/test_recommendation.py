@@ -160,6 +160,8 @@ def test_settings_of_another_form_than_the_profile_s_are_not_recommended(ablated
     assert recommendation(found) is None
     (said,) = recommendation_sentences(found)
     assert said.startswith("text-2024 was measured of calls in text and does not apply to bare(form=native), which writes native ")
+    made = ablation_answer_json(found)
+    assert (made["recommendation"], made["sentences"]) == (None, [said])
 
 
 def test_an_option_that_does_harm_is_kept_off(ablated):

@@ -49,6 +49,10 @@ def test_the_answer_begins_with_the_dead_arms_and_with_no_others(with_crashes, c
     unasked = [f"{loop}/clean" for loop, count in crashes.items() if count < TRIALS and not calls]
     assert [arm.info.arm for arm in made.crashed_arms] == broken
     assert [arm.info.arm for arm in made.unasked_arms] == unasked
+    causes = {**dict.fromkeys(broken, "crashed"), **dict.fromkeys(unasked, "never asked")}
+    listed = made.to_json()["dead_arms"]
+    assert {each["arm"]: each["cause"] for each in listed} == causes
+    assert all(f"{each['sentence']}." in made.warnings for each in listed)
     said = [each.text for each in dead_arm_sentences(made)]
     assert len(said) == bool(broken) + bool(unasked)
     assert list(answer(made).sentences[: len(said)]) == said
@@ -66,6 +70,17 @@ def test_one_arm_is_told_with_its_reason_and_recommends_nothing(with_crashes):
     assert others
     assert answer_json(made)["recommendation"] != first.text
     assert answer_json(with_crashes({"a": 0, "b": TRIALS}, calls=0))["recommendation"] is None
+
+
+@given(
+    crashes=st.dictionaries(st.sampled_from("abcd"), st.sampled_from([0, 1, TRIALS - 1, TRIALS]), min_size=1),
+    calls=st.integers(0, 2),
+)
+def test_no_sentence_but_one_of_a_verdict_is_ever_the_recommendation(with_crashes, crashes, calls):
+    told = answer_json(with_crashes(crashes, calls))
+    verdicts = [each["recommendation"] for each in told["recommendations"]]
+    assert told["recommendation"] == (verdicts[0] if verdicts else None)
+    assert bool(verdicts) == (calls > 0 and len(crashes) > 1 and min(crashes.values()) < TRIALS)
 
 
 def test_several_arms_are_one_sentence_with_the_most_frequent_reason(with_crashes):

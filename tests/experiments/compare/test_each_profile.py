@@ -67,6 +67,11 @@ def test_a_headline_says_of_which_tasks_it_is():
     assert agreed([of_these[0], others], []) is None
 
 
+@given(st.lists(st.booleans(), max_size=4))
+def test_without_a_verdict_no_sentence_is_the_recommendation(bases):
+    assert agreed([], [AnswerSentence("Wrong answers given as done: bare 3", is_basis=is_basis) for is_basis in bases]) is None
+
+
 def test_no_headline_stands_over_a_single_profile_or_over_verdicts_in_the_same_words():
     assert told(verdict("a", ("finish",))) == []
     same = [verdict(profile, ("finish",), why="it is better") for profile in "ab"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -168,3 +169,37 @@ def test_numbers_are_written_as_people_write_them():
     ]
     assert [report.price_text(v) for v in (0.0, 0.00423, 12.3, 1_230.4)] == ["$0.00", "$0.0042", "$12.30", "$1,230"]
     assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]
+
+
+# --- arms that crashed in every trial, or never asked their model ---
+
+
+@settings(deadline=None, max_examples=cases(10))
+@given(
+    dead=st.lists(st.sampled_from(["crashed", "never asked"]), min_size=1, max_size=2),
+    healthy=st.integers(0, 3),
+    seed=st.integers(0, 100),
+)
+def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead, healthy, seed):
+    names = {f"dead{number}": cause for number, cause in enumerate(dead)}
+    working = [f"loop{number}" for number in range(healthy)]
+
+    def killed(record: Record) -> Record:
+        if record.arm not in names:
+            return record
+        crash: dict[str, Any] = {"stop": "crashed", "reason": "KeyError: 'x'"} if names[record.arm] == "crashed" else {"calls": {}}
+        return replaced(record, scores={"accuracy": 0.0}, **crash)
+
+    made = pilots_in(tmp_path_factory.mktemp("runs"))
+    run = made(dict.fromkeys([*names, *working], solves(0.7)), tasks=30, seed=seed, change=killed)
+    if not working:
+        with pytest.raises(RunError, match="a pilot needs a loop that works"):
+            sized(run)
+        return
+    whole, chosen = sized(run), sized(run, loops=tuple(working))
+    assert (whole.plans, whole.noise, whole.same) == (chosen.plans, chosen.noise, chosen.same)
+    assert whole.caveats[1:] == chosen.caveats
+    assert all(name in whole.caveats[0] for name in names)
+    mixed = sized(run, loops=(*working, *names))
+    assert mixed.loops == tuple(working)
+    assert (mixed.plans, mixed.caveats) == (whole.plans, whole.caveats)

@@ -80,6 +80,8 @@ class Rescored:
         return {
             "run": str(self.results.folder.resolve()),
             "digest": self.results.digest,
+            "invalid": self.results.comparison.invalid,
+            "dead_arms": self.results.comparison.dead_arms_json(),
             "trials": len(self.results.records),
             "judged": self.judged,
             "changed": self.changed,

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.comparison import ArmResult, Comparison, compare
 from loopbench.metrics.harness import Harness, harness
 from loopbench.metrics.planned_pairs import with_planned_pairs
 from loopbench.metrics.record import Record
@@ -123,6 +123,14 @@ class Results:
     def level(self) -> float:
         """Of a single test or interval: alpha, or of a run that is looked at on its way what is left of it at this look."""
         return self.comparison.alpha if self.looked is None else self.looked.level
+
+    @property
+    def arms_to_mend(self) -> tuple[ArmResult, ...]:
+        """The arms that crashed in every trial, or never asked their model, a mistake that is to be mended first.
+
+        What ran elsewhere cannot be mended here, so an import is judged as it is.
+        """
+        return () if self.manifest.imported is not None else self.comparison.dead_arms
 
     @cached_property
     def views(self) -> Views:

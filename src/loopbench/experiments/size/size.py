@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,9 +10,11 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.verdict.same_loops import SameLoops, same_loops
 from loopbench.experiments.compare.verdict.sentence import DecidingRun
 from loopbench.metrics.summary import PRIMARY, SHARES
+from loopbench.text.counts import listed_names
+from loopbench.text.numbers import short_name
 
 from .caveats import caveats
-from .part import part_of_run
+from .part import DEAD, part_of_run, without_dead_arms
 from .pilot import Pilot, SizeRequest, check_second, read_pilot
 from .sizes import PLANS, Noise, SizeOption, noise
 
@@ -76,14 +79,18 @@ class Sizing:
 def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
     """Compute the size that a run needs from a pilot. `again`: a second run of the same configuration with another seed.
 
-    Raises ValueError for bad arguments, for loops or profiles that the pilot does not have, for a pilot that lacks the metric or
-    has one task, and for runs that do not match.
+    Arms that crashed in every trial, or never asked their model, are left out. Raises ValueError for bad arguments, for loops or
+    profiles that the pilot does not have, for a pilot that lacks the metric, has one task or has dead arms alone, and for runs that
+    do not match.
     """
     if again is not None:
         check_second(run, again)
-        again = part_of_run(again, request.loops, request.profiles)
-    run = part_of_run(run, request.loops, request.profiles)
+    chosen = [part_of_run(each, request.loops, request.profiles) for each in ([run] if again is None else [run, again])]
+    dead = tuple(dict.fromkeys(arm.info.arm for each in chosen for arm in each.arms_to_mend))
+    run, *others = (without_dead_arms(each, dead) for each in chosen)
+    again = others[0] if others else None
     pilot = read_pilot(run, request, again)
+    present = {short_name(arm.info) for arm in run.comparison.arms}
     purposes = [purpose for purpose in request.purposes if purpose != "compare" or pilot.pairs]
     return Sizing(
         run=str(run.folder),
@@ -97,14 +104,20 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         suite_tasks=pilot.supply.tasks,
         split=run.manifest.settings.split,
         profiles=len({arm.info.profile for arm in run.comparison.arms}),
-        loops=tuple(request.loops),
+        loops=tuple(loop for loop in request.loops if loop in present),
         only_profiles=tuple(request.profiles),
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
         plans=tuple(PLANS[purpose](pilot) for purpose in purposes),
-        caveats=tuple(caveats(pilot, run, again)),
+        caveats=(*_left_out(dead), *caveats(pilot, run, again)),
         same=_same(pilot, run) if "compare" in request.purposes else (),
         likely=_likely(run) if request.metric == PRIMARY and "compare" in request.purposes else None,
     )
+
+
+def _left_out(dead: Sequence[str]) -> list[str]:
+    """Return which dead arms the sizes leave out, if any."""
+    which = "which" if len(dead) == 1 else "each of which"
+    return [f"Left out of these sizes: {listed_names(dead)}, {which} {DEAD}."] if dead else []
 
 
 def _same(pilot: Pilot, run: Results) -> tuple[tuple[str, ...], ...]:

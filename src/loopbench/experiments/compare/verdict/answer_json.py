@@ -21,13 +21,13 @@ def answer_json(comparison: Comparison, known_answer: ComparisonAnswer | None = 
 
     `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials.
     The place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendations` has
-    an entry for each profile that is judged by itself, and a single one for profiles that are judged together: the loops to
-    adopt, one or another, and the sentence that says so. `recommendation` is the sentence for all of them, the first that says
-    which loop to adopt, else the first after those that say what it rests on; None where profiles recommend different loops, and
-    where there is none, as of an invalid run. `robust` names the loops that none is shown to beat under any profile, where
-    profiles recommend different loops and some other loop is beaten; else it is empty. `limits`: the run's own to each trial, in
-    words. `tasks` has an entry for each loop, column and task where tasks are few and have repeats: its scored trials, how many
-    were solved and how many went over the run's limit (None where it set none), and their mean cost.
+    an entry for each profile that is judged by itself, and a single one for profiles that are judged together: the loops to adopt,
+    one or another, and the sentence that says so. `recommendation` is the sentence for all of them; None where profiles recommend
+    different loops, and where there is no verdict, as of an invalid run or of a single loop. `robust` names the loops that none is
+    shown to beat under any profile, where profiles recommend different loops and some other loop is beaten; else it is empty.
+    `limits`: the run's own to each trial, in words. `tasks` has an entry for each loop, column and task where tasks are few and
+    have repeats: its scored trials, how many were solved and how many went over the run's limit (None where it set none), and their
+    mean cost.
     """
     comparison_answer = answer(comparison) if known_answer is None else known_answer
     recommendation = agreed(comparison_answer.verdicts, comparison_answer.answer_sentences)

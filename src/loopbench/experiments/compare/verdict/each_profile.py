@@ -105,11 +105,13 @@ def _named(recommendation: AnswerSentence) -> str:
 
 
 def agreed(verdicts: Sequence[ProfilesVerdict], sentences: Sequence[AnswerSentence]) -> AnswerSentence | None:
-    """Return the recommendation of a whole answer; None where profiles that are judged by themselves recommend different loops.
+    """Return the recommendation of a whole answer: the first sentence that says which loop to adopt, else the first one of the
+    verdict, which says that it is undecided.
 
-    `sentences`: all sentences of the answer. Without any verdict the first of them stands that is no basis of one, if there is one.
+    None where there is no verdict, and where profiles that are judged by themselves recommend different loops. `sentences`: all
+    sentences of the answer; those that are no basis of a verdict begin with it.
     """
-    if differ(verdicts):
+    if not verdicts or differ(verdicts):
         return None
     own = [each for each in sentences if not each.is_basis]
     return next((each for each in own if each.adopts), next(iter(own), None))

@@ -1,0 +1,79 @@
+"""Output in an encoding that lacks characters of ours, such as dashes in ASCII: others stand for them, and no command ends."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.cli.process import PLAIN, STAND_INS
+from tests.cli.conftest import BareMachine
+
+LACKING = {
+    "the stream is ASCII": {"PYTHONIOENCODING": "ascii"},
+    "so is the locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+}
+ENCODINGS = st.sampled_from(["ascii", "latin-1", "cp1252", "cp437", "utf-8"])
+TEXTS = st.text(st.characters() | st.sampled_from(sorted(STAND_INS)))
+
+
+@given(TEXTS, ENCODINGS)
+def test_every_text_is_written_and_what_can_be_encoded_stays_as_it_is(text, encoding):
+    written = "".join(character.encode(encoding, PLAIN).decode(encoding) for character in text)
+    assert text.encode(encoding, PLAIN).decode(encoding) == written
+    for character in set(text):
+        shown = character.encode(encoding, PLAIN).decode(encoding)
+        is_lacking = character.encode(encoding, "ignore") == b""
+        assert shown.isascii() if is_lacking else shown == character
+        assert shown
+
+
+def test_dashes_and_lines_become_plain_ones_and_any_other_character_its_code():
+    assert "0.1 – 0.2 │ ├──┤ 3 × 4 … é 漢".encode("ascii", PLAIN) == rb"0.1 - 0.2 | +--+ 3 x 4 ... \xe9 \u6f22"
+
+
+@pytest.fixture
+def in_ascii(loopbench, monkeypatch):
+    """Runs a command whose standard output is ASCII, and gives its exit code and what it wrote."""
+
+    def call(*arguments: str) -> tuple[int, str]:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        with monkeypatch.context() as within:
+            within.setattr(sys, "stdout", stream)
+            code = loopbench(*arguments).code
+        stream.seek(0)
+        return code, stream.read()
+
+    return call
+
+
+def test_no_command_ends_for_a_character_that_stdout_lacks(in_ascii):
+    small = ["--profile", "flaky-format", "--suite", "arithmetic(size=30)", "--no-mlflow", "-q"]
+    commands = {
+        ("compare", "--loop", "bare", "--loop", "finish", *small): " x 1, seed 0 | accuracy: ",
+        ("report", "latest", "--no-html"): " x 1, seed 0 | accuracy: ",
+        ("report", "latest", "--all-metrics"): " x 1, seed 0 | accuracy: ",
+        ("why", "latest"): " x ",
+        ("size", "latest"): " x ",
+        ("list", "loops", "finish"): "...",
+        ("ablate", "finish", "--factor", "parse_retries=0,2", *small, "-v"): "->",
+    }
+    for command, shown in commands.items():
+        code, said = in_ascii(*command)
+        assert code == 0, command
+        assert shown in said
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", LACKING)
+def test_a_process_that_may_write_ascii_alone_ends_as_any_other(here, kind):
+    environment = {**BareMachine(here).environment(), **LACKING[kind]}
+    command = [sys.executable, "-m", "loopbench", "list", "loops", "finish"]
+    ended = subprocess.run(command, cwd=here, env=environment, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"..." in ended.stdout
+    assert ended.stdout.isascii()
