@@ -21,7 +21,7 @@ __all__ = ["here", "loopbench"]
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]
 
-TESTED, FURTHER = ["openai_agents"], ["pydantic_ai", "smolagents"]
+TESTED, FURTHER = ["openai_agents"], ["smolagents", "pydantic_ai"]
 """The frameworks of all tests, and those of slow tests."""
 TOLD = {
     "openai_agents(tool_errors=shown, unknown_tool=shown)": ("tool_raises", "unknown_tool"),
