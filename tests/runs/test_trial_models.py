@@ -73,7 +73,7 @@ PROFILES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
 def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(
     over_http: OverHttp, tmp_path: Path, profile: str, suite: str
 ) -> None:
-    """But for trials whose calls have one id: a server refuses two results for it, as the vendors do, and nothing does in process."""
+    """But for trials whose calls have one id: a server refuses two results for it, as vendors do, and nothing does in process."""
     loops = [loop for loop in LOOPS if loop != "phased"] if load_profile(profile).by_form else LOOPS  # it has calls in both forms
     blown: dict[str, Any] = {"profiles": (profile,), "suite": suite, "loops": loops}
     inside = made(tmp_path, **blown)
