@@ -84,7 +84,7 @@ def shown(printed: list[str]) -> tuple[str, str]:
     return compared.strip(), "\n".join(line.rstrip() for line in [*failure, "…"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_page_can_be_followed_word_by_word_once_installed(tmp_path):
     printed = followed(tmp_path)
     assert printed[-1].rstrip().endswith("as it should")
