@@ -227,3 +227,25 @@ def test_every_mistake_of_a_plan_in_a_row_is_told(plan, tmp_path):
     told = plan("check", file, "--tools", "shop", code=1).out.splitlines()
     assert [line.partition("plan (")[2][:6] for line in told] == ["line 1", "line 2", ""]
     assert plan("check", file, code=1).out.splitlines() == told
+
+
+@pytest.mark.parametrize("row", ["lines", "json"])
+def test_what_does_not_fit_the_tools_is_told_beside_what_cannot_be_read(plan, tmp_path, row):
+    """In one go: whoever mends a name that is not known would else be told of the next mistake only then."""
+    calls = ["a = price(items='lamp')", "b = prise(item='lamp')", "c = price(item=zz)", "answer = a"]
+    as_json = {
+        "calls": [
+            {"id": "a", "tool": "price", "arguments": {"items": "lamp"}, "goal": "one"},
+            {"id": "b", "tool": "prise", "arguments": {"item": "lamp"}, "goal": "two"},
+            {"id": "c", "tool": "price", "arguments": {"item": {"$ref": "zz"}}, "goal": "three"},
+        ],
+        "answer": {"$ref": "a"},
+    }
+    file = tasks(tmp_path, GOOD | {"plan": calls if row == "lines" else as_json})
+    *told, last = plan("check", file, "--tools", "shop", code=1).out.splitlines()
+    assert "'zz'" in told[0]
+    assert told[1:] == [
+        "t.jsonl, line 1: call 'a': price: unknown argument 'items'; did you mean 'item'?",
+        "t.jsonl, line 1: call 'b': no tool 'prise'; did you mean 'price'?",
+    ]
+    assert last == "t.jsonl: 3 problems"

@@ -20,7 +20,7 @@ from loopbench.datasets.jsonl import JsonLines
 from loopbench.datasets.parquet import ParquetTable
 from loopbench.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
 from loopbench.datasets.validity import Replayed, planned_answer, replay
-from loopbench.datasets.validity.checks import argument_problems, goal_problems, plan_problems
+from loopbench.datasets.validity.checks import argument_problems, call_misfits, goal_problems, plan_problems
 from loopbench.protocol import Query, ToolSpec, render_value
 from loopbench.protocol.values import cap
 from loopbench.runs.gold import compares, contradiction
@@ -128,16 +128,29 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadT
             task = reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
             yield where, _ReadTask(task, reader.answers_itself(cells))
         except ValueError as error:
-            for mistake in _each_mistake(error):
-                yield where, str(mistake).removeprefix(f"{where}, ").removeprefix(f"{where}: ")
+            for text in _each_mistake(error, tools):
+                yield where, text.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         except RecursionError:
             yield where, "it is nested too deep"
 
 
-def _each_mistake(error: ValueError) -> Sequence[ValueError]:
-    """Return each mistake of a plan that is why a row cannot be read; the error itself where something else is."""
+def _each_mistake(error: ValueError, tools: OwnTools | None) -> Iterator[str]:
+    """Yield each mistake of a plan that is why a row cannot be read, and what does not fit the tools in the calls that can be read;
+    the error itself where something else is why."""
     broken = error if error.__cause__ is None else error.__cause__
-    return broken.each if isinstance(broken, BrokenPlan) else (error,)
+    if not isinstance(broken, BrokenPlan):
+        yield str(error)
+        return
+    yield from map(str, broken.each)
+    if tools is None:
+        return
+    try:
+        specs = _specs(tools, Task("plan", Query("plan"), None))
+    except ValueError as problem:
+        yield str(problem)
+        return
+    for call in broken.calls:
+        yield from (f"call {call.id!r}: {text}" for _, text in call_misfits(call, specs))
 
 
 def _single_findings(path: Path, tools: OwnTools | None, *, run_tools: bool) -> PlanFindings:

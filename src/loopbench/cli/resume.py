@@ -8,6 +8,8 @@ from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings, reopen
+from loopbench.experiments.optimize.manifest import read_optimization_manifest
+from loopbench.experiments.optimize.packages import check_packages
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import is_optimization
 
@@ -54,6 +56,7 @@ def resume(choice: RunChoice, again: RetryOption, flags: dict[str, Any], typed: 
     folder, allowed = choice.folder, typed.permissions(flags.get("address"))
     if is_optimization(folder):
         _refuse_for_optimizations({**flags, "retry": again.retry})
+        check_packages(read_optimization_manifest(folder).optimizer.name)
         from .searching import go_on  # DSPy takes a second to import
 
         go_on(folder, allowed, mlflow=flags.get("mlflow"), output=output)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jsonschema
 
-from loopbench.protocol import Plan, Query, plan_from_json
+from loopbench.protocol import Plan, PlannedCall, Query, plan_from_json
 from loopbench.protocol.names import nearest
 from loopbench.protocol.plan_lines import read_lines
 
@@ -341,25 +341,27 @@ def read_plan(column: str, value: Any, expected: Any) -> Plan:
     if isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value)):
         read = read_lines(value, expected)
         if read.mistakes:
-            raise BrokenPlan(column, [str(mistake) for mistake in read.mistakes])
+            raise BrokenPlan(column, [str(mistake) for mistake in read.mistakes], read.calls.values())
         return Plan(tuple(read.calls.values()), read.answer)
     if isinstance(value, list) and all(isinstance(call, Mapping) for call in value):
         value = {"calls": value, "answer": expected}
     try:
         return plan_from_json(checked_plan(value))
     except (TypeError, ValueError) as error:
-        raise BrokenPlan(column, [mistake.text for mistake in read_json(value).mistakes] or [str(error)]) from None
+        parts = read_json(value)
+        raise BrokenPlan(column, [mistake.text for mistake in parts.mistakes] or [str(error)], parts.calls.values()) from None
 
 
 class BrokenPlan(CellError):
     """What is wrong with the plan in a cell: the text names the first mistake."""
 
-    def __init__(self, column: str, mistakes: Sequence[str]) -> None:
-        """`mistakes`: all of them, in their order."""
+    def __init__(self, column: str, mistakes: Sequence[str], calls: Iterable[PlannedCall]) -> None:
+        """`mistakes`: all of them, in their order. `calls`: those that can be read."""
         texts = [f"not a plan ({mistake.removeprefix('plan: ').removeprefix('plan, ')})" for mistake in mistakes]
         super().__init__(column, texts[0])
         self.each = tuple(CellError(column, text) for text in texts)
         """A mistake each."""
+        self.calls = tuple(calls)
 
 
 def _checked_id(column: str, text: str) -> str:
