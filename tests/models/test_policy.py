@@ -305,14 +305,6 @@ def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_cam
         assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("add", {"a": 3, "b": 7}), "It may work now.")
 
 
-def test_recover_is_about_the_call_that_is_shown_where_an_argument_has_spaces() -> None:
-    """The request is read without its white space, and so is the argument: else a later call of the same tool was made twice."""
-    plan = Plan((bench.planned("c1", "concat", a="the tea", b="x"), bench.planned("c2", "concat", a="a cup", b="x")), Ref("c2"))
-    trial = bench.Bench(plan)
-    told = f"failed_tool: concat, parameters: {json.dumps(trial.calls['c1'].arguments)}"
-    assert ask(Role.RECOVER, trial.view(told)).point == "c1"
-
-
 def test_recover_skips_an_error_that_was_expected() -> None:
     plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
     trial = bench.Bench(plan)

@@ -241,7 +241,7 @@ def _joins(character: str) -> bool:
 
 def _share_shown(call: ToolCall, compact: str) -> float:
     """Return how much of a call's arguments stands in a text without white space."""
-    are_shown = ["".join(f'"{name}":{canonical_json(value)}'.split()) in compact for name, value in call.arguments.items()]
+    are_shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
     return sum(are_shown) / len(are_shown) if are_shown else 0.0
 
 
