@@ -53,7 +53,7 @@ def test_a_design_that_cuts_long_results_behind_what_it_needs_solves_all(tmp_pat
 
 
 BUYS_TWICE = pytest.mark.xfail(
-    reason="Asked to recover from a call whose arguments have spaces, the scripted model may take a later call of the same tool for "
+    reason="Asked to recover from a call whose arguments have spaces, the scripted model may take a later call of that tool for "
     "it (policy._share_shown): stateless buys a thing twice in errands-0060. To mend it moves the published rows of stateless."
 )
 
