@@ -133,11 +133,13 @@ def _parse_undisturbed(*args: Any, **options: Any) -> Any:
     try:
         return _parse(*args, **options)
     except SystemError:
+        was_enabled = gc.isenabled()
         gc.disable()
         try:
             return _parse(*args, **options)
         finally:
-            gc.enable()
+            if was_enabled:
+                gc.enable()
 
 
 vars(ast)["parse"] = _parse_undisturbed

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from loopbench.cli.catalogue import entries, outlines
 from loopbench.cli.catalogue.entry import values_of
 from loopbench.cli.help import COMMANDS as HEADINGS
-from loopbench.cli.help import OPTIONS, REST, heading_of
+from loopbench.cli.help import OPTIONS, REST, argument_name, heading_of
+from loopbench.cli.list_ import CATALOGUES
 from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
 from loopbench.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from loopbench.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
@@ -126,6 +127,22 @@ def test_every_option_of_every_command_says_what_it_is_in_a_sentence(name: str) 
         assert text, f"{name} {flag}"
         assert text[0].isupper() or text.startswith("accuracy, "), f"{name} {flag}: {text}"
         assert text.endswith((".", "]")), f"{name} {flag}: {text}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_names_arguments_in_upper_case_shows_no_type_of_python_and_breaks_no_word(
+    name: str, loopbench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = loopbench(*name.split(), "--help").out
+    assert not re.search(r"<[a-z]", printed), "such as <str> or <list[Path]>"
+    for param in lazy(name).load().params:
+        assert all(word in printed for word in re.split(r"\s+|(?<=-)", param.help or "")), param.name
+        if param.param_type_name == "argument":
+            shown = argument_name(param)
+            assert shown.isupper() or shown == "|".join(CATALOGUES), "in lower case stands only what is typed so"
+            assert re.search(rf"^  {re.escape(shown)}(\.\.\.)?(  |$)", printed, re.MULTILINE)
+            assert re.search(rf"[\[{{ ]{re.escape(shown)}\b", printed.partition("\n\n")[0])
 
 
 # --- what a command receives ---

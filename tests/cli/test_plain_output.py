@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli.process import PLAIN, STAND_INS
+from loopbench.cli.process import PLAIN, STAND_INS, lasting_stdout
 from tests.cli.conftest import BareMachine
 
 LACKING = {
@@ -66,6 +67,18 @@ def test_no_command_ends_for_a_character_that_stdout_lacks(in_ascii):
         code, said = in_ascii(*command)
         assert code == 0, command
         assert shown in said
+
+
+@pytest.mark.parametrize("text", ["plain\n", "0.1 – 0.2\n"])
+def test_a_reader_that_left_is_no_failure_whatever_characters_the_stream_lacks(text, monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb", buffering=0) as pipe:
+        stream = io.TextIOWrapper(pipe, encoding="ascii", write_through=True)
+        monkeypatch.setattr(sys, "stdout", stream)
+        with lasting_stdout():
+            assert sys.stdout.write(text) == len(text)
+            print(text)
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from loopbench.cli.console import print_row
 from tests.cases import cases
@@ -25,7 +26,21 @@ def test_a_text_is_wrapped_within_the_width_behind_its_columns_and_is_whole(caps
     assert [word for line in (first, *further) for word in line[32:].split()] == text.split()
 
 
-def test_in_a_pipe_a_row_is_one_line(capsys, monkeypatch):
+def test_in_a_pipe_a_row_is_one_line_of_cells_between_tabs_without_padding(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    print_row([("ok", "", 15)], "word " * 100)
-    assert capsys.readouterr().out.count("\n") == 1
+    print_row([("ok", "green", 15), ("a law", "", 17)], "says what\tit\nis " * 100, "dim")
+    print_row([("", "", 15)], "a detail")
+    text = " ".join(["says what it is"] * 100)
+    assert capsys.readouterr().out == f"ok\ta law\t{text}\n\ta detail\n"
+
+
+@given(st.text("ab漢字é", max_size=7), st.text("ab漢字é", max_size=8))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=cases(20), deadline=None)
+def test_columns_begin_at_the_same_cell_whatever_characters_stand_before_them(capsys, first, second):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        print_row([(first, "", 15), (second, "", 17)], "text")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(first)
+    assert cell_len(line[: line.index("text")]) == 32
+    assert cell_len(line[: line.index(second, len(first))]) == 15 or not second

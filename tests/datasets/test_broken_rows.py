@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import jsonl, parquet
 from loopbench.datasets.csv import load as load_csv
 from loopbench.datasets.importing.own_tools import own_tools
+from loopbench.datasets.importing.reader import BrokenPlan, RowError
 from loopbench.datasets.task import Suite
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_suite
@@ -80,6 +82,15 @@ def test_what_is_wrong_with_a_csv_file_is_one_line(tmp_path, monkeypatch, text, 
     with pytest.raises(ValueError, match=re.escape(said)) as told:
         load_csv(Path("f.csv"), TOOLS)
     assert "\n" not in str(told.value)
+
+
+def test_a_broken_row_is_shown_with_one_traceback_and_holds_what_is_wrong_for_who_asks(tmp_path):
+    file = tmp_path / "f.csv"
+    file.write_text("plan,question,answer\n{},a,1\n")
+    with pytest.raises(RowError) as told:
+        load_csv(file, TOOLS)
+    assert "".join(traceback.format_exception(told.value)).count("Traceback (most recent call last)") == 1
+    assert isinstance(told.value.mistake, BrokenPlan)
 
 
 CALL = {"id": "c1", "tool": "price", "arguments": {}, "goal": "Look."}

@@ -13,7 +13,7 @@ from loopbench.datasets.csv import CsvTable
 from loopbench.datasets.importing.columns import Columns
 from loopbench.datasets.importing.json_files import BrokenRow
 from loopbench.datasets.importing.own_tools import NO_TOOLS, OwnTools
-from loopbench.datasets.importing.reader import BrokenPlan, RowReader
+from loopbench.datasets.importing.reader import BrokenPlan, RowError, RowReader
 from loopbench.datasets.importing.single_plan import PlacedMistake, single_plan
 from loopbench.datasets.importing.table import RowTable
 from loopbench.datasets.jsonl import JsonLines
@@ -137,7 +137,7 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadT
 def _each_mistake(error: ValueError, tools: OwnTools | None) -> Iterator[str]:
     """Yield each mistake of a plan that is why a row cannot be read, and what does not fit the tools in the calls that can be read;
     the error itself where something else is why."""
-    broken = error if error.__cause__ is None else error.__cause__
+    broken = error.mistake if isinstance(error, RowError) else error
     if not isinstance(broken, BrokenPlan):
         yield str(error)
         return

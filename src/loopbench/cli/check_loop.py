@@ -17,7 +17,6 @@ from loopbench.checks.loop.check import LAW_LIMIT_S, NOT_CHECKED
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.registry import make_loop
-from loopbench.text.plain_text import terminal_safe
 
 from .codes import DONE, FAILED
 from .console import out, print_row
@@ -61,12 +60,9 @@ def _print_finding(finding: Finding) -> None:
         return  # the total tells how many
     says = next(law.says for law in LAWS if law.name == finding.law)
     mark, style = _MARKS[finding.status]
-    if out().is_terminal:
-        print_row([(mark, style, 15), (finding.law, "", 17)], says, "dim")
-        if finding.detail:
-            print_row([("", "", 15)], terminal_safe(finding.detail))
-    else:  # by tabs and without padding, as tables are
-        print("\t".join([mark, finding.law, says, *([terminal_safe(finding.detail)] if finding.detail else [])]))
+    print_row([(mark, style, 15), (finding.law, "", 17)], says, "dim")
+    if finding.detail:
+        print_row([("", "", 15)], finding.detail)
     sys.stdout.flush()  # the next law may take its time
 
 

@@ -88,7 +88,7 @@ class AgentChoice(OptionGroup):
 
 class CheckOptions(OptionGroup):
     require: Texts
-    """Outcomes that are demanded: FAULT=OUTCOME,… such as unknown_tool=told,empty=recovered,never_finishes=error|handled."""
+    """Outcomes that are demanded: FAULT=OUTCOME,… such as empty=recovered,never_finishes=error|handled."""
     fault: Texts
     """Check this fault only; repeat the option for more."""
     max_requests: int = MAX_REQUESTS
@@ -181,7 +181,7 @@ def print_finding(finding: FaultFinding) -> None:
         style = "green"
     if finding.outcome == "not applicable":
         style = "dim"
-    print_row([(finding.fault, "", 21), (finding.outcome, style, 16)], plain_line(finding.detail))
+    print_row([(finding.fault, "", 21), (finding.outcome, style, 16)], finding.detail)
     if finding.shown and finding.outcome in ("told", "untold", "unaware"):
         text = plain_line(finding.shown)
         cut = text if len(text) <= MAX_TOLD_CHARS else f"{text[:MAX_TOLD_CHARS]}…"
@@ -195,7 +195,7 @@ def _print_total(report: ProgramReport, demanded: tuple[Requirement, ...]) -> No
     console.print(Text(f"{terminal_safe(report.title)}: {says}", style="bold"), soft_wrap=True)
     for outcome in OUTCOMES:
         if counts[outcome]:
-            console.print(Text(f"  {outcome:<16}{OUTCOMES[outcome]}", style="dim"), soft_wrap=True)
+            print_row([("", "", 2), (outcome, "dim", 16)], OUTCOMES[outcome], "dim")
     for one, finding in report.unmet(demanded):
         console.print(Text(one.missing(finding), style="bold red"), soft_wrap=True)
     if demanded and not report.unmet(demanded):

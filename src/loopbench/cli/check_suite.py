@@ -23,7 +23,6 @@ from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.registry import make_suite
 from loopbench.text.numbers import interval
-from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 
 from .codes import DONE, FAILED
@@ -111,8 +110,7 @@ def _print_findings(checked: Checked, *, verbose: bool) -> None:
             _print_finding(finding)
     if passed and not verbose:
         mark, style = _MARKS["ok"]
-        line = Text.assemble((f"{mark:<15}", style), counted(len(passed), "check"), (" (-v has a line for each)", "dim"))
-        out().print(line, soft_wrap=True)
+        print_row([(mark, style, 15)], f"{counted(len(passed), 'check')} (-v has a line for each)")
 
 
 def _print_finding(finding: SuiteFinding) -> None:
@@ -121,7 +119,7 @@ def _print_finding(finding: SuiteFinding) -> None:
     rule = f"rule: {finding.says}" if finding.status in ("warning", "failed") else finding.says
     print_row([(mark, style, 15), (finding.check, "", 17)], rule, "dim")
     for problem in finding.problems[:SHOWN]:
-        print_row([("", "", 15)], terminal_safe(problem))
+        print_row([("", "", 15)], problem)
     if finding.count > SHOWN:
         print_row([("", "", 15)], f"and {finding.count - SHOWN} more", "dim")
 

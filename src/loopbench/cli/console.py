@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -48,14 +49,21 @@ def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: st
 
 
 def print_row(columns: Sequence[tuple[str, str, int]], text: str, style: str = "") -> None:
-    """Print columns, each a text with its style and its width, and a text behind them, which a terminal wraps below its start."""
-    indent, room = sum(width for _, _, width in columns), out().width
-    lines = [text] if room >= WIDE else wrapped_words(text, max(room - indent, MIN_TEXT), break_long_words=False)
+    """Print columns, each a text with its style and its width in cells, and a text behind them.
+
+    A terminal wraps the text below its start; into a file or a pipe, tabs stand between the columns, without padding.
+    """
+    console = out()
+    if console.width >= WIDE:
+        print_cells([*(column for column, _, _ in columns), text], console)
+        return
+    indent = sum(width for _, _, width in columns)
+    lines = wrapped_words(plain_line(text), max(console.width - indent, MIN_TEXT), break_long_words=False)
     first, *further = lines or [""]
-    heads = [(f"{column:<{column_width}}", column_style) for column, column_style, column_width in columns]
-    out().print(Text.assemble(*heads, (first, style)), soft_wrap=True)
+    heads = [(f"{column}{' ' * (width - cell_len(column))}", column_style) for column, column_style, width in columns]
+    console.print(Text.assemble(*heads, (first, style)), soft_wrap=True)
     for line in further:
-        out().print(Text(f"{'':{indent}}{line}", style=style), soft_wrap=True)
+        console.print(Text(f"{'':{indent}}{line}", style=style), soft_wrap=True)
 
 
 def wrapped(words: str, style: str, width: int) -> list[Text]:

@@ -74,7 +74,11 @@ class GroupedCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options."""
         documented = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
-        arguments = [record for param, record in documented if param.param_type_name == "argument"]
+        arguments = [
+            (f"{argument_name(param)}{'' if param.nargs == 1 else '...'}", text)
+            for param, (_, text) in documented
+            if param.param_type_name == "argument"
+        ]
         options = [(param, record) for param, record in documented if param.param_type_name == "option"]
         _section(formatter, "Arguments", arguments)
         if len(options) <= MAX_UNGROUPED:
@@ -82,6 +86,11 @@ class GroupedCommand(TyperCommand):
             return
         for heading in (*OPTIONS, REST):
             _section(formatter, heading, [record for param, record in options if heading_of(param.opts) == heading])
+
+
+def argument_name(param: Any) -> str:
+    """Return what the help and errors call an argument, such as RUN."""
+    return str(param.metavar or param.name.upper())
 
 
 def heading_of(flags: Sequence[str]) -> str:

@@ -7,22 +7,17 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
 from rich.text import Text
 
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest
-from loopbench.text.output import wrapped_words
-from loopbench.text.plain_text import plain_line, terminal_safe
+from loopbench.text.plain_text import terminal_safe
 
 from .catalogue import entries, outlines
 from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite
-from .console import WIDE, out, print_cells
+from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
-
-MIN_WIDTH = 20
-"""Columns of a summary on however narrow a terminal."""
-
 
 CATALOGUES = ("loops", "suites", "profiles", "metrics", "models", "optimizers")
 """What `list` can list."""
@@ -74,30 +69,23 @@ def _print(entries: Sequence[CatalogueEntry], *, in_full: bool) -> None:
     frameworks = [entry for entry in entries if isinstance(entry, CatalogueFramework)]
     others = [entry for entry in entries if not isinstance(entry, CatalogueFramework)]
     if not in_full:
-        _print_lines(others, console)
+        _print_lines(others)
     for entry in others if in_full else ():
         _print_entry(entry, _facts(entry) if isinstance(entry, CatalogueSuite) else "")
     if frameworks:
         heading = "Frameworks, each in an environment of its own, which loopbench frameworks install NAME makes:"
         console.print(Text(f"\n{heading}", style="italic"), soft_wrap=True)
     if not in_full:
-        _print_lines(frameworks, console)
+        _print_lines(frameworks)
     for entry in frameworks if in_full else ():
         print_framework(entry)
 
 
-def _print_lines(entries: Sequence[CatalogueEntry], console: Console) -> None:
+def _print_lines(entries: Sequence[CatalogueEntry]) -> None:
     """Print what each is, wrapped beside its name."""
-    width = max((len(entry.name) for entry in entries), default=0) + 2
+    width = max((cell_len(entry.name) for entry in entries), default=0) + 2
     for entry in entries:
-        if console.width >= WIDE:
-            print_cells((entry.name, entry.summary), console)
-            continue
-        room = max(console.width - width, MIN_WIDTH)
-        first, *rest = wrapped_words(plain_line(entry.summary), room, break_on_hyphens=True) or [""]
-        console.print(Text.assemble((entry.name.ljust(width), "bold"), first))
-        for line in rest:
-            console.print(Text(" " * width + line))
+        print_row([(entry.name, "bold", width)], entry.summary)
 
 
 def print_framework(entry: CatalogueFramework) -> None:
@@ -107,7 +95,7 @@ def print_framework(entry: CatalogueFramework) -> None:
 
 def _print_entry(entry: CatalogueEntry, facts: str) -> None:
     console = out()
-    _print_lines([entry], console)
+    _print_lines([entry])
     if facts:
         console.print(Text(f"    {facts}"), soft_wrap=True)
     for option in entry.options:

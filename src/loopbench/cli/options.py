@@ -31,7 +31,7 @@ Texts = Annotated[list[str], Field(default=[])]
 """Values of a flag that may be repeated."""
 PROGRAM = "--program"
 METAVARS: Mapping[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
-"""What the help shows in the place of a flag's value."""
+"""Type → what the help shows in the place of a flag's value."""
 
 
 # --- values that a shell completes ---
@@ -197,7 +197,7 @@ class ConfigFlag:
         kind = _plain_type(self.field.annotation)
         name = f"{self.name}/--no-{self.name[2:]}" if kind is bool and self.field.default else self.name
         names = COMPLETED.get(self.name)
-        option = typer.Option(name, help=self.help, show_default=False, metavar=METAVARS.get(kind), autocompletion=names)
+        option = typer.Option(name, help=self.help, show_default=False, metavar=_metavar(kind), autocompletion=names)
         return Parameter("_".join(self.path), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 
@@ -222,6 +222,13 @@ def _plain_type(annotation: Any) -> Any:
     if origin is tuple:
         return list[str]
     return str if origin is typing.Literal else annotation
+
+
+def _metavar(kind: Any) -> str | None:
+    """Return what the help shows in the place of a flag's value: what may be typed, where it is one of a few words."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(str(choice.value) for choice in kind)
+    return METAVARS.get(kind)
 
 
 def help_text(info: FieldInfo, doc: str, default: str = "") -> str:
@@ -303,8 +310,8 @@ def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
         else:
             option = typer.Option()
         option.help, option.show_default = help_text(info, docs[name]), False
-        if isinstance(option, OptionInfo):
-            option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))
+        is_argument = isinstance(option, ArgumentInfo)
+        option.metavar = option.metavar or (name.upper() if is_argument else _metavar(_plain_type(info.annotation)))
         default = Parameter.empty if info.is_required() else info.get_default(call_default_factory=True)
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[info.annotation, option])
 

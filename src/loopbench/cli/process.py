@@ -60,18 +60,25 @@ class _OutlastingOutput:
 
     def write(self, text: str) -> int:
         try:
-            return self._stream.write(text)
-        except UnicodeEncodeError:
-            return self._stream.write(text.encode(self._stream.encoding, PLAIN).decode(self._stream.encoding))
+            self._stream.write(self._encodable(text))
         except BrokenPipeError:
             self._let_go()
-            return len(text)
+        return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except BrokenPipeError:
             self._let_go()
+
+    def _encodable(self, text: str) -> str:
+        """Return the text with plain characters for those that the stream cannot encode."""
+        encoding = self._stream.encoding or "utf-8"  # a stream in memory has none
+        try:
+            text.encode(encoding, self._stream.errors or "strict")
+        except UnicodeEncodeError:
+            return text.encode(encoding, PLAIN).decode(encoding)
+        return text
 
     def _let_go(self) -> None:
         """Discard what is still buffered and all that follows."""

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.names import most_like, near
 
+from .help import argument_name
+
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", re.DOTALL)
 _COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
 _VALUE = re.compile(r"Option '?(--?[\w-]+)'? requires (?:an argument|\d+ arguments)")
@@ -52,7 +54,7 @@ def _mistake_in_words(error: Any, context: Any) -> str:
 def _about(error: Any) -> str:
     """Return what is wrong with the value of an option or an argument; without a message it is missing."""
     param, message = error.param, str(error.message).removeprefix("Value error, ")
-    name = max(param.opts, key=len) if param.param_type_name == "option" else _metavar(param)
+    name = max(param.opts, key=len) if param.param_type_name == "option" else argument_name(param)
     if not message:
         return f"{name} is missing{_meaning(param)}"
     if match := _CHOICE.fullmatch(message):
@@ -77,12 +79,7 @@ def _unexpected(words: str, context: Any) -> str:
 
 
 def _arguments(context: Any) -> str:
-    return " ".join(_metavar(param) for param in context.command.get_params(context) if param.param_type_name == "argument")
-
-
-def _metavar(param: Any) -> str:
-    """Return what the help calls an argument."""
-    return str(param.metavar or param.name).upper()
+    return " ".join(argument_name(param) for param in context.command.get_params(context) if param.param_type_name == "argument")
 
 
 def _of_the_baseline(option: str, context: Any) -> str:

@@ -110,7 +110,7 @@ class RowReader:
     def checked(self, index: int, number: int, cells: Cells) -> Task:
         """Return the task of a row, and check its tools and its scorer.
 
-        Raises ValueError that names source, row and column; its cause is the mistake, such as a BrokenPlan.
+        Raises ValueError that names source, row and column: a RowError, which holds the mistake, unless the row is nested too deep.
         """
         try:
             task = self.task(index, cells)
@@ -119,7 +119,7 @@ class RowReader:
         except RecursionError:
             raise ValueError(f"{self.at(number)}: it is nested too deep") from None
         except ValueError as error:
-            raise ValueError(f"{self.at(number)}, {error}") from error
+            raise RowError(self.at(number), error) from None  # one traceback for who reads it in a notebook
         return task
 
     def task(self, index: int, cells: Cells) -> Task:
@@ -350,6 +350,15 @@ def read_plan(column: str, value: Any, expected: Any) -> Plan:
     except (TypeError, ValueError) as error:
         parts = read_json(value)
         raise BrokenPlan(column, [mistake.text for mistake in parts.mistakes] or [str(error)], parts.calls.values()) from None
+
+
+class RowError(ValueError):
+    """A row cannot be read as a task: the text names its place and the mistake."""
+
+    def __init__(self, place: str, mistake: ValueError) -> None:
+        super().__init__(f"{place}, {mistake}")
+        self.mistake = mistake
+        """What is wrong with the row, such as a BrokenPlan."""
 
 
 class BrokenPlan(CellError):

@@ -20,8 +20,8 @@ LINGER_S = 1.0
 
 BACKLOG = 1024
 """Connections that wait to be accepted."""
-MIN_TO_LOOK = 16
-"""Accepted connections beyond which those that are closed are looked for, and forgotten."""
+MAX_UNCHECKED = 16
+"""Accepted connections up to which those that are closed are not looked for."""
 CLOSED = -1
 """File descriptor of a closed socket."""
 
@@ -41,7 +41,7 @@ class ListeningSocket(socket.socket):
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         super().__init__(fileno=socket.create_server(address[:2], family=family, backlog=BACKLOG).detach())
         self._accepted: list[socket.socket] = []
-        self._most = MIN_TO_LOOK
+        self._most = MAX_UNCHECKED
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection, and remember it until it is closed."""
@@ -49,7 +49,7 @@ class ListeningSocket(socket.socket):
         self._accepted.append(connection)
         if len(self._accepted) > self._most:
             self._accepted = [each for each in self._accepted if each.fileno() != CLOSED]
-            self._most = max(MIN_TO_LOOK, 2 * len(self._accepted))
+            self._most = max(MAX_UNCHECKED, 2 * len(self._accepted))
         return connection, address
 
     def close_accepted(self) -> None:
