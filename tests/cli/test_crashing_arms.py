@@ -30,6 +30,20 @@ SILENT_LOOP = LOOPS.replace("raise KeyError('no such key')", "return Outcome('42
 )
 PROGRAM = "def solve(question, tools):\n    raise KeyError('no such key')\n"
 QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q"]
+SMALL_SEARCH = [
+    "--train",
+    "3",
+    "--dev",
+    "3",
+    "--test",
+    "3",
+    "--repeats",
+    "1",
+    "--optimizer",
+    "LabeledFewShot",
+    "--budget",
+    "60calls",
+]
 CRASHES = {"loop": ["--loop", "own_loops:Boom"], "function": ["--program", "own.py:solve"], "command": ["--program", "sh own.sh"]}
 
 
@@ -125,6 +139,24 @@ def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused
     left_out = "Left out of these sizes: own_loops:Boom/clean, which crashed in every trial or never asked its model."
     assert left_out in told.out.splitlines()
     assert "own_loops" not in told.out.replace(left_out, "")
+    assert "incomplete" not in told.out
+    assert "incomplete" not in loopbench("size", "latest", "--loop", "bare").out
     refused = loopbench("size", "latest", "--loop", "own_loops:Boom")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "a pilot needs a loop that works" in refused.err
+
+
+@pytest.mark.usefixtures("own_code")
+def test_an_optimization_ends_as_the_report_of_its_test_does(loopbench):
+    designs = ["--loop", "bare", "--loop", "own_loops:Boom"]
+    searched = loopbench("optimize", *designs, *SMALL_SEARCH, "--no-mlflow", "-q", "--json")
+    dead = json.loads(searched.out)["test"]["dead_arms"]
+    assert [(each["arm"].partition("/")[0], each["cause"]) for each in dead] == [
+        ("own_loops:Boom", "crashed"),
+        ("own_loops:Boom@optimized.json", "crashed"),
+    ]
+    again = loopbench("report", "latest", "--no-html")
+    of_test = loopbench("report", "latest/test", "--no-html")
+    assert (searched.code, again.code, of_test.code) == (4, 4, 4)
+    assert json.loads(searched.out)["invalid"] is False
+    assert all(f"Warning: {each['sentence']}." in again.out.splitlines() for each in dead)

@@ -14,9 +14,10 @@ from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.optimize.tables import BRIEF, brief_rows, optimization_notes, optimization_tables, to_markdown, verdicts
 from loopbench.text.plain_text import plain_line, terminal_safe
 
-from .codes import DONE, FAILED, INVALID
+from .codes import DONE, FAILED
 from .columns import Rows, folded, print_lines
 from .console import out, print_prose, with_whole_intervals
+from .outcome import code_of_run
 from .render import print_note
 from .tables import print_table
 
@@ -44,9 +45,12 @@ IMPORTANT = ("Warning", "The test is invalid")
 
 
 def exit_code(result: OptimizationResult) -> int:
-    """Return FAILED if an optimizer failed: the program that was kept is then hardly the one that was asked for."""
-    if result.invalid:
-        return INVALID
+    """Return the code of the test, as `report` has it, unless that is DONE; else FAILED if an optimizer failed.
+
+    The program that is kept after such a failure is hardly the one that was asked for.
+    """
+    if result.test is not None and (code := code_of_run(result.test)) != DONE:
+        return code
     return FAILED if any(design.status == "failed" for design in result.designs) else DONE
 
 

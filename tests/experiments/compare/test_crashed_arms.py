@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.claims import RATE, claims_in_words
+from loopbench.experiments.compare.verdict.parts import part_of
 from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
+from tests.cases import cases
 
 TRIALS = 6
 
 
 @pytest.fixture(scope="session")
 def with_crashes(record) -> Callable[..., Comparison]:
-    """Compares loops that crashed in so many of their trials, and were right in the others; `calls`: a trial's, to its model."""
+    """Compares loops that crashed in so many of their trials, and were right in the others.
 
-    def make(crashes: Mapping[str, int], calls: int = 2) -> Comparison:
+    `calls`: a trial's, to its model, but for loops that are `unasked`. `claims`: loop → trials with a wrong answer given as done.
+    """
+
+    def make(
+        crashes: Mapping[str, int],
+        calls: int = 2,
+        *,
+        unasked: Collection[str] = (),
+        claims: Mapping[str, int] | None = None,
+        trials: int = TRIALS,
+    ) -> Comparison:
         infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in crashes]
         records = [
             record(
                 arm=info.arm,
                 task=f"t{task}",
                 scores={"accuracy": float(task >= crashes[info.loop])},
-                calls={"decide": calls},
+                calls={"decide": 0 if info.loop in unasked else calls},
+                false_success=task < (claims or {}).get(info.loop, 0),
                 **({"stop": "crashed", "reason": f"KeyError: '{info.loop}'"} if task < crashes[info.loop] else {}),
             )
             for info in infos
-            for task in range(TRIALS)
+            for task in range(trials)
         ]
         return compare(records, infos)
 
@@ -97,3 +111,33 @@ def test_several_arms_that_never_asked_their_model_are_one_sentence(with_crashes
         "2 arms never asked their model: 6 trials of a/clean and 6 of b/clean; their accuracies are not those of an agent, and "
         "they are compared with no other arm"
     )
+
+
+# --- wrong answers given as done ---
+
+
+def test_wrong_answers_given_as_done_are_those_of_the_arms_that_work(with_crashes):
+    made = with_crashes({"a": 0, "b": 0, "c": TRIALS, "d": 0}, unasked="d", claims={"a": 4, "b": 2, "d": TRIALS})
+    assert answer(made).sentences[-1] == "Wrong answers given as done, of 6 trials: a 4, b 2"
+
+
+@settings(deadline=None, max_examples=cases(15))
+@given(
+    loops=st.dictionaries(
+        st.sampled_from("abcde"), st.tuples(st.sampled_from(["works", "crashed", "never asked"]), st.integers(0, 20)), min_size=2
+    ),
+    adopted=st.lists(st.sampled_from("abcde"), max_size=1),
+)
+def test_what_is_said_of_wrong_answers_is_the_same_without_the_dead_arms(with_crashes, loops, adopted):
+    trials = 20
+    made = with_crashes(
+        {loop: trials if state == "crashed" else 0 for loop, (state, _) in loops.items()},
+        unasked=[loop for loop, (state, _) in loops.items() if state == "never asked"],
+        claims={loop: wrong for loop, (_, wrong) in loops.items()},
+        trials=trials,
+    )
+    dead = {arm.info.arm for arm in made.dead_arms}
+    assert dead == {f"{loop}/clean" for loop, (state, _) in loops.items() if state != "works"}
+    working = part_of(made, lambda info: info.arm not in dead)
+    told, of_working = (claims_in_words(answer(each).rows, ["clean"], adopted, each.pairs_on(RATE)) for each in (made, working))
+    assert told == of_working

@@ -115,8 +115,22 @@ def test_where_the_baseline_hung_too_or_a_trial_ended_nothing_is_said_of_hanging
 
 
 def test_a_loop_that_hangs_is_not_blessed(altered):
-    with pytest.raises(RunError, match=r"bare/clean hangs in each of its 3 trials .*; nothing was blessed"):
+    cure = "mend the loop, or run without that arm, and bless the new run"
+    with pytest.raises(RunError, match=rf"bare/clean hangs in each of its 3 trials .*; nothing was blessed: {cure}$"):
         bless(altered(begun))
+
+
+def test_a_run_that_lacks_trials_is_refused_for_them_and_no_loop_is_to_be_mended_though_an_arm_crashed(altered):
+    def crashed(record: Record) -> Record | None:
+        if record.task == task(9):
+            return None
+        crash = replace(record, stop="crashed", reason="KeyError: 'x'", scores={"accuracy": 0.0})
+        return crash if record.arm == ARM else record
+
+    found = altered(crashed)
+    assert [arm.info.arm for arm in found.comparison.dead_arms] == [ARM]
+    with pytest.raises(RunError, match=r": 8 of 96 trials are missing; nothing was blessed$"):
+        bless(found)
 
 
 def test_a_trial_whose_killed_process_left_no_trace_has_its_cause(altered, baseline):

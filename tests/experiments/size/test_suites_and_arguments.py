@@ -203,3 +203,27 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
     mixed = sized(run, loops=(*working, *names))
     assert mixed.loops == tuple(working)
     assert (mixed.plans, mixed.caveats) == (whole.plans, whole.caveats)
+    assert not any("incomplete" in caveat for caveat in whole.caveats)
+
+
+@settings(deadline=None, max_examples=cases(10))
+@given(
+    lost=st.fixed_dictionaries(dict.fromkeys(("dead", "bare", "finish"), st.integers(0, 10))),
+    loops=st.sets(st.sampled_from(["bare", "finish"])),
+)
+def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_missing(tmp_path_factory, lost, loops):
+    tasks, repeats = 30, 2
+
+    def changed(record: Record) -> Record | None:
+        if int(record.task[1:]) < lost[record.arm]:
+            return None
+        crash = {"scores": {"accuracy": 0.0}, "stop": "crashed", "reason": "KeyError: 'x'"}
+        return replaced(record, **crash) if record.arm == "dead" else record
+
+    make = pilots_in(tmp_path_factory.mktemp("runs"))
+    run = make(dict.fromkeys(lost, solves(0.7)), tasks=tasks, repeats=repeats, change=changed)
+    sized_loops = loops or {"bare", "finish"}
+    due = len(sized_loops) * tasks * repeats
+    ended = due - repeats * sum(lost[loop] for loop in sized_loops)
+    told = [caveat for caveat in sized(run, loops=tuple(sorted(loops))).caveats if "incomplete" in caveat]
+    assert told == ([f"The pilot is incomplete: {ended} of {due} trials."] if ended < due else [])

@@ -82,10 +82,13 @@ class Results:
 
     @property
     def scheduled(self) -> int:
-        """Number of trials in the whole schedule; of an imported run those that were due, each of which has a record."""
-        if self.manifest.imported is not None:
-            return len(self.records)
-        return len(self.manifest.arms) * self.manifest.suite.tasks * self.manifest.settings.repeats
+        """Number of trials in the schedule of the arms; of an imported run those that were due, each of which has a record."""
+        return len(self.records) if self.manifest.imported is not None else self._all_repeats
+
+    @property
+    def _all_repeats(self) -> int:
+        """Number of trials if each arm runs each task as often as any; the arms may be a part of the manifest's."""
+        return len(self.comparison.arms) * self.manifest.suite.tasks * self.manifest.settings.repeats
 
     @property
     def is_complete(self) -> bool:
@@ -107,7 +110,7 @@ class Results:
     def _repeats(self) -> str:
         """How often each arm ran each task: `3`, or `1 to 3` in an imported run in which that differs."""
         most = self.manifest.settings.repeats
-        if self.manifest.imported is None or len(self.records) >= len(self.manifest.arms) * self.manifest.suite.tasks * most:
+        if self.manifest.imported is None or len(self.records) >= self._all_repeats:
             return str(most)
         fewest = min(Counter((record.arm, record.task) for record in alike(self.records)).values(), default=most)
         return f"{fewest} to {most}"

@@ -77,7 +77,7 @@ class GateCase:
         """Return the reasons why the run or the baseline is invalid; `short_allowed`: too few faults that landed are none."""
         dead = [side.arm for side in self.sides if side.dead]
         return (
-            *troubles(self.run, dead, short_allowed=short_allowed),
+            *(trouble.reason for trouble in troubles(self.run, dead, short_allowed=short_allowed)),
             *(reason for side in self.sides for reason in side.troubles()),
         )
 

@@ -12,7 +12,7 @@ from loopbench.protocol.counts import counted, joined
 from loopbench.text.counts import MAX_NAMES
 from loopbench.text.numbers import interval, p_value
 
-from .matrix import NOT_APPLICABLE, AnswerRow
+from .matrix import NOT_APPLICABLE, AnswerCell, AnswerRow
 
 RATE = "false_success_rate"
 MAX_TESTED = 2
@@ -38,9 +38,9 @@ def claims_in_words(
     """Return which loops gave wrong answers as done, without a full stop, the same in fewer words, and in the fewest.
 
     The last is empty where there is no pair to leave out. All are empty where it is not known of every loop, or where all loops
-    gave equally many of equally many trials. `headings`: the column's, of which one alone is not named. `adopted`: the loops of
-    which one is to be adopted, which are always among the named ones; where the first of them gave more than the most accurate
-    other one, both counts have their intervals.
+    gave equally many of equally many trials. Dead arms are left out, since what they gave says nothing of an agent.
+    `headings`: the column's, of which one alone is not named. `adopted`: the loops of which one is to be adopted, which are always
+    among the named ones; where the first of them gave more than the most accurate other one, both counts have their intervals.
     `pairs`: of arms on `RATE`, by which loops are told apart where a paired test shows it.
     """
     differing = [
@@ -82,14 +82,14 @@ def _told_apart(
 
     It compares the adopted loop with the others, or, where none is adopted, the loops with the fewest such answers.
     """
-    places = {cell.arm.info.arm: (row.loop, n) for row in rows for n, cell in enumerate(row.cells) if cell is not None}
     for number, heading in enumerate(headings):
+        loops = {cell.arm.info.arm: row.loop for row, cell in _counted_cells(rows, number)}
         wrong_by_loop = _in_column_by(rows, number)
         least = min(wrong_by_loop.values(), default=0)
         about = {*adopted[:1]} & {*wrong_by_loop} or {loop for loop, wrong in wrong_by_loop.items() if wrong == least}
         own = [pair if pair.verdict.word == "worse" else pair.turned for pair in pairs if pair.verdict.word in ("better", "worse")]
-        shown_pairs = [(places[p.a], places[p.b], p) for p in own if p.metric == RATE and places.get(p.a, ("", -1))[1] == number]
-        for (more, _), (fewer, _), pair in sorted(shown_pairs, key=lambda each: -each[2].difference.value):
+        shown_pairs = [(loops[p.a], loops[p.b], p) for p in own if p.metric == RATE and {p.a, p.b} <= {*loops}]
+        for more, fewer, pair in sorted(shown_pairs, key=lambda each: -each[2].difference.value):
             if more in about or fewer in about:
                 yield ToldApart(more, fewer, heading, pair)
 
@@ -140,11 +140,16 @@ def _in_column_by(rows: Sequence[AnswerRow], number: int) -> dict[str, int]:
     return {each.loop: each.wrong for each in _in_column(rows, number)}
 
 
-def _in_column(rows: Sequence[AnswerRow], number: int) -> Iterator[FalseClaims]:
+def _counted_cells(rows: Sequence[AnswerRow], number: int) -> Iterator[tuple[AnswerRow, AnswerCell]]:
+    """Yield the rows whose answers in one column are those of an agent under a profile that applies to it, with their cells."""
     for row in rows:
         cell = row.cells[number]
-        if cell is None or cell.place == NOT_APPLICABLE:
-            continue
+        if cell is not None and cell.place != NOT_APPLICABLE and not cell.arm.death_cause:
+            yield row, cell
+
+
+def _in_column(rows: Sequence[AnswerRow], number: int) -> Iterator[FalseClaims]:
+    for row, cell in _counted_cells(rows, number):
         summary = cell.arm.summary
         if summary.false_success is not None:
             yield FalseClaims(row.loop, summary.false_success, summary.scored, summary.false_success_rate)

@@ -222,9 +222,9 @@ def bless(run: Results) -> Baseline:
     Raises RunError if it is incomplete or invalid, more than 2 % of an arm errored, or an arm is dead: it never asked its model, or
     crashed or hung in every trial.
     """
-    for reason in troubles(run):
-        cure = ": mend the loop, or run without that arm, and bless the new run" if run.comparison.dead_arms else ""
-        raise RunError(f"{run.folder}: {reason}; nothing was blessed{cure}")
+    for trouble in troubles(run):
+        cure = f": {trouble.cure}" if trouble.cure else ""
+        raise RunError(f"{run.folder}: {trouble.reason}; nothing was blessed{cure}")
     manifest, repeats = run.manifest, run.manifest.settings.repeats
     by_arm = by_arm_of(run)
     suite = manifest.suite.to_json()

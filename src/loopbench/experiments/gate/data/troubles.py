@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.arm_warnings import MAX_ERRORED, short_warning
@@ -15,43 +16,59 @@ from loopbench.text.counts import listed_names
 from .hangs import HANG_TRIALS, all_hung, hang_words
 from .names import short_arm
 
+MEND_ONE = "mend the loop, or run without that arm, and bless the new run"
+MEND_SEVERAL = "mend the loops, or run without those arms, and bless the new run"
 
-def troubles(run: Results, died: Collection[str] = (), *, short_allowed: bool = False) -> list[str]:
-    """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
+
+@dataclass(frozen=True, slots=True)
+class RunTrouble:
+    """A reason why a run cannot be compared, and what to do about it."""
+
+    reason: str
+    """A sentence without its full stop."""
+    cure: str = ""
+    """What has to be done before a run can be blessed, in the imperative; empty where the reason says or suggests it itself."""
+
+
+def troubles(run: Results, died: Collection[str] = (), *, short_allowed: bool = False) -> list[RunTrouble]:
+    """Return the reasons why a run cannot be compared, each with its cure; empty if it can.
 
     `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline. `short_allowed`:
     neither is it one that too few of the scheduled faults landed.
     """
-    reasons = [
-        hang_words(arm, records) for arm, records in by_arm_of(run).items() if arm not in died and all_hung(records, HANG_TRIALS)
+    found = [
+        RunTrouble(hang_words(arm, records), MEND_ONE)
+        for arm, records in by_arm_of(run).items()
+        if arm not in died and all_hung(records, HANG_TRIALS)
     ]
     unasked: list[str] = []
     if run.looked is not None and run.looked.stopped:
         progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
-        reasons.append(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks")
+        found.append(RunTrouble(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks"))
     elif not has_all(run):
         trials = counted(run.scheduled, "trial")
-        reasons.append(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing")
+        found.append(RunTrouble(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing"))
     if run.comparison.invalid:
         allowed = {short_warning(arm.info.arm, arm.summary) for arm in run.comparison.arms} if short_allowed else ()
         invalid = [warning for warning in run.comparison.warnings if "invalid" in warning and warning not in allowed]
-        reasons += [warning.removesuffix(".") for warning in invalid]
+        found += [RunTrouble(warning.removesuffix(".")) for warning in invalid]
     for arm in run.comparison.arms:
         name, summary = short_arm(arm.info.arm), arm.summary
         if summary.errored_share > MAX_ERRORED:
             why = most_frequent(summary.errored_reasons)
             share = f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}"
-            reasons.append(f"{share}{_own_failures(run, arm.info.arm)}")
+            found.append(RunTrouble(f"{share}{_own_failures(run, arm.info.arm)}"))
         elif not summary.scored:
-            reasons.append(f"{name}: no trial was scored")
+            found.append(RunTrouble(f"{name}: no trial was scored"))
         elif arm.info.arm not in died and summary.dead == "never asked" and not summary.crashes:
             unasked.append(name)
         elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
-            reasons.append(dead.removesuffix("."))
+            found.append(RunTrouble(dead.removesuffix("."), MEND_ONE))
     if unasked:
         so = "so its answers are not the model's, and say nothing of the loop"
-        reasons.append(f"{listed_names(unasked)}: in no trial did the loop ask its model, {so}")
-    return reasons
+        cure = MEND_ONE if len(unasked) == 1 else MEND_SEVERAL
+        found.append(RunTrouble(f"{listed_names(unasked)}: in no trial did the loop ask its model, {so}", cure))
+    return found
 
 
 def _own_failures(run: Results, arm: str) -> str:
