@@ -193,7 +193,7 @@ def test_the_same_code_with_other_results_is_run_again_and_no_chance(machine):
     assert "A baseline of" not in ended.out
 
 
-@pytest.mark.parametrize("waits", ["time.sleep(60)", "while True: pass"])
+@pytest.mark.parametrize("waits", ["time.sleep(60)", pytest.param("while True: pass", marks=pytest.mark.slow)])
 def test_one_trial_that_hangs_is_a_regression_with_its_line_and_command(machine, waits):
     words = f"import time\n\n\ndef said(answer):\n    if '103' in str(answer):\n        {waits}\n    return answer\n"
     write(machine.folder, words=words)

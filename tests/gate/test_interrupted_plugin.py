@@ -21,7 +21,7 @@ def test_agent(loop_gate, monkeypatch):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_it_is_reported_as_failed_with_what_is_known_wherever_a_server_looks(pytester, monkeypatch, number):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
     pytester.makepyfile(test_mine=TEST.format(number=int(number)))

@@ -310,7 +310,7 @@ def test_a_change_of_the_list_goes_over_the_bridge():
     assert second[0] == "result"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_agent_with_the_official_sdk_is_served_in_either_way():
     """By one process, which takes two seconds to import the SDK."""
     calls = Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),))

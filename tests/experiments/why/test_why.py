@@ -129,7 +129,7 @@ def test_it_can_be_written_down(reasons):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("suite", ["events", "repairs", "typed"])
+@pytest.mark.parametrize("suite", ["events", *(pytest.param(suite, marks=pytest.mark.slow) for suite in ("repairs", "typed"))])
 def test_causes_are_found_in_every_suite(tmp_path, suite):
     """Hardly anything is left over: the five designs under all that goes wrong."""
     found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=3)

@@ -71,7 +71,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "half", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, len(EVENTS) // 2)), len(EVENTS) - 1]
+    "half", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, len(EVENTS) // 2, len(EVENTS) - 1))]
 )
 def test_a_store_that_fails_for_a_while_costs_a_line(own_store: Made, plain: list[Any], half: int) -> None:
     told: list[str] = []

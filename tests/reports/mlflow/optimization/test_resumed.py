@@ -37,7 +37,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "until", [*(pytest.param(number, marks=pytest.mark.slow) for number in (1, 7)), len(EVENTS) // 2, len(EVENTS)]
+    "until", [*(pytest.param(number, marks=pytest.mark.slow) for number in (1, 7, len(EVENTS))), len(EVENTS) // 2]
 )
 def test_a_run_that_was_left_goes_on_in_the_same_runs(light: Made, plain: list[Any], until: int) -> None:
     name = f"left {until}"
