@@ -150,6 +150,15 @@ def test_a_whole_optimization_is_only_printed_again_by_resume(ran, loopbench):
     assert (ran.folder / "test/trials.jsonl").read_bytes() == before
 
 
+@pytest.mark.thorough
+def test_resume_names_the_extra_of_the_optimizer_before_it_imports_anything_of_it(ran, loopbench, monkeypatch):
+    name = json.loads((ran.folder / "manifest.json").read_text())["optimizer"]["name"]
+    monkeypatch.setattr("loopbench.experiments.optimize.packages.is_installed", lambda _: False)
+    ended = loopbench("resume", str(ran.folder))
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: optimizer {name} needs dspy, which is not installed: pip install ")
+
+
 # --- cut off ---
 
 
