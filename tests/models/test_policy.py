@@ -33,6 +33,7 @@ from loopbench.protocol import (
     Role,
     Tasks,
     Text,
+    Tool,
     ToolCall,
     Understanding,
     WireError,
@@ -295,6 +296,44 @@ def test_recover_is_about_the_call_whose_arguments_the_request_shows(joined) -> 
     told = json.dumps(trial.calls["c2"].arguments, indent=2)
     assert ask(Role.RECOVER, trial.view(f"failed_tool: add\n{told}"), failures={"c1": 1}).point == "c2"
     assert ask(Role.RECOVER, trial.view(f"failed_tool: add\n{json.dumps(told)}")).point == "c2"  # JSON within JSON
+
+
+@LAW
+@given(
+    st.lists(
+        st.text("ab \n\\é漢\u2028", max_size=6),
+        min_size=2,
+        max_size=2,
+        unique_by=lambda text: "".join(text.replace("\\", "").split()),
+    ),
+    st.sampled_from([0, 1]),
+    st.booleans(),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+def test_recover_knows_arguments_however_their_json_is_written(
+    texts: list[str], failed: int, in_ascii: bool, indent: int | None, within: bool
+) -> None:
+    """White space within a value once hid it, so that the later call of a tool was taken for the one that failed."""
+    trial = bench.Bench(Plan(tuple(bench.planned(f"c{at}", "concat", a=text, b="x") for at, text in enumerate(texts)), Ref("c1")))
+    told = json.dumps({"b": "x", "a": texts[failed]}, indent=indent, ensure_ascii=in_ascii)
+    shown = json.dumps(told, ensure_ascii=in_ascii) if within else told
+    view = trial.view(f"failed_tool: concat\n{shown}")
+    assert ask(Role.RECOVER, view).point == f"c{failed}"
+    assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("concat", {"a": texts[failed], "b": "x"}), "It may work now.")
+
+
+def test_recover_knows_an_object_among_arguments_by_its_keys_in_any_order() -> None:
+    def send(to: dict[str, str]) -> str:
+        """Where it goes."""
+        return to["city"]
+
+    first, second = {"street": "Long Lane", "city": "Ely"}, {"street": "Long Lane", "city": "York"}
+    plan = Plan((bench.planned("c1", "send", to=first), bench.planned("c2", "send", to=second)), Ref("c2"))
+    view = bench.Bench(plan, tools=(Tool.from_function(send),)).view(
+        f"failed_tool: send\n{json.dumps({'to': first})}", tools=("send",)
+    )
+    assert ask(Role.RECOVER, view).point == "c1"
 
 
 def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_came_from(joined) -> None:

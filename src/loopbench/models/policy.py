@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from loopbench.protocol import (
     Act,
@@ -22,7 +24,6 @@ from loopbench.protocol import (
     render_value,
     resolve,
 )
-from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.legibility import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
@@ -208,13 +209,13 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
     Results that the call came from need not be shown: the request names the failed call itself.
     """
     text = view.text.replace("\\", "")
-    compact = "".join(text.split())
+    unspaced = _unspaced(view.text)
 
-    def likeness(planned: PlannedCall) -> tuple[float, int, int]:
+    def likeness(planned: PlannedCall) -> tuple[float, int, int, int]:
         calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
-        shares = [_share_shown(call, compact) for call in calls or [concrete(planned, view.values)] if call is not None]
+        shown = [_shown_share(call, unspaced) for call in calls or [concrete(planned, view.values)] if call is not None]
         named = sum(1 for _ in named_in(planned.tool, text))
-        return (max(shares, default=0.0), named, ask.failures.get(planned.id, 0))
+        return (*max(shown, default=(0.0, 0)), named, ask.failures.get(planned.id, 0))
 
     ready = {call.id for call in view.ready()}
     candidates = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
@@ -239,10 +240,24 @@ def _joins(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _share_shown(call: ToolCall, compact: str) -> float:
-    """Return how much of a call's arguments stands in a text without white space."""
-    are_shown = [f'"{name}":{canonical_json(value)}' in compact for name, value in call.arguments.items()]
-    return sum(are_shown) / len(are_shown) if are_shown else 0.0
+def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
+    """Return which share of a call's arguments, and how many, stand in a text that `_unspaced` made, whoever wrote the JSON there.
+
+    Of two calls that a request shows whole the one with more arguments failed: the other has some of them only.
+    """
+    shown = sum(any(text in unspaced for text in _as_json(name, value)) for name, value in call.arguments.items())
+    return (shown / len(call.arguments) if call.arguments else 0.0, shown)
+
+
+def _as_json(name: str, value: Any) -> Iterator[str]:
+    """Yield an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came."""
+    for in_ascii, sorts in itertools.product((True, False), repeat=2):
+        yield _unspaced(f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}")
+
+
+def _unspaced(text: str) -> str:
+    """Return a text without white space, and without backslashes, which JSON within JSON doubles."""
+    return "".join(text.replace("\\", "").split())
 
 
 def confirm(view: PromptView, ask: PolicyRequest) -> Decision:

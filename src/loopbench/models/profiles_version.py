@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-PROFILES_VERSION = 6
+PROFILES_VERSION = 7
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
