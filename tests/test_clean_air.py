@@ -52,13 +52,7 @@ def test_a_design_that_cuts_long_results_behind_what_it_needs_solves_all(tmp_pat
     assert solved(tmp_path, "library", ("stateless",), tasks=24) == {"stateless": 1.0}
 
 
-BUYS_TWICE = pytest.mark.xfail(
-    reason="Asked to recover from a call whose arguments have spaces, the scripted model may take a later call of that tool for "
-    "it (policy._share_shown): stateless buys a thing twice in errands-0060. To mend it moves the published rows of stateless."
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", [pytest.param(name, marks=BUYS_TWICE if name == "errands" else ()) for name in NAMES])
+@pytest.mark.parametrize("suite", NAMES)
 def test_all_designs_solve_all_tasks(tmp_path: Path, suite: str) -> None:
     assert solved(tmp_path, suite, loops_for(suite)) == dict.fromkeys(LOOPS, 1.0)

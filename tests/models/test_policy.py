@@ -21,14 +21,11 @@ from loopbench.protocol import (
     Act,
     Answer,
     Completion,
-    Inexpressible,
     Message,
-    Move,
     Plan,
     Query,
     Recovery,
     Ref,
-    Reply,
     Request,
     Role,
     Tasks,
@@ -36,7 +33,6 @@ from loopbench.protocol import (
     Tool,
     ToolCall,
     Understanding,
-    WireError,
     render_value,
     run_sync,
 )
@@ -423,51 +419,6 @@ def test_a_result_is_known_by_its_receipt_where_those_that_it_came_from_are_no_l
 def test_understand_names_the_tools() -> None:
     trial = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2), bench.planned("c2", "concat", a="x", b="y")), None))
     assert move(Role.UNDERSTAND, trial.view()) == Understanding("find the answer with tools", ("add", "concat"))
-
-
-# --- through any codec ---
-
-
-class Picky:
-    """A codec that can say moves of some kinds only, and shows them as they are."""
-
-    name = "picky"
-    max_calls = 2
-
-    def __init__(self, role: Role, kinds: set[type]) -> None:
-        self.role = role
-        self.kinds = kinds
-        self.said: list[Move] = []
-
-    def render(self, move: Move) -> Reply:
-        if type(move) not in self.kinds:
-            raise Inexpressible(type(move).__name__)
-        self.said.append(move)
-        return Reply(repr(move))
-
-    def parse(self, reply: Reply) -> Move:
-        for move in self.said:
-            if repr(move) == reply.text:
-                return move
-        raise WireError("prose")
-
-
-KINDS = [Act, Answer, Understanding, Tasks, Completion, Recovery, Text]
-
-
-@LAW
-@given(data=st.data(), role=st.sampled_from(ROLES), kinds=st.sets(st.sampled_from(KINDS)), shown=st.booleans())
-def test_a_move_that_a_codec_cannot_say_is_never_made(data: st.DataObject, role: Role, kinds: set[type], shown: bool) -> None:
-    """Under any fault too: the reply is a move of a kind that can be said, or prose; a model always says something."""
-    trial = bench.Bench(data.draw(bench.plans()), data.draw(st.sampled_from(["clean", "forgetful"])), seed=data.draw(st.integers()))
-    codec = Picky(role, kinds)
-    texts = trial.results().values() if shown else ()
-    reply = run_sync(trial.model.complete(trial.request(*texts, role=role, codec=codec)))
-    if codec.said:
-        assert type(codec.parse(reply)) in kinds
-    else:
-        assert reply.text or trial.expected == ""
-        assert reply.calls == ()
 
 
 @given(st.text("ab_ 1é.", min_size=1, max_size=4), st.text("ab_ 1é.", max_size=40))

@@ -33,8 +33,8 @@ RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {
     ),
     "typed": (
         {"suite": "typed", "profiles": ("stubborn", "flaky-format")},
-        {3: "16d2062ae0fde69f03b7a7a2713026e0faa1db957c5932c28fc460213b128036"},
-        {6: "27e6ace28a64616db9b555ee460327617f4f79c0671be98fec5dca3df9775db2"},
+        {3: "49dd9380a5c410f04ffd7fa548d03c56bfc5d4caa715165fec2102e1f0e494e8"},
+        {6: "bc7bfe1a5e6644085c470aed2554aa97e4852a2d2426ccc3f57b1d516482e0ab"},
     ),
     "repeats": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "repeats": 2, "seed": 7},
