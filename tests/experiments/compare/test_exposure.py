@@ -59,6 +59,15 @@ def test_every_exposed_loop_stands_in_order_and_pairs_are_those_of_the_compariso
         assert len(last.brief) < 160
 
 
+def test_a_loop_that_crashed_in_every_trial_is_not_called_the_least_exposed(exposed):
+    comparison = exposed({"a": 0.0, "b": 0.5, "c": 0.9})
+    first, *others = comparison.arms
+    crashed = replace(first, summary=replace(first.summary, crashes={"ValueError": first.summary.scored}))
+    (one,) = exposures(replace(comparison, arms=(crashed, *others)))
+    assert [loop for loop, _ in one.executed] == ["b", "c"]
+    assert all("a" not in pair for pair in one.apart)
+
+
 def test_the_order_of_the_loops_changes_no_word(exposed):
     shares = {"a": 0.9, "b": 0.1, "c": 0.5, "d": 0.1}
     turned = dict(reversed(shares.items()))

@@ -94,7 +94,8 @@ def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
 
 def _exposure(comparison: Comparison, suite: str, profile: str) -> Exposure | None:
     own = [arm for arm in comparison.arms if (arm.info.suite, arm.info.profile) == (suite, profile)]
-    known_means = [(arm.info, mean) for arm in own if (mean := arm.summary.means[EXECUTED]) is not None]
+    alive = [arm for arm in own if not arm.death_cause]  # a loop that always crashes is not less exposed than others
+    known_means = [(arm.info, mean) for arm in alive if (mean := arm.summary.means[EXECUTED]) is not None]
     if not known_means:
         return None
     names = {info.arm: short_name(info) for info, _ in known_means}
