@@ -36,10 +36,10 @@ def test_an_executable_meets_faults_of_every_outcome(loopbench):
     "agent",
     [
         (f"{LIGHT}:plain_function",),
-        ("--loop", "tests.programs.agents:in_the_event_loop"),
-        ("finish",),
+        pytest.param(("--loop", "tests.programs.agents:in_the_event_loop"), marks=pytest.mark.slow),
+        pytest.param(("finish",), marks=pytest.mark.slow),
         ("bare(tool_timeout_s=1)",),
-        (f"{sys.executable} {LIGHT}",),
+        pytest.param((f"{sys.executable} {LIGHT}",), marks=pytest.mark.slow),
     ],
 )
 def test_an_agent_may_be_named_in_many_ways(loopbench, agent, monkeypatch):
