@@ -18,6 +18,7 @@ LIGHT = AGENTS.with_name("light_agents.py")
 ONE = ("--fault", "unknown_tool")
 
 
+@pytest.mark.slow
 def test_every_fault_is_checked_if_none_is_named(loopbench):
     found = loopbench("check", "program", "--json", "finish").json
     assert [one["fault"] for one in found["faults"]] == [fault.name for fault in FAULTS]

@@ -55,7 +55,7 @@ def own_code(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_code")
-@pytest.mark.parametrize("kind", ["loop", "function", pytest.param("command", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["loop", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("function", "command"))])
 def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy_ones(loopbench, kind):
     ended = loopbench("compare", *CRASHES[kind], "--loop", "bare", "--loop", "finish", *QUICK)
     title_and_matrix = 1 + 4  # the title, the heads and three rows

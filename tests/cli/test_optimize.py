@@ -341,6 +341,7 @@ def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
     assert "Traceback" not in ended.out + ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
     searched = [

@@ -235,6 +235,7 @@ def test_a_retry_of_nothing_says_so(loopbench, compared_once):
         assert f"nothing is run again: no trial is {said}\n" in ended.err
 
 
+@pytest.mark.slow
 def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, monkeypatch):
     (here / "own_luck.py").write_text(LOOP.format(name="Mine", body="1 / 0"))
     monkeypatch.syspath_prepend(here)

@@ -119,6 +119,7 @@ def test_an_invalid_run_makes_several_invalid(loopbench, compared, here):
     assert "bare: the highest in 1 of 1" in found.out
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_an_optimization_has_a_page_of_its_own(loopbench, compared, here):
     made = loopbench(

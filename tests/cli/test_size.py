@@ -100,6 +100,7 @@ def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(loopbench):
     assert "(--loop bare --loop react_extract --profile flaky-format --repeats 1 --suite" in said
 
 
+@pytest.mark.slow
 def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
     """A run of the size that `size` names decides the pair, as it says it will: these designs are far apart."""
     (plan,) = loopbench("size", "latest", "--for", "compare", "--margin", "0.3", "--json").json["plans"]
@@ -124,6 +125,7 @@ def test_a_run_on_one_split_is_planned_on_that_split(loopbench):
     assert loopbench("size", made.json["run"], "--json").json["suite"]["split"] == "test"
 
 
+@pytest.mark.slow
 def test_other_metrics_and_a_second_run(loopbench, pilot):
     again = loopbench(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=20)",

@@ -89,6 +89,7 @@ def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
     assert {record.task for record in predicted.records} == set(predicted.prediction.held_out)
 
 
+@pytest.mark.slow
 def test_the_order_in_which_trials_end_changes_nothing(ran, few) -> None:
     predicted = predict(folder(), ValidationRequest())
     found = validity(folder(), predicted)

@@ -301,6 +301,7 @@ def test_control_characters_of_a_model_reach_no_terminal(compared):
     assert "\x9b" not in ended.out
 
 
+@pytest.mark.slow
 def test_many_pairs_are_told_in_short(loopbench):
     loops = [word for name in ("bare", "finish", "react_extract", "stateless") for word in ("--loop", name)]
     assert loopbench("compare", *loops, "--profile", "flaky-format", "--tasks", "8", "--no-mlflow", "--quiet").code == 0
