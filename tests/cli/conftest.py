@@ -136,6 +136,30 @@ def compare(loopbench):
 
 
 @pytest.fixture(scope="session")
+def kept_runs() -> dict[tuple[str, ...], Path]:
+    """What `compared_once` was asked → a copy of the run, in a folder that is called as the run's was."""
+    return {}
+
+
+@pytest.fixture
+def compared_once(loopbench, kept_runs: dict[tuple[str, ...], Path], tmp_path_factory) -> Callable[..., Path]:
+    """Runs a comparison of built-in loops when it is asked for the first time, and gives the directory of the run, or of a copy."""
+
+    def call(*arguments: str) -> Path:
+        if arguments in kept_runs:
+            kept = kept_runs[arguments]
+            again = Path.cwd() / kept.parent.name / kept.name
+            shutil.copytree(kept, again)
+            return again
+        run = Path(loopbench("compare", *arguments, "--json").json["run"])
+        kept_runs[arguments] = tmp_path_factory.mktemp("kept") / run.parent.name / run.name
+        shutil.copytree(run, kept_runs[arguments])
+        return run
+
+    return call
+
+
+@pytest.fixture(scope="session")
 def kept() -> dict[tuple[str, ...], Path]:
     """What `compare` was asked → a directory with the run, and its baseline as b.json."""
     return {}

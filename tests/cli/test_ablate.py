@@ -57,6 +57,7 @@ def test_report_shows_the_effects_again_with_tables_and_the_arms_on_demand(loopb
     assert "### Main effects on accuracy" in loopbench("report", "latest", "--no-html", "--markdown").out
 
 
+@pytest.mark.slow
 def test_what_a_budget_ended_is_resumed(loopbench, here: Path):
     whole = loopbench("ablate", *RETRIES, *BRIEF, "--json").json
     (here / "short.toml").write_text("concurrency = 1\n[budget]\ncalls = 40\n", "utf-8")

@@ -36,7 +36,7 @@ FIGURES = ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped
 COMMON = ("--no-mlflow", "-q", "--json")
 
 
-@pytest.mark.parametrize("suite", ["errands(size=6)", "repairs(size=6)"])
+@pytest.mark.parametrize("suite", ["errands(size=3)", "repairs(size=3)"])
 def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, loopbench, here):
     assert {name.partition("(")[0] for name in DESIGNS} <= set(loop_names())
     run = loopbench("compare", *COMMON, "--suite", suite, *loops(*DESIGNS, PARALLEL)).json
@@ -49,7 +49,7 @@ def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, loopbench, here):
 
 
 def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, profile):
-    run = loopbench("compare", *COMMON, "--suite", "errands(size=6)", *loops(*DESIGNS, PARALLEL), "--profile",
+    run = loopbench("compare", *COMMON, "--suite", "errands(size=4)", *loops(*DESIGNS, PARALLEL), "--profile",
                     profile("calls.too_early")).json  # fmt: skip
     for arm in run["arms"]:
         overlapped = figures(arm)["calls_overlapped"]
@@ -65,10 +65,10 @@ def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, 
     assert "a call stood in one reply with those whose effect it needs (calls.too_early), and ran before they were done" in told
 
 
-@pytest.mark.parametrize("kind", ["calls.late", "calls.same_ids"])
+@pytest.mark.parametrize("kind", ["calls.late", pytest.param("calls.same_ids", marks=pytest.mark.slow)])
 def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(kind, loopbench, here, profile):
     arms = (*DESIGNS, PARALLEL, f"{ARRIVAL}(by_arrival=false)")
-    run = loopbench("compare", *COMMON, "--suite", "errands(size=5)", *loops(*arms), "--profile", profile(kind)).json
+    run = loopbench("compare", *COMMON, "--suite", "errands(size=4)", *loops(*arms), "--profile", profile(kind)).json
     for arm in run["arms"]:
         found = figures(arm)
         assert (found["calls_lost"], found["calls_doubled"], found["results_mispaired"] or 0) == (0, 0, 0), arm["arm"]
@@ -78,6 +78,7 @@ def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(
     assert (landed["bare"] > 0) is (kind == "calls.late")  # a reply of one call, in text, has no ids
 
 
+@pytest.mark.slow
 def test_loops_that_mix_up_drop_or_repeat_calls_show_in_the_table_the_page_the_json_and_the_gate(loopbench, here, profile):
     late = ("--suite", "errands(size=10)", "--profile", profile("calls.late"))
     right = f"{ARRIVAL}(by_arrival=false)"

@@ -48,6 +48,7 @@ def test_the_page_has_a_row_for_each_fault_and_shows_its_sources(loopbench, here
     assert "| max\\_consecutive\\_errors | 3 |" in page
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_a_program_has_a_card_too(loopbench, here):
     card = loopbench("card", f"{AGENTS}:plain_function", *TINY, "--json").json

@@ -18,6 +18,7 @@ LIGHT = AGENTS.with_name("light_agents.py")
 ONE = ("--fault", "unknown_tool")
 
 
+@pytest.mark.slow
 def test_every_fault_is_checked_if_none_is_named(loopbench):
     found = loopbench("check", "program", "--json", "finish").json
     assert [one["fault"] for one in found["faults"]] == [fault.name for fault in FAULTS]
@@ -36,10 +37,10 @@ def test_an_executable_meets_faults_of_every_outcome(loopbench):
     "agent",
     [
         (f"{LIGHT}:plain_function",),
-        ("--loop", "tests.programs.agents:in_the_event_loop"),
-        ("finish",),
+        pytest.param(("--loop", "tests.programs.agents:in_the_event_loop"), marks=pytest.mark.slow),
+        pytest.param(("finish",), marks=pytest.mark.slow),
         ("bare(tool_timeout_s=1)",),
-        (f"{sys.executable} {LIGHT}",),
+        pytest.param((f"{sys.executable} {LIGHT}",), marks=pytest.mark.slow),
     ],
 )
 def test_an_agent_may_be_named_in_many_ways(loopbench, agent, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from loopbench.checks.suite import CHECKS
+from loopbench.cli.catalogue import suites
 
 NAMES = [check.name for check in CHECKS]
 Command = Callable[..., Any]
@@ -178,7 +180,8 @@ def test_long_checks_tell_how_far_they_are(loopbench, monkeypatch) -> None:
     assert json.loads(ended.out)["ok"]
 
 
-def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(loopbench) -> None:
+def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(loopbench, monkeypatch) -> None:
+    monkeypatch.setattr(suites, "entries", functools.cache(suites.entries))  # all suites are made once, and not for each list
     listed = {entry["name"]: entry for entry in json.loads(loopbench("list", "suites", "--json").out)}
     own = listed["arithmetic"]
     assert (own["needs"], own["version"], own["tasks"]) == ("", "2", 120)

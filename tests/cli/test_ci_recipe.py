@@ -50,6 +50,7 @@ def test_an_undecided_gate_alone_passes_the_step_on_github(code, passes):
     assert (subprocess.run(["bash", "-e", "-c", as_if_ended]).returncode == 0) == passes
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_the_recipes_work(loopbench, here):
     package = here / "my_package"
@@ -77,7 +78,7 @@ def test_the_command_that_bless_prints_gates_a_project_with_tools_of_its_own(loo
     """As the page says of the files that `init` writes; fewer trials."""
     assert loopbench("init").code == 0
     compared, blessed, gated = commands(next(block for block in blocks("sh") if "--allow loop_tools" in block))
-    assert loopbench(*compared, "--loop", "bare", "--profile", "clean", "--repeats", "1", "-q").code == 0
+    assert loopbench(*compared, "--loop", "bare", "--profile", "clean", "--repeats", "1", "--tasks", "6", "-q").code == 0
     printed = loopbench(*blessed).out
     (command,) = commands(re.sub("^gate it with: ", "", printed, flags=re.MULTILINE))
     assert command == gated

@@ -113,7 +113,10 @@ def test_a_comparison_without_a_result_is_invalid_and_can_be_resumed(loopbench, 
 
 
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize("action", ["recursion", "close", "exit", "_exit", "mute", "patch"])
+@pytest.mark.parametrize(
+    "action",
+    ["_exit", "patch", *(pytest.param(action, marks=pytest.mark.slow) for action in ("recursion", "close", "exit", "mute"))],
+)
 def test_what_a_loop_changes_does_not_reach_the_results(loopbench, here, action):
     compared = compare(loopbench, action, "--json")
     assert compared.code == (4 if action in ("exit", "_exit") else 0)  # the only trial crashed
@@ -133,7 +136,13 @@ def test_a_module_of_the_current_directory_runs_in_a_worker_too(loopbench, here)
     assert (here / "before").read_text() != f"{os.getpid()}\n"
 
 
-@pytest.mark.parametrize("command", [["compare", "--no-mlflow", "--suite", "arithmetic(size=1)", "--loop"], ["check", "loop"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["compare", "--no-mlflow", "--suite", "arithmetic(size=1)", "--loop"], marks=pytest.mark.slow),
+        ["check", "loop"],
+    ],
+)
 def test_a_module_that_leaves_when_it_is_imported_is_an_error(machine, here, command):
     (here / "own_leaving.py").write_text("import os\nos._exit(0)\n")
     ended = machine.run(*command, "own_leaving:Own")

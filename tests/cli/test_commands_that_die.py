@@ -165,9 +165,10 @@ def test_a_search_that_ends_its_process_is_no_success(machine, way):
     assert "ended before it had a result" in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.usefixtures("own")
-@pytest.mark.parametrize("way", ["library", pytest.param("segfault", marks=slow)])
+@pytest.mark.parametrize("way", ["library", "segfault"])
 def test_a_gate_is_not_passed_by_a_module_that_ends_its_process(machine, way):
     assert machine.run(*COMPARE, "own_dying:Own").code == 0
     assert machine.run("bless", "latest", "--output", "base.json").code == 0
@@ -201,9 +202,9 @@ def test_a_served_tool_that_ends_its_process_ends_the_server_in_an_error(machine
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
 def test_a_signal_to_the_command_reaches_what_answers_for_it(machine, own, number):
-    with machine.running(*COMPARE[:-3], "--suite", "arithmetic(size=300)", "--repeats", "200", "--loop", "own_dying:Own") as child:
+    with machine.running(*COMPARE[:-3], "--suite", "arithmetic(size=40)", "--repeats", "150", "--loop", "own_dying:Own") as child:
         run = machine.only_run()
         child.send_signal(number)
         ended = machine.ended(child)
@@ -215,7 +216,7 @@ def test_a_signal_to_the_command_reaches_what_answers_for_it(machine, own, numbe
 
 @pytest.mark.thorough
 def test_a_killed_command_leaves_no_process_behind(machine, own):
-    with machine.running(*COMPARE[:-3], "--suite", "arithmetic(size=300)", "--repeats", "200", "--loop", "own_dying:Own") as child:
+    with machine.running(*COMPARE[:-3], "--suite", "arithmetic(size=40)", "--repeats", "150", "--loop", "own_dying:Own") as child:
         machine.only_run()
         (inner,) = children(child.pid)
         child.kill()

@@ -10,11 +10,9 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +20,7 @@ from loopbench.cli.console import WIDE
 from loopbench.cli.render_arms import arm_lines
 from loopbench.experiments.compare.results import results
 from loopbench.metrics.comparison import ArmResult
+from tests.prepared import start_command
 from tests.sealing import unseal
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
@@ -46,9 +45,8 @@ class {name}:
 def test_a_terminal_ends_with_the_answer_or_a_log_that_failed(here, store):
     """How to open MLflow's pages stands above the answer, which waits for no log; one that fails says so as soon as it does."""
     words = ["compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--tracking-uri", store]
-    command = [sys.executable, "-m", "loopbench", *words]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=here, check=False)
-    lines = ended.stdout.splitlines()
+    with start_command(words, here, dict(os.environ), stderr=subprocess.STDOUT) as ended:
+        lines = ended.communicate()[0].splitlines()
     place, answer = lines.index("MLflow: the run is there once this command has ended:"), lines.index(_answer(lines))
     assert ended.returncode == 0
     assert place + 1 < answer
@@ -88,9 +86,8 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
 
 def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(machine, here):
     shown, terminal = pty.openpty()
-    command = [sys.executable, "-m", "loopbench", "compare", *QUICK, "--json"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": terminal}
-    with subprocess.Popen(command, cwd=here, env=machine.environment(TERM="xterm"), **pipes) as child:
+    command = ["compare", *QUICK, "--json"]
+    with start_command(command, here, machine.environment(TERM="xterm"), stderr=terminal, text=False) as child:
         os.close(terminal)
         seen = b""
         with contextlib.suppress(OSError):  # Linux: the other end was closed
@@ -172,7 +169,7 @@ def test_what_a_model_says_cannot_touch_the_terminal(loopbench, here, monkeypatc
         assert not {"\x1b", "\u202e"} & set(found.out)
 
 
-@pytest.mark.parametrize("what", ["loops", "suites", "profiles", "metrics", "models"])
+@pytest.mark.parametrize("what", ["loops", pytest.param("suites", marks=pytest.mark.slow), "profiles", "metrics", "models"])
 def test_everything_that_can_be_named_is_listed(loopbench, what):
     found = loopbench("list", what, "--json")
     entries = json.loads(found.out)
@@ -213,7 +210,8 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, loopbench):
 
 
 def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
-    loopbench("compare", "--no-mlflow", "--profile", "flaky-format", "--tasks", "12", "-q")
+    designs = ("--loop", "bare", "--loop", "react_extract")
+    loopbench("compare", "--no-mlflow", *designs, "--profile", "flaky-format", "--tasks", "12", "-q")
     missed = json.loads(loopbench("show", "latest", "--json").out)
     lines = loopbench("show", "latest", "--all").out.splitlines()
     assert len(missed) > 0
@@ -227,7 +225,8 @@ def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
 
 
 def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):
-    loopbench("compare", "--no-mlflow", "--profile", "flaky-tools", "--tasks", "6", "-q")
+    designs = ("--loop", "bare", "--loop", "finish", "--loop", "react_extract")
+    loopbench("compare", "--no-mlflow", *designs, "--profile", "flaky-tools", "--tasks", "6", "-q")
 
     def tables(columns: int) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))

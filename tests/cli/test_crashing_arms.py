@@ -55,7 +55,7 @@ def own_code(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_code")
-@pytest.mark.parametrize("kind", CRASHES)
+@pytest.mark.parametrize("kind", ["loop", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("function", "command"))])
 def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy_ones(loopbench, kind):
     ended = loopbench("compare", *CRASHES[kind], "--loop", "bare", "--loop", "finish", *QUICK)
     title_and_matrix = 1 + 4  # the title, the heads and three rows
@@ -102,6 +102,7 @@ def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_
     assert json.loads(said.out)["invalid"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_code")
 def test_every_command_that_ends_with_4_for_it_names_it_in_its_json_and_a_healthy_run_names_none(loopbench):
     own = ["--allow", "own_loops:Boom"]

@@ -63,8 +63,7 @@ def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blesse
 
 
 def test_bless_refuses_what_is_no_run(loopbench, here):
-    ended = loopbench("bless", "nothing", "--output", "b.json")
-    assert ended.code == 2
+    assert loopbench("bless", "nothing", "--output", "b.json").code == 2
     assert not (here / "b.json").exists()
 
 
@@ -136,7 +135,7 @@ HARMS = {
 """Suite, profile, loop and seed → harms that a gate of so few tasks leaves undecided."""
 
 
-@pytest.mark.parametrize("run", HARMS)
+@pytest.mark.parametrize("run", [pytest.param(run, marks=pytest.mark.slow if run[0] == "events" else ()) for run in HARMS])
 def test_each_harm_may_be_undecided(loopbench, here, run):
     suite, profile, loop, seed = run
     asked = ("--suite", suite, "--tasks", "15", "--profile", profile, "--loop", loop)
@@ -201,10 +200,11 @@ CRASHING = """
     ("run", "said", "judged_as"),
     [
         (SILENT, UNASKED, (4, f"invalid: {UNASKED}")),
-        (
+        pytest.param(
             CRASHING,
             "own:Own/clean: every trial crashed (12 of 12), all of them because of: KeyError",
             (1, "regression: every trial crashes now (KeyError: 'config' at own.py:10); own:Own/clean in accuracy"),
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -265,8 +265,7 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
 
 def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
     ended = loopbench("gate", "--baseline", "b.json", "--margin", "2%")
-    assert ended.code == 2
-    assert ended.err == "error: --margin: a number such as 0.02 is needed, got '2%'; see loopbench gate --help\n"
+    assert (ended.code, ended.err) == (2, "error: --margin: a number such as 0.02 is needed, got '2%'; see loopbench gate --help\n")
 
 
 def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_one(loopbench, here):
@@ -377,6 +376,7 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
     assert gate.endswith(" --baseline b.json --metric tokens=0.25 --on-undecided pass")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how_to_judge_the_run(
     loopbench, blessed, here, monkeypatch, number

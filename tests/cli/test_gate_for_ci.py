@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import SMALL_RUN
 from tests.cli.test_gate import FLAKY, WORSE
+from tests.prepared import start_command
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
@@ -90,16 +89,17 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(loopben
     assert sorted((here / "runs").iterdir()) == before
 
 
-@pytest.mark.parametrize("flags", [[], pytest.param(["-v"], marks=pytest.mark.slow), ["--json"]])
+@pytest.mark.parametrize("flags", [[], *(pytest.param([flag], marks=pytest.mark.slow) for flag in ("-v", "--json"))])
 def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopbench, here, flags):
     assert loopbench("compare", "--loop", "bare", *SMALL_RUN).code == 0
     assert loopbench("bless", "latest", "--output", "b.json").code == 0
-    command = [sys.executable, "-m", "loopbench", "gate", "latest", "--baseline", "b.json", "--junit", "g.xml", *flags]
+    command = ["gate", "latest", "--baseline", "b.json", "--junit", "g.xml", *flags]
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writing)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    with start_command(command, here, dict(os.environ), stdout=writing) as ended:
+        os.close(writing)
+        _, said = ended.communicate()
+    assert (ended.returncode, said) == (0, "")
     assert (here / "g.xml").is_file()
 
 

@@ -73,6 +73,7 @@ def test_a_module_beside_the_loop_is_found_where_the_loop_imports_it_while_it_ru
     assert ended.code == 0, ended.out
 
 
+@pytest.mark.slow
 def test_a_file_of_the_same_tasks_in_another_order_is_judged_task_by_task(machine):
     rows = machine.folder / "rows.jsonl"
     rows.write_text("".join(reversed(rows.read_text().splitlines(keepends=True))))
@@ -94,6 +95,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", BROKEN)
 def test_a_loop_that_comes_to_no_call_is_a_regression_whatever_metric_of_calls_is_judged_beside(machine, line):
     """Of such a run no trial has a metric of calls, which keeps nothing else from being judged."""
@@ -138,13 +140,12 @@ def test_changed_lines_that_no_trial_came_to_are_named_and_those_that_one_did_ar
     where = lines.index("        return undefined") + 1
     said = f"No trial ran the changed line {where} of own_agent/words.py, so nothing is known of what it does."
     assert said in ended.out.splitlines()
-    told = json.loads(machine.run(*GATE, "--json").out)
+    again = machine.run(*GATE, "--json", "--annotations")
+    told = json.loads(again.out)
     assert told["unrun_lines"] == {"own_agent/words.py": [where]}
     assert said in told["said"]
-    shown = machine.run(*GATE, "--annotations").err
-    assert (
-        f"::warning file=own_agent/words.py,line={where},title=loopbench gate%3A changed lines that no trial ran::no trial" in shown
-    )
+    title = "title=loopbench gate%3A changed lines that no trial ran"
+    assert f"::warning file=own_agent/words.py,line={where},{title}::no trial" in again.err
 
 
 def test_a_changed_module_behind_the_tools_is_refused_by_its_name_and_a_ci_server_shows_it(machine):
@@ -157,6 +158,7 @@ def test_a_changed_module_behind_the_tools_is_refused_by_its_name_and_a_ci_serve
     assert (machine.folder / "summary.md").read_text().startswith("## Gate: not judged\n\nb.json: own\\_catalog.py changed")
 
 
+@pytest.mark.slow
 def test_a_module_that_tools_and_loop_share_leads_what_is_held_against_the_loop(machine):
     shared = f"from own_catalog import PRICES\n{WORDS}"
     write(machine.folder, words=shared)
@@ -182,6 +184,7 @@ def test_another_form_of_the_same_answer_is_a_warning_with_an_example(machine):
     assert "The answer is 100.0." in ended.err
 
 
+@pytest.mark.slow
 def test_the_same_code_with_other_results_is_run_again_and_no_chance(machine):
     words = "import os\n\n\ndef said(answer):\n    return 0 if '103' in str(answer) and 'OWN_BREAK' in os.environ else answer\n"
     write(machine.folder, words=words)
@@ -229,6 +232,7 @@ def test_the_cure_of_a_damaged_baseline_that_was_committed_works_in_git(machine)
     assert path.read_text() == original
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_missing_tasks_of_the_baseline_are_told_with_who_names_them_and_how_to_have_them_back(machine):
     rows = machine.folder / "rows.jsonl"

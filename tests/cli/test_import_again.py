@@ -26,8 +26,19 @@ def suite_of(folder):
     return manifest["suite"], manifest["task_digests"]
 
 
-@pytest.mark.parametrize("exported", ["atif", "otlp"])
-@pytest.mark.parametrize("case", ["plain", "worded", "asked", "scaled"])
+@pytest.mark.parametrize(
+    ("case", "exported"),
+    [
+        ("plain", "atif"),
+        ("worded", "otlp"),
+        ("asked", "atif"),
+        ("scaled", "otlp"),
+        pytest.param("plain", "otlp", marks=pytest.mark.slow),
+        pytest.param("worded", "atif", marks=pytest.mark.slow),
+        pytest.param("asked", "otlp", marks=pytest.mark.slow),
+        pytest.param("scaled", "atif", marks=pytest.mark.slow),
+    ],
+)
 def test_a_gate_holds_an_import_against_its_own_export(loopbench, tmp_path, case, exported):
     scale = ["--scale", "1,0"] * (case == "scaled")
     put(tmp_path / "chat.jsonl", case)

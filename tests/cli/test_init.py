@@ -30,6 +30,7 @@ def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, loopbench, 
     assert {arm["tasks"] for arm in made["arms"]} == {24}
 
 
+@pytest.mark.slow
 def test_the_suite_passes_every_check(here, loopbench):
     loopbench("init")
     ended = loopbench("check", "suite", "jsonl", "--data", "loop_tasks.jsonl", "--tools", "loop_tools", "--run-tools")

@@ -90,7 +90,7 @@ HISTORY_TRUNCATED = Mutant(
 )
 """The model sees the question and the last two exchanges only."""
 
-MUTANTS = (FEEDBACK_DROPPED, pytest.param(RETRY_OFF_BY_ONE, marks=pytest.mark.slow), HISTORY_TRUNCATED)
+MUTANTS = (HISTORY_TRUNCATED, *(pytest.param(mutant, marks=pytest.mark.slow) for mutant in (FEEDBACK_DROPPED, RETRY_OFF_BY_ONE)))
 
 
 @pytest.mark.thorough

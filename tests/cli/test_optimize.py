@@ -142,6 +142,7 @@ def test_its_programs_are_shown_compared_and_used(ran, loopbench):
     assert loopbench("show-program", path, "--json").json["digest"] == digest
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_a_whole_optimization_is_only_printed_again_by_resume(ran, loopbench):
     before = (ran.folder / "test/trials.jsonl").read_bytes()
@@ -330,6 +331,7 @@ def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(loopbenc
     assert 'raise KeyError("a bug")' in next(run.glob("designs/*/failure.txt")).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
     designs = ["--loop", "bare", "--loop", "react_extract"]
@@ -339,6 +341,7 @@ def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
     assert "Traceback" not in ended.out + ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
     searched = [
@@ -346,9 +349,9 @@ def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
         "--loop",
         "bare",
         "--optimizer",
-        "COPRO(breadth=3,depth=1)",
+        "COPRO(breadth=2,depth=1)",
         "--budget",
-        "150calls",
+        "60calls",
         "--no-mlflow",
         "--quiet",
     ]

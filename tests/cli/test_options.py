@@ -239,7 +239,9 @@ def test_every_group_has_commands() -> None:
     assert {name.split()[0] for name in COMMANDS if " " in name} == set(GROUPS)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["--version"], []])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *(pytest.param(words, marks=pytest.mark.slow) for words in (["check", "--help"], ["--version"], []))]
+)
 def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys; from loopbench.cli.main import app\n"
@@ -282,6 +284,8 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "report latest": (259, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
+FEW = [command for command in STARTS if command.startswith(("compare", "show"))]
+"""The command that imports the most, and one that reads its run and needs few modules."""
 EACH_IN_A_FORK = f"""
 import json, os, sys
 from loopbench.cli.main import app
@@ -300,8 +304,9 @@ for command in json.loads(sys.argv[1]):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each command is a fork, for speed")
-def test_commands_import_few_modules_and_what_takes_long_only_where_they_need_it(tmp_path: Path) -> None:
-    script = [sys.executable, "-c", EACH_IN_A_FORK, json.dumps([*STARTS])]
+@pytest.mark.parametrize("commands", [FEW, pytest.param([*STARTS], marks=pytest.mark.slow)], ids=["few", "all"])
+def test_commands_import_few_modules_and_what_takes_long_only_where_they_need_it(tmp_path: Path, commands: list[str]) -> None:
+    script = [sys.executable, "-c", EACH_IN_A_FORK, json.dumps(commands)]
     ended = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"LOOPBENCH_HOME": str(tmp_path)})
     assert ended.returncode == 0, ended.stderr
     for line in ended.stdout.splitlines():
@@ -309,10 +314,10 @@ def test_commands_import_few_modules_and_what_takes_long_only_where_they_need_it
         most, known = STARTS[command]
         assert set(heavy) == known, command
         assert ours <= most, command
-    assert len(ended.stdout.splitlines()) == len(STARTS)
+    assert len(ended.stdout.splitlines()) == len(commands)
 
 
-@pytest.mark.parametrize(("what", "most"), [("loops", 20), ("suites", 14)])
+@pytest.mark.parametrize(("what", "most"), [("loops", 20), pytest.param("suites", 14, marks=pytest.mark.slow)])
 def test_the_short_list_says_what_the_full_one_says(what: str, most: int) -> None:
     said = [[(type(entry), entry.name, entry.summary) for entry in listed(what)] for listed in (outlines, entries)]
     assert said[0] == said[1]

@@ -78,9 +78,8 @@ def test_an_extension_gives_what_one_whole_run_would(loopbench, here):
     assert "6 tasks × 2, seed 0" in loopbench("report", run.name).out
 
 
-def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
-    loopbench("compare", "--loop", "bare", *BRIEF)
-    run = only_run(here)
+def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, compared_once):
+    run = compared_once("--loop", "bare", *BRIEF)
     cut = loopbench("extend", run.name, "--repeats", "3", "--budget-calls", "40", "-q")
     assert cut.code == 130
     command = cut.err.rpartition("  loopbench ")[2].splitlines()[0]
@@ -105,8 +104,8 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, here):
         (["--repeats", "2", "--engine", "moon"], "engine: "),
     ],
 )
-def test_what_cannot_be_added_is_one_line(loopbench, here, arguments, said):
-    loopbench("compare", "--loop", "bare", *BRIEF)
+def test_what_cannot_be_added_is_one_line(loopbench, here, compared_once, arguments, said):
+    compared_once("--loop", "bare", *BRIEF)
     before = (only_run(here) / "manifest.json").read_bytes()
     ended = loopbench("extend", "latest", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
@@ -123,6 +122,7 @@ def test_more_tasks_than_there_are_are_refused_with_the_way_to_get_them(loopbenc
     assert re.search(r"arithmetic\(size=6\), split train has \d; leave it out to run all of them\n$", split.err)
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_an_extension_that_is_killed_anywhere_loses_nothing(loopbench, here):
     small = ["--no-mlflow", "--suite", "arithmetic(size=20)", "--quiet"]
@@ -150,6 +150,7 @@ def killed_after(child: subprocess.Popen[str], seconds: float) -> None:
 # --- resume ---
 
 
+@pytest.mark.slow
 def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch):
     (here / "own mod").mkdir()
     (here / "own_slow.py").write_text(LOOP.format(name="Mine", body="await model.complete(None)"))
@@ -163,7 +164,7 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
         "--no-mlflow",
         "--quiet",
         "--suite",
-        "arithmetic(size=120)",
+        "arithmetic(size=30)",
         "--runs",
         "own mod",
         "--budget-calls",
@@ -180,9 +181,8 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
 
 
 @pytest.mark.thorough
-def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
-    loopbench("compare", "--loop", "bare", *BRIEF)
-    path, store = only_run(here) / "manifest.json", f"sqlite:///{here}/theirs.db"
+def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here, compared_once):
+    path, store = compared_once("--loop", "bare", *BRIEF) / "manifest.json", f"sqlite:///{here}/theirs.db"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"config": manifest["config"] | {"mlflow": True, "tracking_uri": store}}))
     reseal(path)
@@ -196,9 +196,8 @@ def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
     assert (here / "theirs.db").exists()
 
 
-def test_trials_that_are_tried_again_are_left_too(loopbench, here):
-    loopbench("compare", "--loop", "bare", *BRIEF)
-    trials = only_run(here) / "trials.jsonl"
+def test_trials_that_are_tried_again_are_left_too(loopbench, compared_once):
+    trials = compared_once("--loop", "bare", *BRIEF) / "trials.jsonl"
     rows = [json.loads(line) | {"status": "errored", "reason": "down"} for line in trials.read_text().splitlines()]
     trials.write_text("".join(json.dumps(row) + "\n" for row in rows))
     reseal(trials)
@@ -210,14 +209,14 @@ def test_trials_that_are_tried_again_are_left_too(loopbench, here):
 FULL = """
 import resource, sys
 from loopbench.cli.main import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 sys.argv = ["loopbench", *sys.argv[1:]]
 main()
 """
 
 
 def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
-    small = ["compare", "--loop", "bare", *BRIEF, "--repeats", "20"]
+    small = ["compare", "--loop", "bare", *BRIEF, "--repeats", "10"]
     (here / "full_disk.py").write_text(FULL)
     with process(here, *small, module="full_disk") as child:
         _, said = child.communicate()
@@ -228,14 +227,15 @@ def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
     assert loopbench("resume", run.name, "-q", "--json").json["complete"] is True
 
 
-def test_a_retry_of_nothing_says_so(loopbench, here):
-    loopbench("compare", "--loop", "bare", *BRIEF)
+def test_a_retry_of_nothing_says_so(loopbench, compared_once):
+    compared_once("--loop", "bare", *BRIEF)
     for what, said in (("infrastructure", "errored"), ("errors", "errored, crashed or timed out")):
         ended = loopbench("resume", "latest", "--retry", what, "-q")
         assert ended.code == 0
         assert f"nothing is run again: no trial is {said}\n" in ended.err
 
 
+@pytest.mark.slow
 def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, monkeypatch):
     (here / "own_luck.py").write_text(LOOP.format(name="Mine", body="1 / 0"))
     monkeypatch.syspath_prepend(here)
@@ -247,6 +247,7 @@ def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, m
     assert said in json.loads(loopbench("report", "latest", "--json").out)["warnings"]
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_changed_code_is_refused(here):
     (here / "own_code.py").write_text(LOOP.format(name="Mine", body="pass"))
@@ -333,9 +334,9 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
-    with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "20") as child:
+    with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=40)", "--repeats", "150") as child:
         child.send_signal(number)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130, said
@@ -344,7 +345,7 @@ def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("delay", [0.0, 0.1, 0.5, 1.0, pytest.param(2.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("delay", [0.0, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.1, 0.5, 1.0, 2.0))])
 def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
     started = textwrap.dedent("""
         import sys, loopbench.__main__ as own
@@ -356,7 +357,7 @@ def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
         sys.argv[0] = "loopbench"
         own.main()
     """)
-    long = ["compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "20"]
+    long = ["compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=40)", "--repeats", "150"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": here}
     with subprocess.Popen([sys.executable, "-c", started, *long], **pipes) as child:
         assert child.stdout is not None
@@ -389,7 +390,12 @@ def test_ctrl_c_within_a_callback_whose_exceptions_python_drops_is_not_lost(here
 
 @pytest.mark.parametrize(
     "arguments",
-    [["compare", "--loop", "bare", *BRIEF], ["compare", "--loop", "bare", *BRIEF, "--json"], ["list", "suites"], ["--help"]],
+    [
+        ["compare", "--loop", "bare", *BRIEF],
+        pytest.param(["compare", "--loop", "bare", *BRIEF, "--json"], marks=pytest.mark.slow),
+        pytest.param(["list", "suites"], marks=pytest.mark.slow),
+        ["--help"],
+    ],
 )
 def test_a_reader_that_has_left_changes_nothing(here, arguments):
     reader, writer = os.pipe()

@@ -145,7 +145,7 @@ def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(l
     assert "the code of the tools in own_shop is another" in judged.err
 
 
-@pytest.mark.parametrize("kind", ["suite", "scorer"])
+@pytest.mark.parametrize("kind", [pytest.param("suite", marks=pytest.mark.slow), "scorer"])
 def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(loopbench, here, planned, kind):
     source = {
         "scorer": "def lenient(judgement):\n    return 1.0\n",
@@ -262,6 +262,7 @@ def _written(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_every_command_of_the_page_does_what_it_says(loopbench: Command, here: Path) -> None:
     """On a model that knows the way, in OpenAI's protocol on loopback; `finish` stands for the designs where it is asked."""

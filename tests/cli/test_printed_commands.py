@@ -86,7 +86,11 @@ def bless_a_run(loopbench: Any, here: Path, suite: list[str]) -> str:
     return str(made.json["run"])
 
 
-@pytest.mark.parametrize("suite", [OWN, SIZED], ids=["tasks of one's own", "a suite of any size"])
+@pytest.mark.parametrize(
+    "suite",
+    [OWN, pytest.param(SIZED, marks=pytest.mark.slow)],
+    ids=["tasks of one's own", "a suite of any size"],
+)
 def test_each_command_of_an_undecided_gate_has_every_option_of_its_run(loopbench, here, parsed, suite):
     blessed = bless_a_run(loopbench, here, suite)
     own_code = ["--allow", "loop_tools"] if suite is OWN else []

@@ -35,7 +35,7 @@ def served(*arguments: str) -> Iterator[Any]:
         child.communicate()
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_it_answers_until_it_is_told_to_end(end):
     with served("--profile", "flaky-tools") as (child, base, example):
         listed = httpx.get(f"{base}/models").json()

@@ -25,7 +25,7 @@ QUIET = ("--no-mlflow", "--quiet")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a comparison of two designs under faults, each task twice; made once."""
     folder: Path = tmp_path_factory.mktemp("pilot") / "runs"
-    asked: dict[str, Any] = {"loops": ("bare", "react_extract"), "profiles": ("flaky-format",), "suite": "arithmetic(size=30)"}
+    asked: dict[str, Any] = {"loops": ("bare", "react_extract"), "profiles": ("flaky-format",), "suite": "arithmetic(size=20)"}
     made = prepare(CompareConfig(**asked, repeats=2, mlflow=False, runs=folder))
     assert run(made, Unwatched()) == ""
     return made.folder
@@ -73,13 +73,14 @@ def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(loopbenc
         "loops",
         "profiles",
     } == made.keys()
-    assert made["pilot"] == {"tasks": 30, "clusters": None, "repeats": 2}
-    assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
+    assert made["pilot"] == {"tasks": 20, "clusters": None, "repeats": 2}
+    assert made["suite"] == {"name": "arithmetic", "tasks": 20, "split": None}
     (plan,) = made["plans"]
     assert plan["best"] == plan["sizes"][0]
     assert [size["trials"] for size in plan["sizes"]] == sorted(size["trials"] for size in plan["sizes"])
 
 
+@pytest.mark.slow
 def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(loopbench):
     """Of five arms, the two that are named are planned for as if nothing else had been in the run."""
     loops = ("--loop", "bare", "--loop", "react_extract", "--suite", "arithmetic(size=30)", "--repeats", "2")
@@ -99,13 +100,14 @@ def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(loopbench):
     assert "(--loop bare --loop react_extract --profile flaky-format --repeats 1 --suite" in said
 
 
+@pytest.mark.slow
 def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
     """A run of the size that `size` names decides the pair, as it says it will: these designs are far apart."""
-    (plan,) = loopbench("size", "latest", "--for", "compare", "--margin", "0.2", "--json").json["plans"]
+    (plan,) = loopbench("size", "latest", "--for", "compare", "--margin", "0.3", "--json").json["plans"]
     best = plan["best"]
     larger = loopbench(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", best["suite"],
-        "--repeats", str(best["repeats"]), "--margin", "0.2", "--json", *QUIET,
+        "--repeats", str(best["repeats"]), "--margin", "0.3", "--json", *QUIET,
     )  # fmt: skip
     assert sum(arm["trials"] for arm in larger.json["arms"]) == best["trials"]
     assert larger.json["pairs"][0]["verdict"] == "better"
@@ -123,9 +125,10 @@ def test_a_run_on_one_split_is_planned_on_that_split(loopbench):
     assert loopbench("size", made.json["run"], "--json").json["suite"]["split"] == "test"
 
 
+@pytest.mark.slow
 def test_other_metrics_and_a_second_run(loopbench, pilot):
     again = loopbench(
-        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=30)",
+        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=20)",
         "--repeats", "2", "--seed", "1", "--json", *QUIET,
     )  # fmt: skip
     ended = loopbench("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate", "-v")
@@ -167,7 +170,7 @@ def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):
 
 # --- looks ---
 
-FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=80)")
+FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=40)")
 
 
 def test_a_run_that_is_decided_stops_and_says_so(loopbench):
@@ -209,6 +212,7 @@ def test_looks_that_cannot_be_are_one_line(loopbench, here, arguments, says):
     assert not (here / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(loopbench, here):
     from mlflow import MlflowClient

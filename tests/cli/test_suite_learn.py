@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,17 @@ import pytest
 
 from loopbench.datasets import arithmetic
 from loopbench.datasets.task import Task
+from tests.prepared import start_command
 
-RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
+RUN = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
 TOOLS = "from loopbench.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
 
 
 @pytest.fixture
-def ran(loopbench) -> Callable[..., Any]:
+def ran(loopbench: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
     """The same, after a run."""
-    assert loopbench(*RUN).code == 0
-    return loopbench  # type: ignore[no-any-return]
+    compared_once(*RUN)
+    return loopbench
 
 
 def tasks_in(file: Path) -> list[Task]:
@@ -40,11 +41,11 @@ def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_o
     (tmp_path / "calculating.py").write_text(TOOLS)
     again = ran(
         "compare", "--no-mlflow", "--quiet", "--json", "--suite", "jsonl", "--data", "suite.jsonl", "--tools", "calculating",
-        "--profile", "clean", "--profile", "flaky-tools",
+        "--loop", "bare", "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools",
     )  # fmt: skip
     assert again.code == 0, again.err
     arms = {arm["arm"]: arm for arm in again.json["arms"]}
-    assert len(arms) == 10
+    assert len(arms) == 4
     assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
     assert any(arm["faults"]["landed"] for arm in arms.values())
 
@@ -111,7 +112,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(ran, tmp_path, arguments, 
 
 
 def test_a_run_that_solved_nothing_teaches_nothing(loopbench, tmp_path):
-    loopbench(*RUN[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
+    loopbench("compare", *RUN[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
     found = loopbench("suite", "learn", "latest", "-o", "suite.jsonl")
     assert found.code == 2
     assert "no plan was learned (3 tasks: not solved in " in found.err
@@ -182,8 +183,7 @@ def test_a_first_day_with_a_model_behind_an_address(loopbench, tmp_path):
     questions(tmp_path / "q.csv", 8)
     (tmp_path / "adding.py").write_text(TOOLS)
     common = ["--no-mlflow", "--quiet", "--json", "--tools", "adding"]
-    command = [sys.executable, "-m", "loopbench", "serve", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    with start_command(["serve", "--port", "0"], tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
         try:
             address = server.stdout.readline().strip()
@@ -202,7 +202,7 @@ def test_a_first_day_with_a_model_behind_an_address(loopbench, tmp_path):
     loopbench("suite", "learn", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
     assert (tmp_path / "checked.jsonl").read_bytes() == (tmp_path / "suite.jsonl").read_bytes()
     suite = ["--suite", "jsonl", "--data", "suite.jsonl"]
-    blown = loopbench("compare", *suite, *common, "--profile", "clean", "--profile", "flaky-tools")
+    blown = loopbench("compare", *suite, *common, "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools")
     arms = {arm["arm"]: arm for arm in blown.json["arms"]}
     assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
     assert all(arm["faults"]["landed"] for name, arm in arms.items() if name.endswith("/flaky-tools"))

@@ -47,6 +47,7 @@ def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(loopbe
     assert len(refused.err.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_the_same_digest_at_any_concurrency_and_in_workers(loopbench, server):
     flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "4", *QUIET)

@@ -89,6 +89,7 @@ def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
     assert {record.task for record in predicted.records} == set(predicted.prediction.held_out)
 
 
+@pytest.mark.slow
 def test_the_order_in_which_trials_end_changes_nothing(ran, few) -> None:
     predicted = predict(folder(), ValidationRequest())
     found = validity(folder(), predicted)
@@ -99,7 +100,11 @@ def test_the_order_in_which_trials_end_changes_nothing(ran, few) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "says"),
-    [("{}", "no prediction of this tool"), ("no JSON", "no prediction of this tool"), ("[]", "no prediction of this tool")],
+    [
+        ("{}", "no prediction of this tool"),
+        pytest.param("no JSON", "no prediction of this tool", marks=pytest.mark.slow),
+        pytest.param("[]", "no prediction of this tool", marks=pytest.mark.slow),
+    ],
 )
 def test_a_damaged_prediction_is_one_line(ran, few, damage: str, says: str) -> None:
     place = folder() / "validity"
@@ -149,6 +154,7 @@ def ahead(ran, few, early: Path) -> Path:
     return Path("first/run/validity/prediction.json")
 
 
+@pytest.mark.slow
 def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them(ran, ahead: Path) -> None:
     again = ran("validate", "latest", "--runs", "first", "--ahead", "8", "--json").json
     written = json.loads(ahead.read_text())

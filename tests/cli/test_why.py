@@ -59,6 +59,7 @@ def test_arms_that_did_the_same_are_counted_once(loopbench):
     assert sum(map(int, re.findall(r"^[a-z ]+ lost (\d+) trials?", told, re.MULTILINE))) == int(lost) > 0
 
 
+@pytest.mark.slow
 def test_losses_under_a_profile_that_does_not_apply_say_so(loopbench):
     own = ("--loop", "finish", "--loop", "bare", "--profile", "text-2024", "--tasks", "30", "--no-mlflow", "--quiet")
     loopbench("compare", *own)
@@ -300,9 +301,10 @@ def test_control_characters_of_a_model_reach_no_terminal(compared):
     assert "\x9b" not in ended.out
 
 
+@pytest.mark.slow
 def test_many_pairs_are_told_in_short(loopbench):
     loops = [word for name in ("bare", "finish", "react_extract", "stateless") for word in ("--loop", name)]
-    assert loopbench("compare", *loops, "--profile", "flaky-format", "--tasks", "12", "--no-mlflow", "--quiet").code == 0
+    assert loopbench("compare", *loops, "--profile", "flaky-format", "--tasks", "8", "--no-mlflow", "--quiet").code == 0
     short, full = loopbench("why", "latest", "-v").out, loopbench("why", "latest", "--all").out
     assert short.count(" against ") == full.count(" against ") == 6
     assert short.count("loopbench show") < full.count("loopbench show")
