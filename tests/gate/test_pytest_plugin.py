@@ -160,9 +160,9 @@ def test_equal_behaviour_passes_and_is_told(pytester, blessed):
 
 def test_a_worse_loop_fails_task_by_task(pytester, blessed):
     """Enough tasks that nobody can doubt it: without a retry, half of the trials end at the first unreadable reply."""
-    write(pytester, tasks=30)
+    write(pytester, tasks=60)
     run(pytester, "--loop-bless").assert_outcomes(passed=1)
-    write(pytester, "finish(parse_retries=0)", tasks=30)
+    write(pytester, "finish(parse_retries=0)", tasks=60)
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*loopbench show *kept*"])
@@ -174,14 +174,14 @@ def test_a_worse_loop_fails_task_by_task(pytester, blessed):
 
 
 def test_a_better_loop_passes_with_the_command_that_blesses_it(pytester):
-    write(pytester, "finish(parse_retries=0)", tasks=8)
+    write(pytester, "finish(parse_retries=0)", tasks=12)
     run(pytester, "--loop-bless").assert_outcomes(passed=1)
-    write(pytester, tasks=8)
+    write(pytester, tasks=12)
     ended = run(pytester)
     ended.assert_outcomes(passed=1)
     ended.stdout.fnmatch_lines(
         [
-            "*: better here: * of 8 tasks better, none worse; of other tasks this says nothing (between -* and +*)",
+            "*: better here: * of 12 tasks better, none worse; of other tasks this says nothing (between -* and +*)",
             "*: pytest --loop-bless test_mine.py::test_agent # to hold later changes to this run",
         ]
     )
@@ -189,9 +189,9 @@ def test_a_better_loop_passes_with_the_command_that_blesses_it(pytester):
 
 def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(pytester):
     """Too few tasks for a test to show it; nothing but the change of the loop can be the cause."""
-    write(pytester, tasks=8)
+    write(pytester, tasks=12)
     run(pytester, "--loop-bless").assert_outcomes(passed=1)
-    write(pytester, "finish(parse_retries=0)", tasks=8)
+    write(pytester, "finish(parse_retries=0)", tasks=12)
     ended = run(pytester)
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(
@@ -199,9 +199,9 @@ def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(py
     )
     review = "    loopbench gate * --baseline baselines/test_mine.test_agent.json -v"
     ended.stdout.fnmatch_lines([f"{review} --on-undecided fail # all that changed"])
-    write(pytester, "finish(parse_retries=0)", tasks=8, more=", on_other_answers='fail', on_undecided='skip'")
+    write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_other_answers='fail', on_undecided='skip'")
     run(pytester).stdout.fnmatch_lines([f"{review} --on-other-answers fail # all that changed"])
-    write(pytester, "finish(parse_retries=0)", tasks=8, more=", on_worse_here='pass'")
+    write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_worse_here='pass'")
     accepted = run(pytester)
     accepted.assert_outcomes(passed=1)
     accepted.stdout.fnmatch_lines(["*test_agent: worse here: * lost, none gained (*)"])
