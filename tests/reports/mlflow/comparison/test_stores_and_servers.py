@@ -94,7 +94,7 @@ def in_a_fork(arguments: Sequence[str], here: Path) -> int:
 
 def in_a_new_process(arguments: Sequence[str], here: Path) -> int:
     """Run `LOG` by a Python that has imported nothing, and return its exit code."""
-    return subprocess.run([sys.executable, "-c", LOG, *arguments], cwd=here, timeout=120, check=False).returncode
+    return subprocess.run([sys.executable, "-c", LOG, *arguments], cwd=here, timeout=240, check=False).returncode
 
 
 @pytest.mark.thorough
