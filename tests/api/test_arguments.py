@@ -99,7 +99,7 @@ def in_order(question: str, run: Loaded, baseline: Path, runs: Path) -> dict[str
 
 
 @pytest.mark.parametrize(("question", "parameter"), PARAMETERS)
-@settings(max_examples=cases(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=WRONG)
 def test_a_wrong_value_is_one_line_that_names_the_setting(
     question: str, parameter: str, value: Any, run: Loaded, baseline: Path, tmp_path: Path

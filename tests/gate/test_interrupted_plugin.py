@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.gate.test_plugin_of_dying_code import run_apart
+
 pytestmark = pytest.mark.thorough
 TEST = """
 import os
@@ -25,7 +27,7 @@ def test_agent(loop_gate, monkeypatch):
 def test_it_is_reported_as_failed_with_what_is_known_wherever_a_server_looks(pytester, monkeypatch, number):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
     pytester.makepyfile(test_mine=TEST.format(number=int(number)))
-    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--loop-bless", "--junit-xml", "j.xml")
+    ended = run_apart(pytester, "--loop-bless", "--junit-xml", "j.xml")
     assert ended.ret == pytest.ExitCode.INTERRUPTED, ended.stderr.str()
     (failure,) = ElementTree.parse(pytester.path / "j.xml").iter("failure")
     assert failure.attrib["message"].startswith("interrupted after ")
@@ -70,9 +72,9 @@ def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytes
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
     pytester.makepyfile(mine=LOOP, test_mine=DOUBTFUL.format(number=int(number), times=times))
     pytester.syspathinsert()
-    assert pytester.runpytest_subprocess("-p", "no:cacheprovider", "--loop-bless").ret == 0
+    assert run_apart(pytester, "--loop-bless").ret == 0
     (pytester.path / "changed").touch()
-    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--junit-xml", "j.xml")
+    ended = run_apart(pytester, "--junit-xml", "j.xml")
     assert ended.ret == pytest.ExitCode.INTERRUPTED, ended.stderr.str()
     (failure,) = ElementTree.parse(pytester.path / "j.xml").iter("failure")
     said, _, command = failure.attrib["message"].partition("; go on with: loopbench ")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.thorough
 def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """In a process of its own."""
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", f"--basetemp={pytester.mkdir('basetemp')}", *ALONE, *arguments]
+    command = [sys.executable, "-m", "pytest", f"--basetemp={pytester.path / 'basetemp'}", *ALONE, *arguments]
     child = Prepared(command, cwd=Path.cwd(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = child.communicate(timeout=120)
     return pytest.RunResult(child.returncode, out.splitlines(), err.splitlines(), 0.0)

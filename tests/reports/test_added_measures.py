@@ -34,7 +34,7 @@ def add(patch: pytest.MonkeyPatch, values: dict[str, Value]) -> None:
 
 
 @pytest.mark.parametrize("names", [["step_share"], ["confident", "beyond"], ["step_share", "even_seed"]])
-@settings(max_examples=cases(8))
+@settings(max_examples=cases(4))
 @given(drawn=runs())
 def test_an_added_measure_is_a_column_of_trials(names, drawn):
     arms, found = drawn

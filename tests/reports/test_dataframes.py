@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +39,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.typed_runs import MAX_NAMED, run_folder
 from loopbench.text.plain_text import terminal_safe
 from tests.cases import cases
+from tests.prepared import said_by
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
@@ -444,7 +444,8 @@ def test_a_value_of_another_type_is_one_line(folder, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_neither_the_package_nor_what_loads_a_run_imports_pandas():
+def test_neither_the_package_nor_what_loads_a_run_imports_pandas(tmp_path):
+    """In a process that has imported what most commands import."""
     code = "import sys, loopbench; dir(loopbench); print('pandas' in sys.modules); loopbench.load; print('pandas' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    (tmp_path / "loads.py").write_text(code)
+    assert said_by(tmp_path, {"PATH": os.defpath}, "loads.py").split() == ["False", "False"]

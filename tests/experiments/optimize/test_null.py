@@ -44,7 +44,10 @@ def drawn(found: OptimizationResult) -> dict[tuple[str, str], list[Any]]:
     "profile",
     [pytest.param("stubborn", marks=pytest.mark.slow), "flaky-format", pytest.param("flaky-tools", marks=pytest.mark.slow)],
 )
-@pytest.mark.parametrize("optimizer", ["LabeledFewShot", "BootstrapFewShot", "COPRO(breadth=2, depth=1)"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [pytest.param("LabeledFewShot", marks=pytest.mark.slow), "BootstrapFewShot", "COPRO(breadth=2, depth=1)"],
+)
 def test_without_a_weakness_equal_draws_give_equal_trials(null: ModuleType, tmp_path: Path, optimizer: str, profile: str) -> None:
     loops = ("bare", "react_extract")
     found = null.optimized(loops, optimizer, profile, tmp_path, train=4, dev=1, tasks=4)

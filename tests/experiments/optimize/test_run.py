@@ -86,6 +86,7 @@ def timeless(folder: Path) -> list[Any]:
     return [[line[name] for name in kept] for path in sorted(folder.glob("designs/*/rollouts.jsonl")) for line in read_log(path)]
 
 
+@pytest.mark.slow  # a search that was interrupted is a second run as well, and is held to the first in the same way
 def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured, watcher: Any, whole: Path) -> None:
     first, second = whole, finished(prepare(configured()), watcher)
     assert timeless(first) == timeless(second)
@@ -93,6 +94,7 @@ def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured
     assert digests(first)[2] == digests(second)[2]
 
 
+@pytest.mark.slow  # test_matrix.py holds gains on the test split against 0
 def test_what_is_learned_holds_on_the_test_split(configured: Configured, watcher: Any) -> None:
     folder = finished(prepare(configured(suite="arithmetic(size=140)")), watcher)
     before, after = (arm.summary.accuracy for arm in results(folder / "test").comparison.arms)
@@ -118,7 +120,7 @@ class Interrupting:
         return getattr(self.watcher, name)
 
 
-@pytest.mark.parametrize("at", [1, 5, 17])
+@pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.slow), 5, 17])
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path, at: int) -> None:
     made = prepare(configured())
     stopping = Interrupting(watcher, at)
@@ -171,6 +173,7 @@ def test_over_http_it_is_the_same(
     assert digests(first)[2] == digests(second)[2]
 
 
+@pytest.mark.slow  # over HTTP they run in threads as well, and are held to the same
 def test_with_threads_the_rollouts_are_the_same(configured: Configured, watcher: Any, whole: Path) -> None:
     first, second = whole, finished(prepare(configured(threads=4)), watcher)
     assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))

@@ -35,6 +35,8 @@ from loopbench.reports.html.svg import (
 )
 from loopbench.text.plain_text import terminal_safe
 
+IN_ONE_FORK = "the run of three designs that has a page"
+
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = st.floats(-1e6, 1e6)
 ANY = st.text(st.characters(), max_size=60)

@@ -17,6 +17,8 @@ from loopbench.reports.html.titles import run_title
 from loopbench.runs.store.files import RunError
 from tests.benchmarks import load_benchmark
 
+IN_ONE_FORK = "the run of three designs that has a page"
+
 
 @pytest.fixture(scope="module")
 def both(breeze: Results, calm: Results) -> SeveralRuns:

@@ -22,8 +22,11 @@ from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html
 from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.text.plain_text import terminal_safe
+from tests.cases import cases
 from tests.reports.html.made_once import page_of, sections_of
 from tests.sealing import reseal, unseal
+
+IN_ONE_FORK = "the run of three designs that has a page"
 
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]
@@ -172,7 +175,7 @@ def test_hostile_text_stays_text(breeze, spoiled, hostile, safe):
     assert "49" not in re.findall(r"\{\{ ?49 ?\}\}", text)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(10), suppress_health_check=[HealthCheck.too_slow])
 @example("")
 @example("</title><script>alert(1)</script>")
 @given(ANY)
@@ -197,7 +200,7 @@ def test_a_page_is_no_larger_than_a_mail_may_be(breeze):
     assert len(page_of(breeze).encode()) < 1.5 * MEGABYTE
 
 
-@pytest.mark.thorough
+@pytest.mark.slow  # the page above is held to a limit, too
 def test_the_page_of_a_whole_comparison_is_no_larger_either(comparing, tmp_path, safe):
     loops, profiles = ("bare", "finish", "phased", "react_extract", "stateless"), ("flaky-format", "flaky-tools")
     text = report_html(comparing(tmp_path, loops=loops, profiles=profiles, tasks=6))

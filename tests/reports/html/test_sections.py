@@ -47,6 +47,8 @@ from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
 from tests.reports.html.made_once import sections_of, why_of
 
+IN_ONE_FORK = "the run of three designs that has a page"
+
 
 def of(found: Results, name: str, **options: Any) -> PageSection:
     return next(section for section in sections_of(found, **options) if section.id == name)

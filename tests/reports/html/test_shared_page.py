@@ -17,6 +17,8 @@ from loopbench.reports.html.causes import find_losses
 from loopbench.runs.store.files import TRACES
 from tests.reports.html.made_once import page_of
 
+IN_ONE_FORK = "the run of three designs that has a page"
+
 
 @contextmanager
 def made_here(write: Callable[[], str], *, wanted: bool) -> Iterator[Callable[[], str]]:
@@ -40,7 +42,11 @@ def limited(found: Any, _: Path) -> Any:
     return replace(found, comparison=replace(found.comparison, limits=LIMITS))
 
 
-@pytest.mark.parametrize("changed", [lambda found, _: found, untraced, limited], ids=["whole", "untraced", "limited"])
+@pytest.mark.parametrize(
+    "changed",
+    [pytest.param(lambda found, _: found, marks=pytest.mark.slow), untraced, limited],
+    ids=["whole", "untraced", "limited"],
+)
 def test_the_part_that_was_made_elsewhere_stands_in_its_place(breeze, changed, tmp_path, monkeypatch):
     found = changed(breeze, tmp_path)
     alone = page_of(found)

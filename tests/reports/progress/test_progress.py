@@ -349,7 +349,7 @@ UP = re.compile(rb"(?:\x1b\[1A\x1b\[2K)+")
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("arms", "height"), [(3, 40), (48, 24), (48, 10)])
+@pytest.mark.parametrize(("arms", "height"), [(3, 40), pytest.param(48, 24, marks=pytest.mark.slow), (48, 10)])
 def test_a_terminal_is_redrawn_in_place_a_few_times_a_second(tmp_path, arms, height):
     took_s, seen = on_a_terminal(tmp_path, arms, height)
     redrawn = UP.findall(seen)

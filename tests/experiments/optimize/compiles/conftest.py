@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import dspy
@@ -167,6 +168,25 @@ class Bench:
 
     def compile(self, spec: str, **changes: Any) -> LoopProgram:
         return optimizer_named(parse_spec(spec)).compile(self.workshop(**changes))
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What came of a compile of the tiny design with seed 0 and one thread."""
+
+    program: Program
+    rollouts: tuple[tuple[str, SampledPrediction], ...]
+    programs: tuple[Program, ...]
+    requests: tuple[Request, ...]
+    """Of the model that proposes."""
+
+
+@cache
+def compiled_once(spec: str) -> Compiled:
+    """Compile by an optimizer, once for all tests that only read what came of it."""
+    bench = Bench()
+    made = bench.compile(spec)
+    return Compiled(made.program, tuple(bench.rollouts), tuple(bench.programs), tuple(bench.proposer.requests))
 
 
 def example(number: int) -> Any:

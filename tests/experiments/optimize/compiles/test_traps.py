@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,17 @@ def raising(error: BaseException, at: int) -> Callable[[Program, int, int], floa
     return rule
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("kind", [Stop, KeyboardInterrupt, BudgetSpent])
-@pytest.mark.parametrize("at", [1, 4])
+ENDINGS = [(1, Stop, 3), (4, KeyboardInterrupt, 1), (4, BudgetSpent, 3)]
+"""At which rollout, with what, and how many threads there are: each value with each optimizer. The other combinations are slow."""
+
+
+@pytest.mark.parametrize(
+    ("at", "kind", "threads"),
+    [
+        pytest.param(*each, marks=() if each in ENDINGS else pytest.mark.slow)
+        for each in product((1, 4), (Stop, KeyboardInterrupt, BudgetSpent), (1, 3))
+    ],
+)
 def test_what_is_no_exception_ends_every_compile(
     spec: str, bench_of: Any, kind: type[BaseException], at: int, threads: int
 ) -> None:
@@ -175,7 +184,9 @@ def fields_of(demo: Any) -> dict[str, Any]:
     return {name: value for name, value in demo.items() if name != "augmented"}
 
 
-@pytest.mark.parametrize("spec", DEMOS)
+@pytest.mark.parametrize(
+    "spec", [pytest.param(spec, marks=() if "SIMBA" in spec or spec == DEMOS[0] else pytest.mark.slow) for spec in DEMOS]
+)
 def test_a_demonstration_holds_nothing_of_later_steps(spec: str, rollouts_of: Any, proposer_of: Any) -> None:
     """Each is one call of a rollout as it was made; and a call's conversation ends before its reply."""
     rollouts = rollouts_of("bare", "teachable", 12)

@@ -11,7 +11,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, TASKS
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, TASKS, of_size
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +22,12 @@ def run(tmp_path_factory) -> Results:
     experiment = prepare(config)
     assert compare.run(experiment, Unwatched()) == ""
     return results(experiment.folder)
+
+
+@pytest.fixture(scope="session")
+def short(tmp_path_factory) -> Results:
+    """A finished run of one arm, for what does not depend on how many there are."""
+    return of_size(tmp_path_factory.mktemp("short"), 1)
 
 
 @pytest.fixture(scope="session")

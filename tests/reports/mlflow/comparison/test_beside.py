@@ -24,6 +24,8 @@ from loopbench.runs import forking
 from loopbench.runs.config import CompareConfig
 from tests.prepared import Prepared
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 SCRIPT = """
 import ctypes, json, os, signal, sys
 from pathlib import Path
@@ -36,8 +38,11 @@ from loopbench.runs.config import CompareConfig
 def fails(parent):
     raise OSError("what the forked process raises may not get into the code of the command")
 
-found = results(Path(sys.argv[1]))
+def missing():
+    raise ImportError("no MLflow here")
 
+found = results(Path(sys.argv[1]))
+{store}
 def said(uri, killed=False):
     with run_log(CompareConfig(runs=found.folder.parent, tracking_uri=uri)) as log:
         if killed:
@@ -45,7 +50,10 @@ def said(uri, killed=False):
         log.trials_ended(found.folder)
         return log.finish(found, "é the page" * 100_000)
 
-lines = [said(sys.argv[2]), said("ftp://here"), said(sys.argv[2], killed=True)]
+lines = [said(sys.argv[2]), said(sys.argv[2], killed=True)]
+imports, tracking_beside.tracking = tracking_beside.tracking, missing
+lines.append(said(sys.argv[2]))
+tracking_beside.tracking = imports
 with run_log(CompareConfig(runs=found.folder.parent)) as log:
     left = log.beside.fork.pid  # of a run that was interrupted
 with_parent, forking.die_with = forking.die_with, fails
@@ -64,23 +72,36 @@ with run_log(CompareConfig(runs=found.folder.parent)) as log:
     forked = log.beside is not None  # beside a thread that Python does not know
 print(json.dumps([lines, os.path.exists(f"/proc/{left}"), "mlflow" in sys.modules, forked]))
 """
+NO_STORE = """
+from types import SimpleNamespace
+
+def track(found, config, page):
+    Path(config.tracking_uri.removeprefix("sqlite:///")).write_text(page(found))
+
+tracking_beside.tracking = lambda: SimpleNamespace(get_ready=lambda uri: None, track_as_configured=track)
+"""
+"""In the place of MLflow, which each process that logs would import for seconds: the page alone is written, as a file."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forking is safe on Linux only")
-def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path):
+@pytest.mark.parametrize("mlflow", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["no store", "mlflow"])
+def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path, mlflow):
     uri = f"sqlite:///{tmp_path}/beside.db"
-    (tmp_path / "logs_beside.py").write_text(SCRIPT)
+    (tmp_path / "logs_beside.py").write_text(SCRIPT.replace("{store}", "" if mlflow else NO_STORE))
     command = [sys.executable, "-m", "logs_beside", str(run.folder), uri]
     with Prepared(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         said, _ = process.communicate()
     assert process.returncode == 0
-    (logged, refused, killed, failed), left, imported, forked = json.loads(said)
+    (logged, killed, refused, failed), left, imported, forked = json.loads(said)
     assert logged == ""
-    assert refused.startswith("warning: nothing was logged to MLflow: tracking address 'ftp://here': it must begin with")
+    assert refused == "warning: nothing was logged to MLflow: ImportError: no MLflow here"
     assert killed == failed == f"warning: nothing was logged to MLflow: {NO_ANSWER}"
     assert not forked
     assert not left
     assert not imported
+    if not mlflow:
+        assert (tmp_path / "beside.db").read_text(encoding="utf-8") == "é the page" * 100_000
+        return
     store = open_store(uri, "loopbench", run.folder.parent)
     parent = store.parent(run_name(run.folder))
     assert parent is not None

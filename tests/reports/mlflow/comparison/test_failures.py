@@ -11,6 +11,8 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
 from tests.reports.mlflow.comparison.helpers import children, content, free_port, traces
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 
 def test_a_failure_is_one_line_and_costs_nothing(run, tmp_path, capsys):
     before = content(run.folder)
@@ -46,18 +48,18 @@ def test_a_server_that_never_answers_is_asked_once(run, monkeypatch):
     assert reason.startswith("no server answers at http://127.0.0.1")
 
 
-def test_traces_that_were_logged_without_their_calls_are_completed(run, uri, client, monkeypatch):
+def test_traces_that_were_logged_without_their_calls_are_completed(short, uri, client, monkeypatch):
     def fails(self, location, spans):
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
         patch.setattr(TracingClient, "log_spans", fails)
-        assert tracking.track(run, uri, "completed") == "OSError: disk full"
-    tracked = tracking.log_run(run, uri, "completed", lambda _: "page")
+        assert tracking.track(short, uri, "completed") == "OSError: disk full"
+    tracked = tracking.log_run(short, uri, "completed", lambda _: "page")
     arms = children(client, tracked)
-    assert len(arms) == len(run.comparison.arms)
+    assert len(arms) == len(short.comparison.arms)
     for arm, child in arms.items():
-        sampled = tracking.sample([record for record in run.records if record.arm == arm])
+        sampled = tracking.sample([record for record in short.records if record.arm == arm])
         logged = traces(client, tracked, child.info.run_id)
         assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(record.task for record in sampled)
         assert all(trace.data.spans for trace in logged)

@@ -13,6 +13,8 @@ from loopbench.protocol.redact import public_address
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow.addresses import reason
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 NAMES = st.text(max_size=300) | st.from_regex(r"[\w./ :()=-]{1,40}", fullmatch=True)
 
 

@@ -24,8 +24,10 @@ from loopbench.reports.mlflow.comparison import mean_key
 from loopbench.reports.mlflow.notes import arm_note, files
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, TASKS, children, models, traces
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, SOLVED_TASKS, TASKS, children, models, traces
 from tests.sealing import reseal
+
+IN_ONE_FORK = "the comparison that is logged once"
 
 
 def test_the_parent_run_holds_the_comparison(run, client, tracked):
@@ -214,9 +216,9 @@ def test_logging_again_changes_nothing(run, uri, client, tracked):
     assert everything() == before
 
 
-def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
-    folder = tmp_path / run.folder.name
-    shutil.copytree(run.folder, folder)
+def test_a_resumed_run_is_brought_up_to_date(short, uri, client, tmp_path):
+    folder = tmp_path / short.folder.name
+    shutil.copytree(short.folder, folder)
     lines = (folder / "trials.jsonl").read_text().splitlines(keepends=True)
     half = []
     for line in lines[: len(lines) // 2]:
@@ -238,16 +240,16 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     whole = tracking.log_run(results(folder), uri, "resumed")
     assert whole == part
     parent = client.get_run(whole.parent_run_id)
-    assert (parent.info.status, parent.info.run_name) == ("FINISHED", run_title(run))
-    assert parent.data.params["python"] == run.manifest.python  # a parameter is for ever
-    assert parent.data.tags["loopbench.digest"] == run.digest
+    assert (parent.info.status, parent.info.run_name) == ("FINISHED", run_title(short))
+    assert parent.data.params["python"] == short.manifest.python  # a parameter is for ever
+    assert parent.data.tags["loopbench.digest"] == short.digest
     assert {name: child.info.run_id for name, child in children(client, whole).items()} == ids
-    for arm in run.comparison.arms:
+    for arm in short.comparison.arms:
         metrics = client.get_run(ids[arm.info.arm]).data.metrics
         assert metrics["accuracy"] == arm.summary.accuracy.value
-        assert metrics["trials.counts.trials"] == TASKS
+        assert metrics["trials.counts.trials"] == SOLVED_TASKS
         assert metrics["trials.errors.provider.gone"] == metrics["trials.retries.provider.gone"] == 0
-        records = [record for record in run.records if record.arm == arm.info.arm]
+        records = [record for record in short.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])
         assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))
         assert not first & {trace.info.trace_id for trace in logged}

@@ -16,6 +16,8 @@ from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store
 from loopbench.reports.mlflow.notes import MAX_LOOPS, arm_note
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 
 def compared(run: Results, names: Sequence[str]) -> Results:
     """The first two arms' records, again and again under other names."""

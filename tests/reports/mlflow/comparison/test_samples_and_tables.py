@@ -15,6 +15,8 @@ from loopbench.protocol import StopReason
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import read_trace
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 FAULTS = st.builds(
     FaultRecord,
     st.sampled_from(["wire.empty", "tool.raises", "provider.server"]),

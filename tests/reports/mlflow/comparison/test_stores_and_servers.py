@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pwd
 import shlex
@@ -11,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import pytest
 from mlflow import MlflowClient
 from requests.adapters import HTTPAdapter
 
+from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import Traces
@@ -38,8 +41,11 @@ from tests.reports.mlflow.comparison.helpers import (
     wait_for,
 )
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 LOG = """
 import os, sys, traceback
+known = set(sys.modules)
 def no_network(event, arguments):
     if event == "socket.connect" and isinstance(arguments[1], tuple) and arguments[1][0] not in ("127.0.0.1", "::1"):
         os.write(2, f"{event} {arguments[1]}".encode()); os._exit(7)
@@ -55,7 +61,7 @@ def log(folder):
     try:
         tracked = tracking.track(results(Path(folder)), sys.argv[1], "loopbench")
         assert isinstance(tracked, tracking.Tracked), tracked
-        assert not {"litellm", "dspy"} & set(sys.modules)
+        assert not {"litellm", "dspy"} & (set(sys.modules) - known)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -68,18 +74,41 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """Two processes that log at once: forks of one that has imported MLflow, which takes longer than all else, and opened nothing."""
 
 
+def in_a_fork(arguments: Sequence[str], here: Path) -> int:
+    """Run `LOG` in a fork of this process, which has imported MLflow, and return its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        os.chdir(here)
+        sys.argv = ["-c", *arguments]
+        exec(LOG, {})
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def in_a_new_process(arguments: Sequence[str], here: Path) -> int:
+    """Run `LOG` by a Python that has imported nothing, and return its exit code."""
+    return subprocess.run([sys.executable, "-c", LOG, *arguments], cwd=here, timeout=240, check=False).returncode
+
+
 @pytest.mark.thorough
-def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(run, tmp_path):
+@pytest.mark.parametrize("log", [in_a_fork, pytest.param(in_a_new_process, marks=pytest.mark.slow)])
+def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(run, tmp_path, capfd, log):
     here = tmp_path / "here"
     here.mkdir()
     uri = f"sqlite:///{tmp_path}/new.db"
     names = ["one", "two"]
     for name in names:
         shutil.copytree(run.folder, tmp_path / name)
-    command = [sys.executable, "-c", LOG, uri, *(str(tmp_path / name) for name in names)]
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stdout, done.stderr) == ("", "")
-    assert done.returncode == 0
+    code = log([uri, *(str(tmp_path / name) for name in names)], here)
+    assert capfd.readouterr() == ("", "")
+    assert code == 0
     assert list(here.iterdir()) == []
     client = MlflowClient(tracking_uri=uri)
     logged = client.search_runs([client.get_experiment_by_name("loopbench").experiment_id], "tags.`loopbench.kind` = 'run'")
@@ -116,16 +145,45 @@ def opened(uri: str, tracked: tracking.Tracked, tmp_path_factory: pytest.TempPat
         server.wait(20)
 
 
-@pytest.mark.thorough
-def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, tracked, opened, capsys):
+@pytest.mark.filterwarnings("ignore::UserWarning")  # MLflow's own, when its commands are imported
+def test_the_ui_command_names_the_store_and_is_one_that_mlflow_takes(uri, tracked):
     assert tracked.ui == tracking.ui_command(uri)
-    assert shlex.split(tracked.ui)[-6:-4] == ["--backend-store-uri", uri]
-    address = opened.address
+    *_, command, option, store, workers, one, port, number = shlex.split(tracked.ui)
+    assert (option, store, workers, one, port, number) == ("--backend-store-uri", uri, "--workers", "1", "--port", "5000")
+    commands = importlib.import_module("mlflow.cli").cli
+    with commands.make_context("mlflow", [command], resilient_parsing=True) as context:
+        _, server, _ = commands.resolve_command(context, [command])
+        taken = server.make_context(command, [option, store, workers, one, port, number]).params
+    assert (taken["backend_store_uri"], int(taken["workers"]), taken["port"]) == (uri, 1, 5000)
+
+
+@pytest.mark.slow
+def test_the_ui_command_opens_the_store_and_its_server_takes_a_run(run, tracked, opened, capsys):
+    check_that_it_takes_a_run(run, tracked, opened.address)
+    assert capsys.readouterr() == ("", "")
+    assert "LiteLLM" not in opened.log.read_text()
+
+
+@pytest.fixture
+def server(uri: str, tracked: tracking.Tracked, tmp_path: Path) -> Iterator[str]:
+    """The address of a server over the store, in a thread."""
+    with served(uri, tmp_path) as address:
+        yield address
+
+
+@pytest.mark.thorough
+def test_a_server_takes_a_run(run, tracked, server, capsys):
+    check_that_it_takes_a_run(run, tracked, server)
+    assert capsys.readouterr() == ("", "")
+
+
+def check_that_it_takes_a_run(run: Results, tracked: tracking.Tracked, address: str) -> None:
+    """Hold a server over the store in which a run was logged to what it serves, and log the run through it."""
     assert b"<html" in fetch(address)
     manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
     assert manifest == (run.folder / "manifest.json").read_bytes()
 
-    over_http = tracking.log_run(run, f"http://user:secret1@127.0.0.1:{opened.port}", "served")
+    over_http = tracking.log_run(run, address.replace("//", "//user:secret1@"), "served")
     assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"
     assert "secret1" not in over_http.uri
     assert tracking.log_run(run, address, "served").parent_run_id == over_http.parent_run_id
@@ -135,6 +193,7 @@ def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, track
     logged = children(client, over_http)
     for arm in run.comparison.arms:
         child = logged[arm.info.arm]
+        assert arm.summary.accuracy is not None
         assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
         assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
         records = [record for record in run.records if record.arm == arm.info.arm]
@@ -142,12 +201,10 @@ def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, track
         shown = {trace.info.tags["loopbench.task"] for trace in found}
         assert shown == {record.task for record in tracking.sample(records)}
         assert all(len(trace.data.spans) > 1 for trace in found)
-    assert capsys.readouterr() == ("", "")
-    assert "LiteLLM" not in opened.log.read_text()
 
 
 @pytest.mark.thorough
-def test_requests_to_a_server_do_not_grow_with_the_trials(opened, tmp_path, monkeypatch):
+def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monkeypatch):
     sent: list[str] = []
     send = HTTPAdapter.send
 
@@ -161,9 +218,9 @@ def test_requests_to_a_server_do_not_grow_with_the_trials(opened, tmp_path, monk
         found = of_size(tmp_path, repeats)
         assert len(found.records) == SOLVED_TASKS * repeats
         sent.clear()
-        tracked = tracking.log_run(found, opened.address, f"of {repeats}")
+        tracked = tracking.log_run(found, server, f"of {repeats}")
         counts.append(Counter(line.partition(" ")[0] for line in sent if not line.endswith("/version")))  # asked once
-        client = MlflowClient(tracking_uri=opened.address)
+        client = MlflowClient(tracking_uri=server)
         (child,) = children(client, tracked).values()
         assert child.data.metrics["trials.counts.trials"] == SOLVED_TASKS * repeats
     assert counts[0] == counts[1]

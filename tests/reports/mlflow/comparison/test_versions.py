@@ -18,6 +18,8 @@ from loopbench.reports.mlflow.comparison import model_keys
 from loopbench.reports.mlflow.versions import Version
 from tests.reports.mlflow.comparison.helpers import LOOPS, children, models, traces
 
+IN_ONE_FORK = "the comparison that is logged once"
+
 PARTS = st.text(max_size=5)
 VERSIONS = st.builds(
     Version,
@@ -74,10 +76,10 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
 
 
 @pytest.mark.thorough
-def test_a_later_run_finds_the_models_again(run, uri, client, tmp_path):
+def test_a_later_run_finds_the_models_again(short, uri, client, tmp_path):
     logged = []
     for name in ("first", "second"):
-        shutil.copytree(run.folder, tmp_path / name)
+        shutil.copytree(short.folder, tmp_path / name)
         tracked = tracking.log_run(results(tmp_path / name), uri, "again")
         logged.append(models(client, tracked.experiment_id))
     assert logged[0].keys() == logged[1].keys()
@@ -86,23 +88,23 @@ def test_a_later_run_finds_the_models_again(run, uri, client, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_run_from_before_there_were_models_gets_them(run, uri, client, tmp_path):
-    shutil.copytree(run.folder, tmp_path / "old")
-    name = run.comparison.arms[0].info.arm
+def test_a_run_from_before_there_were_models_gets_them(short, uri, client, tmp_path):
+    shutil.copytree(short.folder, tmp_path / "old")
+    name = short.comparison.arms[0].info.arm
     opened = store.open_store(uri, "old", tmp_path)
     tags = {"loopbench.run": "old", "loopbench.kind": "run", "mlflow.note.content": "of old"}
     parent_id = opened.put(None, store.RunEntry("old", tags, {}, {"pair.a.vs.b": 1.0}, 0, 500))
     tags = {"loopbench.run": "old", "loopbench.arm": name, "mlflow.parentRunId": parent_id}
-    right = run.comparison.arms[0].summary.means["steps"].value
+    right = short.comparison.arms[0].summary.means["steps"].value
     child_id = opened.put(None, store.RunEntry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
 
     tracked = tracking.log_run(results(tmp_path / "old"), uri, "old")
     assert tracked.parent_run_id == parent_id
     logged = children(client, tracked)
     assert logged[name].info.run_id == child_id
-    assert logged[name].data.metrics["accuracy"] == run.comparison.arms[0].summary.accuracy.value
+    assert logged[name].data.metrics["accuracy"] == short.comparison.arms[0].summary.accuracy.value
     (given,) = client.get_run(child_id).inputs.model_inputs
     linked = {m.key: m.value for m in models(client, tracked.experiment_id)[given.model_id].metrics if m.run_id == child_id}
     assert linked["steps"] == right
-    assert linked["accuracy"] == run.comparison.arms[0].summary.accuracy.value
+    assert linked["accuracy"] == short.comparison.arms[0].summary.accuracy.value
     assert client.get_run(parent_id).data.tags["mlflow.note.content"] == tracking.note(results(tmp_path / "old"))

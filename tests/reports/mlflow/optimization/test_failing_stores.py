@@ -44,6 +44,8 @@ from tests.reports.mlflow.optimization.helpers import (
     versions,
 )
 
+IN_ONE_FORK = "the optimization that is logged once"
+
 # MLflow's own, at its first store
 pytestmark = pytest.mark.thorough
 

@@ -35,6 +35,8 @@ from tests.reports.mlflow.optimization.helpers import (
     trial,
 )
 
+IN_ONE_FORK = "the optimization that is logged once"
+
 # MLflow's own, at its first store
 pytestmark = pytest.mark.thorough
 
