@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,7 +137,12 @@ def is_there(name: str) -> bool:
     """Whether the file of a test defines its function, or the class that it belongs to."""
     file, first, *_ = name.split("::")
     defines = re.compile(rf"^\s*(def|async def|class) {first}\b|^{first} = ", re.MULTILINE)
-    return (ROOT / file).is_file() and bool(defines.search((ROOT / file).read_text(encoding="utf-8")))
+    return (ROOT / file).is_file() and bool(defines.search(_text(ROOT / file)))
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def main() -> None:

@@ -113,6 +113,16 @@ def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bo
     return str(said)
 
 
+def ran_in_fork(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code as a module of a folder, with no environment, and return how its process ended and what it said."""
+    (folder / "code_of_a_test.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "code_of_a_test", *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with Prepared(command, cwd=folder, env={}, **pipes) as process:
+        said, errors = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(command, process.returncode, str(said), str(errors))
+
+
 def start_for_asyncio(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
     """Start a process in the place of `subprocess.Popen`: a worker of a run as a fork, which spares it a second of imports.
 

@@ -56,10 +56,11 @@ def words_of(tree: ast.AST) -> frozenset[str]:
             if isinstance(node.value, str) and id(node) not in prose:
                 found.update(WORD.findall(node.value))
             continue
-        for _, value in ast.iter_fields(node):
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, str):
-                    found.update(part.split("."))
+        for value in vars(node).values():
+            if isinstance(value, str):
+                found.update(value.split("."))
+            elif isinstance(value, list):
+                found.update(word for part in value if isinstance(part, str) for word in part.split("."))
     return frozenset(found)
 
 

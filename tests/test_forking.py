@@ -128,13 +128,10 @@ def test_reports_are_those_of_one_process_but_for_tests_that_end_theirs(suite: p
         ]
     )
     assert result.stdout.str().count("module is torn down") == 2
-
-
-def test_what_the_session_shares_is_torn_down_with_the_fork(suite: pytest.Pytester) -> None:
-    result = suite.runpytest_subprocess("-rA", "test_a.py")
     result.stdout.fnmatch_lines(["*Captured stdout teardown*", "shared is torn down"])
 
 
+@pytest.mark.slow
 def test_nothing_more_is_begun_after_as_many_failures_as_are_allowed(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--maxfail=1")
     result.stdout.fnmatch_lines(["*stopping after 1 failures*"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import shutil
 import subprocess
@@ -25,35 +26,58 @@ def in_source() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Build both by setuptools itself, as pip and `python -m build` let it, but without an environment of its own."""
-    clone, target = tmp_path_factory.mktemp("clone") / "loopbench", tmp_path_factory.mktemp("dist")
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    for kind in ("build_sdist", "build_wheel"):
-        code = f"import sys; from setuptools import build_meta; build_meta.{kind}(sys.argv[1])"
-        subprocess.run([sys.executable, "-c", code, str(target)], cwd=clone, check=True, capture_output=True)
-    (wheel,), (archive,) = target.glob("*.whl"), target.glob("*.tar.gz")
-    return wheel, archive
+def clone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clone") / "loopbench"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+    return folder
 
 
-def test_the_wheel_holds_every_file_of_the_source_and_nothing_else(built):
-    names = {name for name in zipfile.ZipFile(built[0]).namelist() if ".dist-info/" not in name}
+def built(clone: Path, kind: str, target: Path) -> Path:
+    """Build by setuptools itself, as pip and `python -m build` let it, but without an environment of its own."""
+    code = f"import sys; from setuptools import build_meta; build_meta.{kind}(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(target)], cwd=clone, check=True, capture_output=True)
+    (made,) = target.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(clone, tmp_path_factory):
+    return built(clone, "build_wheel", tmp_path_factory.mktemp("dist"))
+
+
+def test_the_wheel_holds_every_file_of_the_source_and_nothing_else(wheel):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == in_source()
 
 
-def test_the_source_archive_holds_what_building_needs(built):
-    with tarfile.open(built[1]) as archive:
+@pytest.mark.slow
+def test_the_source_archive_holds_what_building_needs(clone, tmp_path):
+    with tarfile.open(built(clone, "build_sdist", tmp_path)) as archive:
         names = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
     assert {f"src/{name}" for name in in_source()} <= names
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
 
 
-def test_the_wheel_names_every_extra(built):
-    wheel = zipfile.ZipFile(built[0])
-    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    text = wheel.read(metadata).decode()
+def said_in(wheel: Path, name: str) -> str:
+    """Return the text of a file that tells about the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        (place,) = (each for each in archive.namelist() if each.endswith(f".dist-info/{name}"))
+        return archive.read(place).decode()
+
+
+def test_the_wheel_names_every_extra(wheel):
+    text = said_in(wheel, "METADATA")
     assert {line.partition(": ")[2] for line in text.splitlines() if line.startswith("Provides-Extra: ")} == {
         *project()["optional-dependencies"]
+    }
+
+
+def test_the_wheel_makes_the_command_and_the_plugin_of_pytest(wheel):
+    declared = configparser.ConfigParser()
+    declared.read_string(said_in(wheel, "entry_points.txt"))
+    assert {name: dict(group) for name, group in declared.items() if group} == {
+        "console_scripts": project()["scripts"],
+        **project()["entry-points"],
     }
 
 
@@ -72,11 +96,12 @@ for words in sys.argv[1:]:
 COMPARE = "compare --config loopbench.toml --tasks 4 --no-mlflow"
 
 
-def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
+@pytest.mark.slow
+def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
     environment = tmp_path / "environment"
     venv.create(environment)
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
-    install = [*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", built[0]]
+    install = [*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", wheel]
     subprocess.run(install, check=True, capture_output=True)
     (packages,) = environment.glob("lib/python*/site-packages")
     make(packages, project()["dependencies"])

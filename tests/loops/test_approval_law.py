@@ -128,7 +128,7 @@ class Desk:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=cases(10))
+@settings(max_examples=cases(5))
 @given(cents=st.integers(-3, 99_999))
 def test_what_is_shown_is_what_the_tool_gets_and_what_is_not_shown_whole_says_so(name: str, cents: int) -> None:
     kind, write, is_whole = KINDS[name]
@@ -148,7 +148,7 @@ def test_what_is_shown_is_what_the_tool_gets_and_what_is_not_shown_whole_says_so
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=cases(10))
+@settings(max_examples=cases(6))
 @given(edits=st.lists(st.none() | st.tuples(st.integers(0, 9_999), st.sampled_from([None, "EUR", "USD"])), min_size=1, max_size=3))
 def test_an_edit_that_becomes_something_else_waits_until_that_is_approved(name: str, edits: list[Any]) -> None:
     kind, write, _ = KINDS[name]

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
@@ -36,6 +36,7 @@ from loopbench.loops.checkpoints.equal_calls import equal_calls, equality_key, e
 from loopbench.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER, MADE
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop
+from tests.cases import cases
 
 
 class Hidden(BaseModel):
@@ -89,6 +90,7 @@ def paying(kind: Any) -> Toolbox:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=cases(12))
 @given(data=st.data(), one=st.integers(-99, 99), other=st.integers(-99, 99))
 def test_respellings_of_equal_arguments_are_equal_calls_and_others_are_not(name: str, data: Any, one: int, other: int) -> None:
     kind, ways = KINDS[name]

@@ -40,6 +40,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
+from tests.cases import cases
 from tests.designs import DESIGNS
 from tests.rows import row
 
@@ -166,7 +167,9 @@ def limited(spec: str) -> Loop:
     return make_loop(parse_spec(spec), LIMIT)
 
 
-EVERY = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+EVERY = settings(
+    deadline=None, max_examples=cases(15), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.mark.parametrize("spec", SPECS)

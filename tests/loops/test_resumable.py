@@ -123,14 +123,22 @@ def went(outcome: Outcome[Any]) -> Any:
     return re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}| at 0x[0-9a-f]+", "", text)
 
 
+OWN = ("bare", "finish", "phased", "react_extract", "stateless")
+LESS = ("native", "finish forced", "phased agent", "microcompact")
+STOPPED = [
+    *(pytest.param(name, None, marks=pytest.mark.slow if name in LESS else (), id=f"{name}-sound") for name in DESIGNS),
+    *(pytest.param(name, 3, marks=() if name in OWN else pytest.mark.slow, id=f"{name}-spoiled") for name in DESIGNS),
+]
+"""Designs and whether a reply in three is spoiled: the designs themselves in both ways; the slow tests take all in both."""
+
+
 def ran(loop: Loop, world: World, checkpoint: Checkpoint, observer: Observer | None = None) -> Outcome[Any]:
     query = Query(QUESTION, history=())
     tools = Toolbox([world.price])
     return run_sync(Resumable(loop, checkpoint).run(query, tools, world.model, observer or Observer()))
 
 
-@pytest.mark.parametrize("spoiled", [None, 3], ids=["sound", "spoiled"])
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize(("name", "spoiled"), STOPPED)
 def test_a_run_that_is_stopped_anywhere_and_taken_up_is_the_run_that_was_never_stopped(name: str, spoiled: int | None) -> None:
     loop = DESIGNS[name]
     plain = World(None, spoiled)

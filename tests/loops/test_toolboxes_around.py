@@ -40,7 +40,7 @@ from tests.syntax import nodes_of, parsed
 IN_ONE_FORK = "the syntax trees of the source"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 NAMES = ("find", "buy", "sell", "count")
-LAW = settings(max_examples=cases(10), deadline=None)
+LAW = settings(max_examples=cases(5), deadline=None)
 
 
 class Confirming(Confirmations):

@@ -41,7 +41,7 @@ import loopbench
 from loopbench.experiments.gate import bless, read_run, write_baseline
 
 folder = Path(sys.argv[2])
-settings = {"tasks": 6, "runs": folder / "runs", "mlflow": False, "progress": False}
+settings = {"tasks": 2, "runs": folder / "runs", "mlflow": False, "progress": False}
 run = loopbench.compare(["bare"], **settings)
 print(*[name for name in run.results.comparison.arms[0].summary.means if name == "replies"])
 write_baseline(folder / "baseline.json", bless(read_run(run.results.folder)))
@@ -164,7 +164,9 @@ main()
 @pytest.mark.parametrize(
     ("code", "said", "command"),
     [
-        ("def MEASURE(record): ...", "MEASURE must be a Measure, such as Measure(", ["list", "metrics"]),
+        pytest.param(
+            "def MEASURE(record): ...", "MEASURE must be a Measure, such as Measure(", ["list", "metrics"], marks=pytest.mark.slow
+        ),
         ("MEASURES = ()", "MEASURE is missing; it must be a Measure, such as", ["compare", "--tasks", "2"]),
     ],
 )

@@ -38,7 +38,7 @@ def test_an_interval_holds_0_unless_the_test_rejects_at_its_level(d, alpha, reac
 
 
 @given(d=DIFFERENCES, alpha=ALPHA, margin=st.floats(0.001, 1.5), reach=REACH, data=st.data())
-@settings(max_examples=cases(60))
+@settings(max_examples=cases(40))
 def test_equivalence_is_both_bounds_within_the_margin(d, alpha, margin, reach, data):
     pair = PairedFlip(d, clustered(d, data), reach=reach)
     low, high = pair.bounds(alpha)
@@ -155,6 +155,8 @@ def test_a_difference_of_an_amount_has_an_interval_where_its_mean_has_one(amount
 
 # What is lost whole.
 
+MORE_MARGINS = ((0.02, 0.005), (0.05, 0.05), (0.05, 0.005), (0.1, 0.05))
+
 
 @given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA)
 def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lost, n, alpha):
@@ -164,8 +166,10 @@ def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lo
     assert low <= -upper + 1e-9
 
 
-@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
-@pytest.mark.parametrize("alpha", [0.05, 0.005])
+@pytest.mark.parametrize(
+    ("margin", "alpha"),
+    [(0.02, 0.05), (0.1, 0.005), *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_MARGINS)],
+)
 def test_a_loss_of_the_margin_in_single_tasks_is_called_equivalent_no_more_often_than_alpha(margin, alpha):
     """Exactly, for every number of tasks: the chance that so few are lost that all looks well."""
     for n in range(20, 600, 19):
@@ -183,11 +187,11 @@ def test_many_gains_outweigh_what_a_few_tasks_might_lose():
 @pytest.mark.parametrize(
     ("n", "repeats", "mean", "spread", "apart"),
     [
-        (10, 10, 0.7, 20.0, 0.0),
         (30, 3, 0.9, 2.0, 0.1),
-        (30, 3, 0.5, 2.0, 0.02),
         (50, 1, 0.7, 0.05, 0.1),
-        (120, 10, 0.98, 0.5, 0.02),
+        pytest.param(10, 10, 0.7, 20.0, 0.0, marks=pytest.mark.slow),
+        pytest.param(30, 3, 0.5, 2.0, 0.02, marks=pytest.mark.slow),
+        pytest.param(120, 10, 0.98, 0.5, 0.02, marks=pytest.mark.slow),
     ],
 )
 def test_intervals_cover(n, repeats, mean, spread, apart):

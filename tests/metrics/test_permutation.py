@@ -86,7 +86,10 @@ def test_the_approximation_of_many_units_is_the_law_of_the_grid(seed):
         assert near == pytest.approx(exact, rel=0.05)
 
 
-@pytest.mark.parametrize(("n", "repeats", "rate"), [(20, 1, 0.5), (60, 1, 0.9), (30, 3, 0.7), (60, 5, 0.9)])
+@pytest.mark.parametrize(
+    ("n", "repeats", "rate"),
+    [(20, 1, 0.5), (30, 3, 0.7), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((60, 1, 0.9), (60, 5, 0.9)))],
+)
 def test_equal_arms_are_told_apart_no_more_often_than_alpha(n, repeats, rate):
     generator = np.random.default_rng(7)
     runs = 500

@@ -60,7 +60,7 @@ def test_two_looks_by_the_normal_law_of_two(alpha, share):
     assert levels((1.0,), alpha) == pytest.approx((alpha,))
 
 
-@pytest.mark.parametrize("looks", [2, 4, 10, 20])
+@pytest.mark.parametrize("looks", [4, *(pytest.param(looks, marks=pytest.mark.slow) for looks in (2, 10, 20))])
 def test_the_chance_that_any_look_rejects_is_alpha(looks):
     steps = np.random.default_rng(looks).normal(size=(200_000, looks))
     motion = np.cumsum(steps, axis=1) / np.sqrt(np.arange(1, looks + 1))

@@ -356,25 +356,33 @@ def coverage(n: int, repeats: int, spread: float, mean: float, cluster_size: int
     return hits / 1_000
 
 
+MORE_DESIGNS = (
+    (20, 1, 2.0, 0.9, 1),
+    (30, 1, 2.0, 0.995, 1),
+    (120, 10, 0.5, 0.99, 1),
+    (60, 10, 0.5, 0.99, 1),
+    (120, 1, 0.5, 0.95, 5),
+    (200, 2, 8.0, 0.7, 10),
+)
+
+
 @pytest.mark.parametrize(
     ("n", "repeats", "spread", "mean", "cluster_size"),
     [
         (10, 1, 2.0, 0.005, 1),
-        (20, 1, 2.0, 0.9, 1),
-        (30, 1, 2.0, 0.995, 1),
-        (120, 10, 0.5, 0.99, 1),
-        (60, 10, 0.5, 0.99, 1),
         (50, 3, 1.0, 0.5, 1),
         (15, 3, 2.0, 0.8, 3),
-        (120, 1, 0.5, 0.95, 5),
-        (200, 2, 8.0, 0.7, 10),
+        *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_DESIGNS),
     ],
 )
 def test_accuracy_interval_covers(n, repeats, spread, mean, cluster_size):
     assert coverage(n, repeats, spread, mean, cluster_size) >= 0.94 - 0.01
 
 
-@pytest.mark.parametrize(("n", "mean", "spread"), [(30, 0.99, 2.0), (10, 0.9, 0.5), (120, 0.995, 2.0)])
+@pytest.mark.parametrize(
+    ("n", "mean", "spread"),
+    [(10, 0.9, 0.5), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((30, 0.99, 2.0), (120, 0.995, 2.0)))],
+)
 def test_accuracy_interval_of_graded_scores_covers(n, mean, spread):
     generator = np.random.default_rng(4)
     found = [accuracy_interval(row[:, None].tolist()) for row in generator.beta(mean * spread, (1 - mean) * spread, (1_000, n))]

@@ -39,11 +39,14 @@ WRITERS = [
 ]
 
 
-@pytest.mark.parametrize(("profile", "loop", "place"), [(*writer, place) for place, writer in enumerate(WRITERS)])
+@pytest.mark.parametrize(
+    ("profile", "loop", "place"),
+    [pytest.param(*writer, place, marks=pytest.mark.slow if place % 3 else ()) for place, writer in enumerate(WRITERS)],
+)
 def test_what_a_trial_wrote_is_written_again_byte_for_byte(
     one_trial: RunTrial, suites: list[Suite], loop: str, profile: str, place: int
 ) -> None:
-    """Each loop under each profile, on the suites in turn."""
+    """Each loop under each profile, on the suites in turn; without the slow tests, a third of them, in which each has its part."""
     line = one_trial(make_loop(Spec(loop, {})), suites[place % len(suites)], profile=profile).trace
     assert line is not None
     trace = Trace.from_json(json.loads(line))

@@ -50,8 +50,12 @@ RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {
 """Settings of each run; number of tasks → digest, of few tasks and, among the slow tests, of more."""
 
 
+SLOW = ("arithmetic", "workers")
+"""Runs of what others here hold as well: the same suite and profiles with repeats, and the same suite in one process."""
 CASES = [
-    pytest.param(settings | {"tasks": tasks}, digest, id=f"{name}-{tasks}", marks=pytest.mark.slow if tasks in more else ())
+    pytest.param(
+        settings | {"tasks": tasks}, digest, id=f"{name}-{tasks}", marks=pytest.mark.slow if tasks in more or name in SLOW else ()
+    )
     for name, (settings, few, more) in RUNS.items()
     for tasks, digest in (few | more).items()
 ]

@@ -63,8 +63,8 @@ def told(found: Results, without: Collection[tuple[str, str]] = ()) -> list[tupl
     return sorted(tuple(str(getattr(record, name)) for name in names) for record in records)
 
 
-FAST = ("bad-network", "clean", "flaky-tools")
-PROFILES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in built_in_profiles()]
+FAST = "flaky-tools"
+PROFILES = [name if name == FAST else pytest.param(name, marks=pytest.mark.slow) for name in built_in_profiles()]
 
 
 @pytest.mark.thorough
@@ -111,7 +111,7 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
         assert arm.summary.faults.landed == arm.summary.faults.scheduled
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_trials_over_http_are_independent_of_how_many_are_in_flight(over_http: OverHttp, tmp_path: Path) -> None:
     with over_http():
         one, many = (
@@ -245,7 +245,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
 
 
-@pytest.mark.parametrize("model", ["openai/scripted", "anthropic/scripted"])
+@pytest.mark.parametrize("model", ["openai/scripted", pytest.param("anthropic/scripted", marks=pytest.mark.slow)])
 def test_a_real_arm_is_billed_once_and_replayed_for_nothing(tmp_path: Path, served: str, model: str) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text(f'["{model}"]\ninput = 1.0\noutput = 4.0\n')

@@ -85,7 +85,7 @@ def test_text_has_equal_digests_over_each_wire_whatever_befalls_it(over_http: Ov
     assert landed(outside) == set(kinds)
 
 
-@pytest.mark.parametrize("wire", CANNOT_SAY)
+@pytest.mark.parametrize("wire", ["messages", pytest.param("gemini", marks=pytest.mark.slow)])
 def test_what_a_wire_cannot_say_it_does_lose(over_http: OverWire, wire: str) -> None:
     """The list of exceptions is no excuse: each of its kinds makes a difference to one design."""
     for kind in CANNOT_SAY[wire]:

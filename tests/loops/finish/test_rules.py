@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from itertools import product
 from typing import Any
 
 import pytest
@@ -65,10 +66,16 @@ def test_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any
     assert (outcome.answer is not None) == (stop in (StopReason.FINISHED, StopReason.FORCED, StopReason.MAX_STEPS))
 
 
-@pytest.mark.parametrize("forced", ["both", "tool_choice", "xml", "off"])
-@pytest.mark.parametrize("limit", [None, 0, 1, 3])
-@pytest.mark.parametrize("consume", [True, False])
-@pytest.mark.parametrize("retries", [0, 2])
+REACHING = [
+    pytest.param(limit, forced, consume, retries, marks=() if (place % 2, place // 2 % 2) == (first, second) else pytest.mark.slow)
+    for place, (limit, forced) in enumerate(product([None, 0, 1, 3], ["both", "tool_choice", "xml", "off"]))
+    for first, consume in enumerate([True, False])
+    for second, retries in enumerate([0, 2])
+]
+"""Options of `Finish`: each limit with each way to force an answer, and the others in turn; the slow tests take all."""
+
+
+@pytest.mark.parametrize(("limit", "forced", "consume", "retries"), REACHING)
 @row("X-21")
 def test_finish_declares_exactly_the_stops_that_it_can_reach(limit: int | None, forced: Any, consume: bool, retries: int) -> None:
     loop = Finish(max_steps=limit, forced_finish=forced, retries_consume_steps=consume, parse_retries=retries)

@@ -85,8 +85,9 @@ SPECS = list(PREDICTORS)
 
 
 def each(specs: list[str]) -> list[Any]:
-    """The designs themselves are among the fast tests, their ablations among the thorough ones."""
-    return [spec if "(" not in spec else pytest.param(spec, marks=pytest.mark.thorough) for spec in specs]
+    """The designs themselves are among the fast tests, every second ablation among the thorough ones, the others are slow."""
+    marks = {spec: pytest.mark.thorough if place % 2 else pytest.mark.slow for place, spec in enumerate(SPECS)}
+    return [spec if "(" not in spec else pytest.param(spec, marks=marks[spec]) for spec in specs]
 
 
 def loop_of(spec: str) -> Any:

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -27,8 +28,9 @@ from loopbench.protocol import (
     run_sync,
 )
 from tests.cases import cases
-from tests.loops.helpers import Script, extract, python, react
+from tests.loops.helpers import Script, extract, react
 from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
+from tests.prepared import ran_in_fork
 from tests.rows import row
 
 
@@ -221,8 +223,8 @@ for value in (None, "false", "true", "TRUE"):
 
 
 @row("S2-12")
-def test_dspy_debug_writes_prompts_and_replies_to_stderr() -> None:
-    done = python(DEBUGGED)
+def test_dspy_debug_writes_prompts_and_replies_to_stderr(tmp_path: Path) -> None:
+    done = ran_in_fork(DEBUGGED, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     parts = re.split(r"<(\w+ \w+)>\n", done.stderr)[1:]

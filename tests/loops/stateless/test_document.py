@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -27,7 +28,7 @@ from loopbench.protocol import (
     Tool,
     Toolbox,
 )
-from tests.loops.helpers import Script, python
+from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import (
     ADD,
     EMPTY,
@@ -48,6 +49,7 @@ from tests.loops.stateless.helpers import (
     system,
     think,
 )
+from tests.prepared import ran_in_fork
 from tests.rows import row
 
 
@@ -237,7 +239,7 @@ print(result["final_response"], result["iterations"], result["tools_used"], resu
 
 
 @row("S0-68", "X-9")
-def test_a_run_is_carried_on_from_json_in_another_process() -> None:
+def test_a_run_is_carried_on_from_json_in_another_process(tmp_path: Path) -> None:
     class Stops(ActivityManager):
         def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
             return True
@@ -245,7 +247,7 @@ def test_a_run_is_carried_on_from_json_in_another_process() -> None:
     _, made = activity(Script(think(ADD)), kind=Stops)
     text = made.model_dump_json()
     assert ConversationState.model_validate_json(text) == made
-    done = python(CARRY_ON.replace("DUMPED", repr(text)))
+    done = ran_in_fork(CARRY_ON.replace("DUMPED", repr(text)), tmp_path)
     assert done.stdout == "carried on 2 ['add'] id 1\n", done.stderr
 
 

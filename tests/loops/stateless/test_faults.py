@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from loopbench.protocol import (
     Toolbox,
     Usage,
 )
-from tests.loops.helpers import Notes, Script, python
+from tests.loops.helpers import Notes, Script
 from tests.loops.stateless.helpers import (
     ADD,
     BAD,
@@ -48,6 +49,7 @@ from tests.loops.stateless.helpers import (
     state,
     think,
 )
+from tests.prepared import ran_in_fork
 from tests.rows import row
 
 
@@ -220,9 +222,9 @@ print(loop.run_sync(Query("Q"), Toolbox([hang]), model).answer)
 
 
 @row("B0-32")
-def test_a_hung_thread_does_not_keep_the_process() -> None:
+def test_a_hung_thread_does_not_keep_the_process(tmp_path: Path) -> None:
     began = time.monotonic()
-    done = python(HANGS)
+    done = ran_in_fork(HANGS, tmp_path)
     assert (done.stdout, done.stderr) == ("done\n", "")
     assert time.monotonic() - began < 60
 

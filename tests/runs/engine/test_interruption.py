@@ -41,7 +41,7 @@ def interrupted(ran: Any, told: Any, **changes: Any) -> Any:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_ctrl_c_lets_trials_under_way_end(ran, told, tmp_path, engine):
     pressed = told(each=at(5, lambda: signal.raise_signal(signal.SIGINT)))
-    folder = interrupted(ran, pressed, suite="arithmetic(size=60)", runs=tmp_path / "cut", **ENGINES[engine])
+    folder = interrupted(ran, pressed, suite="arithmetic(size=16)", runs=tmp_path / "cut", **ENGINES[engine])
     (note,) = pressed.notes
     assert note.endswith(SAID)
     kept = results(folder)

@@ -108,11 +108,11 @@ def ticks(process: int) -> int:
 @pytest.mark.thorough
 def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, undisturbed, told, workers_of, monkeypatch):
     monkeypatch.setattr("loopbench.runs.engine.pool.SILENCE_GRACE_S", 0.5)
-    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=12)", "repeats": 2}
+    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=6)"}
     whole = undisturbed(**asked)
 
     def stop(count: int) -> None:
-        if count == 20:
+        if count == 8:
             os.kill(workers_of(os.getpid())[0], signal.SIGSTOP)
 
     found = ran(told(each=stop), **asked, workers=2, concurrency=4, trial_timeout_s=2)

@@ -219,8 +219,8 @@ def once_each(folder: Path, trials: int) -> bool:
     return len(keys) == len(set(keys)) == trials
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.thorough
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, compare, undisturbed, tmp_path):
     """Trials wait in real time: those that are left after the second kill take seconds, however quick the machine is."""

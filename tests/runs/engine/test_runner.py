@@ -54,7 +54,7 @@ def configured(tmp_path) -> Callable[..., CompareConfig]:
     """Makes a configuration: bare over a few tasks under two profiles, without MLflow."""
     defaults: dict[str, Any] = {
         "loops": ("bare",),
-        "suite": "arithmetic(size=12)",
+        "suite": "arithmetic(size=6)",
         "profiles": ("flaky-format", "flaky-tools"),
         "runs": tmp_path / "runs",
         "mlflow": False,
@@ -120,7 +120,7 @@ def test_a_resume_of_a_finished_run_runs_nothing(configured):
     assert (first.folder / TRIALS).read_bytes() == before
 
 
-@pytest.mark.parametrize("kept", [0, 17, 23])
+@pytest.mark.parametrize("kept", [0, 8, 11])
 def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     whole = done(configured())
     rows = (whole.folder / TRIALS).read_bytes().splitlines(keepends=True)
@@ -328,7 +328,7 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
     ("path", "value", "said"),
     [
         (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* loopbench rescore"),
-        (("suite", "tasks"), 3, r"the number of tasks \(3, now 12\)"),
+        (("suite", "tasks"), 3, r"the number of tasks \(3, now 6\)"),
         (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* start a new run"),
         (("versions", "policy_and_profiles"), -1, r"the scripted model \(version -1, now \d+\)"),
         (("arms", 0, "code"), "0" * 64, r"arm bare/flaky-format \(its code\); .* start a new run"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.trial import watchdog
+from tests.prepared import start_command
 
 UNRULY = '''
 """Designs that reach out of their trial."""
@@ -186,24 +186,13 @@ def test_a_worker_that_was_frozen_is_not_the_loops_fault(unruly, ran, told, work
 
 @pytest.mark.thorough
 def test_a_thread_that_never_ends_does_not_keep_the_command_from_ending(unruly, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "loopbench",
-        "compare",
-        "--loop",
-        "unruly:StartsAThread",
-        "--tasks",
-        "1",
-        "--no-mlflow",
-        "--json",
-    ]
-    own = os.environ | {"PYTHONPATH": os.pathsep.join([str(unruly), *sys.path])}
-    done = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 4, done.stderr  # it never asks its model
-    assert done.stdout.startswith("{")
-    assert done.stderr.splitlines()[-1].startswith("run directory: ")  # the thread ended with the loop's worker
-    assert "(endless)" not in done.stderr
+    asked = ["compare", "--loop", "unruly:StartsAThread", "--tasks", "1", "--no-mlflow", "--json"]
+    with start_command(asked, tmp_path, {"PATH": os.defpath, "PYTHONPATH": str(unruly)}) as process:
+        said, erred = process.communicate(timeout=200)
+    assert process.returncode == 4, erred  # it never asks its model
+    assert said.startswith("{")
+    assert erred.splitlines()[-1].startswith("run directory: ")  # the thread ended with the loop's worker
+    assert "(endless)" not in erred
 
 
 @pytest.mark.thorough

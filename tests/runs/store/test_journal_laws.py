@@ -212,7 +212,7 @@ def cut(path: Path, size: int) -> None:
 
 
 TestJournals = Journals.TestCase
-TestJournals.settings = settings(max_examples=cases(12), stateful_step_count=20, deadline=None)
+TestJournals.settings = settings(max_examples=cases(6), stateful_step_count=20, deadline=None)
 
 
 # --- real processes, really killed ---
@@ -239,7 +239,7 @@ def test_a_process_killed_again_and_again_ends_with_every_trial_once(tmp_path):
     """What it said is on the disk is on the disk, whenever it is killed: after so many acknowledgements, and while it goes on."""
     moments = random.Random(8)
     looked_at: set[str] = set()
-    for _ in range(8):
+    for _ in range(4):
         with writer(tmp_path, ENDLESS) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == f"open {len(looked_at)}\n"

@@ -26,7 +26,7 @@ from loopbench.runs.store.traces import TracePolicy
 from tests.cases import cases
 from tests.sealing import unseal
 
-SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=cases(10))
+SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=cases(6))
 Lines = list[bytes]
 
 

@@ -119,8 +119,17 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the interpreter, of a coroutine that cannot end
-@pytest.mark.parametrize("swallowed", [asyncio.CancelledError, BaseException])
-@pytest.mark.parametrize("doing", ["sleeping", "asking", "calling"])
+@pytest.mark.parametrize(
+    ("doing", "swallowed"),
+    [
+        ("sleeping", asyncio.CancelledError),
+        ("asking", BaseException),
+        ("calling", BaseException),
+        pytest.param("sleeping", BaseException, marks=pytest.mark.slow),
+        pytest.param("asking", asyncio.CancelledError, marks=pytest.mark.slow),
+        pytest.param("calling", asyncio.CancelledError, marks=pytest.mark.slow),
+    ],
+)
 def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):

@@ -22,7 +22,7 @@ from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import BlockingTime, HangingTrials, Watch, _Clock
 
-BUSY = ("Spins", "Sleeps", "SwallowsTwo", "SpinsInATask")
+BUSY = ("Sleeps", "SwallowsTwo", *(pytest.param(loop, marks=pytest.mark.slow) for loop in ("Spins", "SpinsInATask")))
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +56,9 @@ def test_a_loop_that_lets_nothing_else_run_is_interrupted(nasty, ran, loop):
 
 @pytest.mark.thorough
 def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran, undisturbed):
-    alone = undisturbed(loops=("bare", "finish"), suite="arithmetic(size=1)")
-    beside = ran(loops=("bare", "nasty:Spins", "finish"), suite="arithmetic(size=1)", trial_timeout_s=0.3)
+    asked = {"suite": "arithmetic(size=1)", "profiles": ("flaky-tools",)}
+    alone = undisturbed(loops=("bare", "finish"), **asked)
+    beside = ran(loops=("bare", "nasty:Spins", "finish"), **asked, trial_timeout_s=0.3)
     assert beside.is_whole
     kept = [record for record in beside.records if "Spins" not in record.arm]
     assert {record.key: record.trace_digest for record in kept} == {record.key: record.trace_digest for record in alone.records}
