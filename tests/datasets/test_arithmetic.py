@@ -70,15 +70,14 @@ def test_the_global_generator_is_left_alone_and_hashing_plays_no_part() -> None:
     digest = arithmetic.load(size=40, seed=3).digest
     assert random.getstate() == before
     code = "from loopbench.datasets import arithmetic; print(arithmetic.load(size=40, seed=3).digest)"
-    for hash_seed in ("0", "1"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert told.stdout.strip() == digest
+    environment = os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == digest
 
 
 def test_no_text_stands_in_two_tasks() -> None:
-    tasks = arithmetic.load(size=2000).tasks
-    assert len({task.query.text for task in tasks}) == 2000
+    tasks = arithmetic.load(size=1000).tasks
+    assert len({task.query.text for task in tasks}) == 1000
 
 
 @given(st.integers(1, 5000))

@@ -419,6 +419,7 @@ def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
         bfcl.load(data=path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published files are not here")
 def test_the_published_rows() -> None:
     suite = bfcl.load(data=PUBLISHED)

@@ -54,12 +54,16 @@ def versions() -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_snapshot_is_what_the_generator_makes(name: str) -> None:
     source = SOURCES[name]
-    lines = [canonical_json(task.as_dict()) for task in generated(source)]
+    tasks = generated(source)
     assert source.snapshot is not None
-    assert source.snapshot.read_text(encoding="utf-8").splitlines() == lines
-    suite = source.suite(None, 0)
-    assert suite.tasks == source.suite(source.default_size, 0).tasks
-    assert len(suite.tasks) >= 100
+    assert source.snapshot.read_text(encoding="utf-8").splitlines() == [canonical_json(task.as_dict()) for task in tasks]
+    assert source.suite(None, 0).tasks == tasks
+    assert len(tasks) >= 100
+
+
+def test_the_snapshot_is_what_is_made_of_the_default_size() -> None:
+    source = SOURCES["arithmetic"]
+    assert source.suite(None, 0).tasks == source.suite(source.default_size, 0).tasks
 
 
 @pytest.mark.slow
@@ -83,11 +87,11 @@ def test_the_first_tasks_are_the_same_for_any_size(name: str) -> None:
     assert source.suite(7, 3).tasks != source.suite(7, 4).tasks
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("size", "seed"), [(0, 0), (100_001, 0), (-1, 0), (True, 0), ("3", 0), (3, "x"), (3, 1.5)])
-def test_sizes_and_seeds_out_of_range_are_refused(name: str, size: Any, seed: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^{name}: (size|seed) is "):
-        SOURCES[name].suite(size, seed)
+def test_sizes_and_seeds_out_of_range_are_refused(size: Any, seed: Any) -> None:
+    for name, source in SOURCES.items():
+        with pytest.raises(ValueError, match=rf"^{name}: (size|seed) is "):
+            source.suite(size, seed)
 
 
 def test_a_source_without_a_snapshot_generates_its_default_tasks() -> None:

@@ -52,6 +52,7 @@ def test_the_commands_of_the_page_are_of_this_command() -> None:
     assert all(words[:2] == ["check", "program"] for words in commands(PAGE))
 
 
+@pytest.mark.slow
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     put_files(tmp_path)
     said_by(tmp_path, os.environ, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_agent.py")

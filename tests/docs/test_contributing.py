@@ -105,24 +105,25 @@ def _task(text: str, scorer: str) -> dict[str, object]:
     return {"id": text, "question": f"Say {text}.", "answer": text, "plan": plan, "scorer": scorer}
 
 
+ADDED_METRICS = tuple(path for path in WHOLE_FILES if path.startswith("metrics/"))
+
+
+def _write_metrics(checkout: Path) -> None:
+    for path in ADDED_METRICS:
+        (checkout / "src/loopbench" / path).write_text(WHOLE_FILES[path], "utf-8")
+
+
 @pytest.mark.thorough
-def test_a_scorer_and_a_measure_are_one_file_each(copy: Path) -> None:
-    files = [path for path in WHOLE_FILES if path.startswith("metrics/")]
-    for path in files:
-        (copy / "src/loopbench" / path).write_text(WHOLE_FILES[path], "utf-8")
-    passes_ruff(copy, *(f"src/loopbench/{path}" for path in files))
-    listed = said_in(copy, "loopbench", "list", "metrics")
-    for path in files:
-        assert re.search(rf"^{Path(path).stem}\t", listed, re.MULTILINE)
-    laws = "tests/metrics/test_scorers.py"
-    for path in (laws, "tests/cases.py"):
-        (copy / path).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / path, copy / path)
-    assert " passed" in pytest_says(copy, laws, "-k", "brief")
+def test_a_scorer_a_measure_and_a_loop_are_one_file_each_and_pass_ruff(copy: Path) -> None:
+    """`test_whoever_follows_the_page_ends_with_green_tests` has the tests of all three, and the check of the loop."""
+    _write_metrics(copy)
+    _write_loop(copy)
+    added = ["src/loopbench/loops/yours.py", "tests/loops/test_yours.py", *(f"src/loopbench/{path}" for path in ADDED_METRICS)]
+    passes_ruff(copy, *added)
     cases = [("one", 1), ("two words", 1), ("three", 3)]
     tasks = [_task(text, f"brief(words={most})") for text, most in cases]
     (copy / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks), "utf-8")
-    run = ["--suite", "jsonl", "--data", "tasks.jsonl", "--loop", "bare", "--no-mlflow", "--quiet", "--json"]
+    run = ["--suite", "jsonl", "--data", "tasks.jsonl", "--loop", "yours", "--no-mlflow", "--quiet", "--json"]
     (arm,) = json.loads(said_in(copy, "loopbench", "compare", *run))["arms"]
     assert arm["accuracy"]["value"] == pytest.approx(2 / 3)
     assert arm["repeated_calls"]["value"] == 0
@@ -156,8 +157,12 @@ def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
         copy_without_added(ROOT, folder, copy)
     (copy / "docs").mkdir()
     shutil.copy(ROOT / "CONTRIBUTING.md", copy)
-    for path in [path for path in WHOLE_FILES if "/" in path]:
-        (copy / ("src/loopbench" if path.startswith("metrics/") else "") / path).write_text(WHOLE_FILES[path], "utf-8")
+    _write_metrics(copy)
+    listed = said_in(copy, "loopbench", "list", "metrics")
+    for path in ADDED_METRICS:
+        assert re.search(rf"^{Path(path).stem}\t", listed, re.MULTILINE)
+    for path in [path for path in WHOLE_FILES if path.startswith("examples/")]:
+        (copy / path).write_text(WHOLE_FILES[path], "utf-8")
     passes_ruff(copy, "examples/adopt_yours.py")
     _write_loop(copy)
     head = "| loop | predictors |\n|---|---|\n"
@@ -166,13 +171,7 @@ def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
     assert head in page
     (copy / "docs/optimize.md").write_text(page.replace(head, f"{head}{row}\n"), "utf-8")
     pytest_says(copy, *TESTS_OF_WHAT_IS_ADDED)
-
-
-@pytest.mark.thorough
-def test_a_new_loop_of_ours_keeps_every_law_and_passes_ruff(copy: Path) -> None:
-    """`test_whoever_follows_the_page_ends_with_green_tests` has its test."""
-    _write_loop(copy)
-    passes_ruff(copy, "src/loopbench/loops/yours.py", "tests/loops/test_yours.py")
+    assert " passed" in pytest_says(copy, "tests/metrics/test_scorers.py", "-k", "brief")
     checked = said_in(copy, "loopbench", "check", "loop", "yours")
     assert checked.splitlines()[-1] == "yours: every law holds"
     assert "not applicable" not in checked

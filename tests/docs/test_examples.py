@@ -56,29 +56,34 @@ def offline(file: Path, folder: Path) -> str:
     return said_by(folder, {"PATH": os.environ["PATH"]}, "no_network.py", quiet=True)
 
 
-@pytest.mark.thorough
+COMPARE, OPTIMIZE, REFUNDS = (EXAMPLES / f"{name}.py" for name in ("compare", "optimize_prompts", "refunds"))
+
+
+def test_the_other_examples_are_short_and_tested_here() -> None:
+    assert set(EXAMPLES.glob("*.py")) == {*FILES, COMPARE, OPTIMIZE, REFUNDS}
+    for file, most in ((COMPARE, 40), (OPTIMIZE, 40), (REFUNDS, 80)):
+        assert len(file.read_text("utf-8").splitlines()) < most
+
+
+@pytest.mark.slow
 def test_prompts_are_optimized_and_used_offline(tmp_path: Path) -> None:
-    file = EXAMPLES / "optimize_prompts.py"
-    assert len(file.read_text("utf-8").splitlines()) < 40
-    said = offline(file, tmp_path)
+    """The page on optimizing does so with an optimizer of its own: tests/docs/test_optimize_page.py."""
+    said = offline(OPTIMIZE, tmp_path)
     assert "Adopt the new prompts of bare: they gain 0." in said
     assert "never scaled" in said
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*(each.stem for each in FILES), file.stem, "compare", "refunds"}
 
 
 def test_a_refund_waits_for_a_person_and_the_run_is_taken_up(capsys: pytest.CaptureFixture[str]) -> None:
-    file = EXAMPLES / "refunds.py"
-    assert len(file.read_text("utf-8").splitlines()) < 80
-    runpy.run_path(str(file), run_name="__main__")
+    runpy.run_path(str(REFUNDS), run_name="__main__")
     said = capsys.readouterr().out
     waiting = "refund {'order': 'A7', 'cents': 4200, 'reason': 'goodwill'} waits for a person."
     assert f"{waiting}\nAnn has approved it.\n4000 cents are on their way" in said
     assert said.endswith("Closing(order='A7', cents=4000)\n")
 
 
+@pytest.mark.slow
 def test_loops_are_compared_in_one_call_offline(tmp_path: Path) -> None:
-    file = EXAMPLES / "compare.py"
-    assert len(file.read_text("utf-8").splitlines()) < 40
-    said = offline(file, tmp_path)
+    """README's comparison in Python is run by tests/docs/test_readme.py."""
+    said = offline(COMPARE, tmp_path)
     assert re.search(r"^(Adopt|Undecided between|Worse:) .*finish\(max_steps=12\)", said, re.MULTILINE)
     assert re.search(r"^__main__:Terse/flaky-format +lost \d+ of 40: parse \d+ \(\w+ \d+.*\)$", said, re.MULTILINE)

@@ -58,7 +58,7 @@ def test_one_arm_covers_in_cells_that_were_short_of_it(cell):
     assert found.ours.covered >= 0.94 - noise(0.94, 1_000)
 
 
-@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("repeats", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_gate_finds_a_drop_on_templates(repeats):
     """Two normal bounds of pseudo-templates found 0.29 to 0.35 of them."""
     found = GRID.GateCell(repeats, 0.35, 0.1).outcomes(150)

@@ -63,7 +63,7 @@ def test_the_program_on_the_page_calls_its_tool_and_answers(tmp_path: Path, monk
     assert (said.answer, said.stop) == ("Nothing.", "finished")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_metric_on_the_page_steers_a_search(tmp_path: Path) -> None:
     small = "budget='150calls', train=8, dev=6, tasks=12, repeats=1, mlflow=False, progress=False"
     script = block("def short_and_right").replace('profile="teachable")', f'profile="teachable", {small})')

@@ -17,6 +17,7 @@ from loopbench._extras import is_installed
 from loopbench.programs.environment import trial_environment
 from loopbench.programs.program import Program
 from loopbench.runs.options import options_of
+from tests.docs.pages import output_of
 from tests.prepared import said_by
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"
@@ -24,8 +25,10 @@ TEXT = PAGE.read_text("utf-8")
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 COMMANDS = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
 COMPARISONS = [command for command in COMMANDS if command.startswith("loopbench compare")]
-BY_SDK = ("my_claude", "my_gemini")
-"""Agents made with a vendor's SDK, whose import takes longer than all else: their commands are slow tests."""
+SLOW = ("my_claude", "my_gemini", "--loop finish --program 'python my_agent.py'")
+"""What marks the commands of slow tests: a vendor's SDK, whose import takes longer than all else, and an agent that another
+command has beside that for Node.
+"""
 MAX_LINES = 15
 
 
@@ -71,7 +74,7 @@ def test_every_variable_and_option_is_on_the_page() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(command, marks=pytest.mark.slow if any(agent in command for agent in BY_SDK) else ()) for command in COMPARISONS],
+    [pytest.param(command, marks=pytest.mark.slow if any(words in command for words in SLOW) else ()) for command in COMPARISONS],
 )
 def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "node" in command and shutil.which("node") is None:
@@ -91,8 +94,10 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_loop_inside_of_python_runs_in_both_ways(page: Path) -> None:
+def test_the_loop_inside_of_python_runs_in_both_ways(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Worse: __main__:my_agent." in run(page, "in_python.py")
-    words = ["--loop", "in_python:my_agent", "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json"]
-    arm = json.loads(run(page, "-m", "loopbench", "compare", *words))["arms"][0]
-    assert (arm["arm"], arm["scored"]) == ("in_python:my_agent/clean", 6)
+    monkeypatch.syspath_prepend(page)
+    monkeypatch.delitem(sys.modules, "in_python", raising=False)
+    said = output_of([["compare", "--loop", "in_python:my_agent", "--suite", "arithmetic(size=2)", "--json"]], page)
+    arm = json.loads(said)["arms"][0]
+    assert (arm["arm"], arm["scored"]) == ("in_python:my_agent/clean", 2)

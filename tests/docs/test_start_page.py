@@ -66,8 +66,10 @@ def carried_out(line: str, folder: Path, environment: Mapping[str, str]) -> str:
     command, _, otherwise = line.partition(" || ")
     words = shlex.split(command, comments=True)
     pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    if words[0] in ("loopbench", "pytest"):
-        started: subprocess.Popen[str] = Prepared([sys.executable, "-P", "-m", "without_mlflow", *words], **pipes)
+    is_module = words[:2] == ["python", "-m"]  # which may import what lies in the folder, as a command may not
+    if is_module or words[0] == "loopbench":
+        run = ["-m", "without_mlflow", *words[2:]] if is_module else ["-P", "-m", "without_mlflow", *words]
+        started: subprocess.Popen[str] = Prepared([sys.executable, *run], **pipes)
     else:
         started = subprocess.Popen(["bash", "-euo", "pipefail", "-c", command], **pipes)
     with started as process:

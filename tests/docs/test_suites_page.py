@@ -20,8 +20,8 @@ from loopbench.protocol import run_sync
 from loopbench.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
-EVERY = 6
-"""The quick test looks at every sixth task."""
+EVERY = 13
+"""The quick test looks at every thirteenth task of every third suite: every twelfth task would be of the same kind."""
 
 
 SOURCES = generated_suites()
@@ -98,8 +98,8 @@ def test_the_page_says_what_a_suite_is_for_and_how_large_it_is(name: str) -> Non
     assert cells(name)[:6] == size(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_sixth_of_the_tasks_agrees_with_what_the_page_says_that_agents_pass(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES[::3])
+def test_a_part_of_the_tasks_agrees_with_what_the_page_says_that_agents_pass(name: str) -> None:
     everything = len(suite(name).tasks)
     looked_at = len(suite(name).tasks[::EVERY])
     for said, share in zip(map(float, cells(name)[6:]), shares(name, EVERY), strict=True):

@@ -52,7 +52,7 @@ def test_another_version_has_an_environment_of_its_own_without_our_pins(loopbenc
     assert "--constraint" not in asked
 
 
-@pytest.mark.parametrize(("set_by_user", "asked"), [(None, "1"), ("0", "0")])
+@pytest.mark.parametrize(("set_by_user", "asked"), [(None, "1"), pytest.param("0", "0", marks=pytest.mark.slow)])
 def test_uv_trusts_whom_the_machine_trusts_unless_told_otherwise(
     loopbench, home, toy_wiring, uv, tmp_path, monkeypatch, set_by_user, asked
 ):

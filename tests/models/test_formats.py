@@ -87,24 +87,25 @@ def test_what_is_absorbed_reads_the_same_and_no_format_of_ours_is_unwritable(cod
 
 
 @pytest.mark.parametrize("kind", WIRE)
-@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 @pytest.mark.parametrize(
     "move",
     [CALL, *(Answer(thought, value) for thought in ("", "All results are in.") for value in ('["DTWG-230", "PNCV-245"]', "42")),
      Answer("", {"answer": "the old harbour", "names": ["Ada", "Bo"]}), Text("It stands by the old harbour.")],
 )  # fmt: skip
-def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, codec: Codec, move: Move) -> None:
+def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, move: Move) -> None:
     """What a loop cannot notice says nothing about it. An empty reply can be noticed, whatever a format makes of it."""
-    try:
-        clean = codec.render(move)
-    except Inexpressible:
-        return
-    if spares(kind, move, clean):
-        assert clean.text in (getattr(move, "value", None), getattr(move, "text", None))
-        return
-    spoiled = spoiled_reply(kind, codec, move, clean).reply
-    assert spoiled != clean
-    assert decision(reads(codec, spoiled)) in (None, decision(move)) or not (spoiled.text or spoiled.calls)
+    for codec in CODECS:
+        try:
+            clean = codec.render(move)
+        except Inexpressible:
+            continue
+        if spares(kind, move, clean):
+            assert clean.text in (getattr(move, "value", None), getattr(move, "text", None)), codec.name
+            continue
+        spoiled = spoiled_reply(kind, codec, move, clean).reply
+        assert spoiled != clean, codec.name
+        read = decision(reads(codec, spoiled))
+        assert read in (None, decision(move)) or not (spoiled.text or spoiled.calls), codec.name
 
 
 @pytest.mark.parametrize("kind", WIRE)
@@ -125,11 +126,11 @@ def test_a_reply_that_is_cut_says_so(codec: Codec) -> None:
     assert spoiled_reply("wire.truncated", codec, move, codec.render(move)).reply.finish_reason == "length"
 
 
-@pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("name", FORMATS)
-def test_nobody_ends_with_an_answer_that_the_wire_has_changed(name: str, seed: int) -> None:
-    trial = bench.Bench(bench.chain(2), load_profile("flaky-format"), seed=seed)
-    assert run(trial, codec=FORMATS[name], limit=8) in (12, "12", None)
+def test_nobody_ends_with_an_answer_that_the_wire_has_changed(name: str) -> None:
+    for seed in range(25):
+        trial = bench.Bench(bench.chain(2), load_profile("flaky-format"), seed=seed)
+        assert run(trial, codec=FORMATS[name], limit=8) in (12, "12", None), seed
 
 
 def test_what_is_spared_was_never_scheduled() -> None:

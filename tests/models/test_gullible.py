@@ -220,7 +220,7 @@ def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
     assert moved(CALL, Role.SUMMARIZE, obeys=0.0).options == (Text("As planned."),)
 
 
-@pytest.mark.parametrize("confirms", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("confirms", [0.3, *(pytest.param(chance, marks=pytest.mark.slow) for chance in (0.0, 1.0))])
 def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance(confirms):
     confirmed = own = 0
     for repeat in range(300):

@@ -222,7 +222,7 @@ WINDY = Profile.model_validate(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_broken_connection_is_felt_by_the_request_that_it_was_meant_for_alone(streamed):
     """All trials share their connections: one that the server is about to close must not be used for the next request."""
     trials = [bench.Bench(bench.chain(1 + n % 6), WINDY, seed=n) for n in range(TRIALS)]

@@ -47,6 +47,8 @@ BUILT_IN = (
 )
 MET = tuple(name for name in BUILT_IN if not name.startswith("measured-") and not name.endswith("-median"))
 """The profiles that have a column of trials here: the others are made of these, or as these."""
+ALWAYS = ("clean", "flaky-format", "flaky-tools", "forgetful", "injected", "provider-trouble", "teachable-flaky")
+"""Those of which `make test` has trials: each family of faults, forgetting, and weaknesses beside faults."""
 LOOPS = ("bare", "react_extract")
 OF_SEVERAL_CALLS = {"calls.same_ids", "calls.too_early"}
 """Kinds for which a reply of one call has no room; these loops ask for one."""
@@ -263,11 +265,17 @@ def test_an_unknown_profile_is_told_with_the_nearest_name() -> None:
 # --- in the tunnel: both loops over the default suite ---
 
 
+@pytest.fixture(scope="module", params=[pytest.param(ALWAYS, id="some"), pytest.param(MET, id="all", marks=pytest.mark.slow)])
+def profiles(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    names: tuple[str, ...] = request.param
+    return names
+
+
 @pytest.fixture(scope="module")
-def records() -> dict[str, list[Record]]:
+def records(profiles: tuple[str, ...]) -> dict[str, list[Record]]:
     """Arm → records of 32 tasks."""
     suite = make_suite(parse_spec("arithmetic"))
-    config = CompareConfig(loops=LOOPS, profiles=MET)
+    config = CompareConfig(loops=LOOPS, profiles=profiles)
     setting = TrialContext(suite)
 
     async def run() -> dict[str, list[Record]]:
@@ -315,9 +323,9 @@ def test_every_profile_does_what_it_is_named_for(records: dict[str, list[Record]
         assert any(record.simulated_s for record in trials) == waits, arm
 
 
-def test_the_same_stumble_meets_every_loop_at_the_same_place(records: dict[str, list[Record]]) -> None:
+def test_the_same_stumble_meets_every_loop_at_the_same_place(records: dict[str, list[Record]], profiles: tuple[str, ...]) -> None:
     common = 0
-    for profile in MET:
+    for profile in profiles:
         for one, other in zip(*(records[f"{loop}/{profile}"] for loop in LOOPS), strict=True):
             assert one.task == other.task
             left, right = _drawn(one), _drawn(other)
@@ -354,7 +362,7 @@ def test_the_better_format_absorbs_what_the_strict_one_does_not(records: dict[st
     assert all(kind in FAULT_KINDS for kind in absorbed("react_extract"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_under_unreliable_tools_as_few_failures_are_recovered_as_published(tmp_path: Path) -> None:
     """ToolMaze (arXiv 2606.05806): 38 % of explicit and 18 % of implicit permanent failures."""
     faults = []

@@ -63,7 +63,10 @@ def test_what_the_model_or_a_tool_says_covers_nothing() -> None:
     assert not slip.is_covered(PromptParts((Message("assistant", hint), Message("tool", hint, call_id="1"))))
 
 
-@pytest.mark.parametrize("suite", sorted(generated_suites()))
+@pytest.mark.parametrize(
+    "suite",
+    [pytest.param(name, marks=() if name in ("arithmetic", "events") else pytest.mark.slow) for name in sorted(generated_suites())],
+)
 def test_no_suite_says_a_hint_by_chance(suite: str) -> None:
     loaded = generated_suites()[suite].suite(None, 0)
     environment = loaded.open(loaded.tasks[0])
@@ -122,12 +125,21 @@ def nested(codec: Codec, call: ToolCall, question: str) -> list[Message]:
     return list(in_own_format(prompt).turns)
 
 
+EXAMPLES_IN_WIRES = pytest.mark.parametrize(
+    ("made", "wire"),
+    [
+        *((turns, wire) for wire in WIRES),
+        *(pytest.param(nested, wire, marks=() if wire == "native" else pytest.mark.slow) for wire in WIRES),
+    ],
+)
+"""How an example is made, in which format. Nested in another one it is read as JSON, whatever format it had before."""
+
+
 def covers(kind: str, examples: Sequence[Message]) -> bool:
     return slip(kind).is_covered(PromptParts((Message("system", "Do it."), Message("user", "What is 7 times 9?")), examples))
 
 
-@pytest.mark.parametrize("made", [turns, nested])
-@pytest.mark.parametrize("wire", WIRES)
+@EXAMPLES_IN_WIRES
 @LAW
 @given(a=st.integers(1, 99), b=st.integers(1, 99) | st.floats(1, 99).map(lambda number: round(number, 2)))
 def test_numbers_as_they_were_said_cover_unit_and_a_hundredth_does_not(made: Any, wire: str, a: int, b: float) -> None:
@@ -138,8 +150,7 @@ def test_numbers_as_they_were_said_cover_unit_and_a_hundredth_does_not(made: Any
     assert not covers("unit", made(WIRES[wire], ToolCall("seats", {"count": a}), question))
 
 
-@pytest.mark.parametrize("made", [turns, nested])
-@pytest.mark.parametrize("wire", WIRES)
+@EXAMPLES_IN_WIRES
 @LAW
 @given(date=st.dates())
 def test_dates_with_the_year_first_cover_date_and_others_do_not(made: Any, wire: str, date: Any) -> None:

@@ -284,7 +284,7 @@ def test_a_weakness_with_nothing_to_spoil_never_shows() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rate", [0.0, 0.3, 0.8, 1.0])
+@pytest.mark.parametrize("rate", [0.0, 0.3, pytest.param(0.8, marks=pytest.mark.slow), pytest.param(1.0, marks=pytest.mark.slow)])
 def test_the_rate_is_the_share_of_trials(kind: str, rate: float) -> None:
     plan = Plan((bench.planned("c1", "weekday", date="2026-05-03"), bench.planned("c2", "times", a=2, b=3)), Ref("c2"))
     weaknesses = weak(kind, rate=rate).weaknesses

@@ -36,6 +36,8 @@ pytestmark = pytest.mark.thorough
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"
 FORMATS = ("bare(decision_format=native)", "bare(decision_format=fields)", WHOLE)
+SLOW_FORMATS = tuple(pytest.param(design, marks=pytest.mark.slow) for design in FORMATS)
+"""Other formats of the designs, whose examples are read by the same words: tests/models/test_weakness_cures.py has all formats."""
 DECIDES = {"bare": "decide", "finish": "decide", "phased": "select", "react_extract": "react", "stateless": "reasoner"}
 """Design → the predictor that decides on calls."""
 STATES = DECIDES | {"phased": "answer", "react_extract": "extract"}
@@ -92,7 +94,9 @@ def accuracy(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: s
 # --- through compare ---
 
 
-@pytest.mark.parametrize(("profile", "suite"), [("teachable", "arithmetic"), ("teachable-dates", "events")])
+@pytest.mark.parametrize(
+    ("profile", "suite"), [("teachable", "arithmetic"), pytest.param("teachable-dates", "events", marks=pytest.mark.slow)]
+)
 @pytest.mark.thorough
 def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path, profile: str, suite: str) -> None:
     designs = [WHOLE if design == "stateless" and suite == "events" else design for design in DESIGNS]
@@ -115,7 +119,7 @@ def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path,
     assert after == [1.0] * 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_same_over_http(over_http: Callable[[], AbstractContextManager[None]], tmp_path: Path) -> None:
     _, program = of("react_extract")
     demos = heard("react_extract", "arithmetic(size=30)", "clean")
@@ -138,7 +142,7 @@ def test_the_same_over_http(over_http: Callable[[], AbstractContextManager[None]
 # --- predictor by predictor ---
 
 
-@pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
+@pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
 def test_the_predictor_that_decides_needs_the_hint_about_calls(design: str) -> None:
     suite = suite_of("arithmetic(size=6)")
     tasks, name = list(suite.tasks), design.partition("(")[0]
@@ -199,7 +203,7 @@ def heard(design: str, spec: str, profile: str, slipped: str | None = None, coun
     return {name: tuple(found[: count + 4]) for name, found in demos.items()}
 
 
-@pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
+@pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
 def test_demonstrations_of_trials_that_went_right_cover_both(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
     tasks = list(suite.tasks)[:6]
@@ -207,7 +211,7 @@ def test_demonstrations_of_trials_that_went_right_cover_both(design: str) -> Non
     assert accuracy(loop, design, suite, tasks, "teachable") == 1.0
 
 
-@pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
+@pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
 def test_demonstrations_of_trials_that_slipped_do_not_cover_it(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
     tasks = list(suite.tasks)[:6]
@@ -221,7 +225,9 @@ def unit_slips(made: list[Record]) -> list[list[str]]:
     return [sorted(fault.point for fault in record.faults if fault.kind == "weakness.unit") for record in made]
 
 
-@pytest.mark.parametrize("design", ["bare", "finish", "phased", "react_extract", WHOLE])
+@pytest.mark.parametrize(
+    "design", ["finish", WHOLE, *(pytest.param(design, marks=pytest.mark.slow) for design in ("bare", "phased", "react_extract"))]
+)
 def test_demonstrations_cover_dates_and_steps(design: str) -> None:
     suite = suite_of("events(size=30)")
     tasks = list(suite.tasks)[:6]
@@ -231,7 +237,7 @@ def test_demonstrations_cover_dates_and_steps(design: str) -> None:
     assert accuracy(loop, design, suite, tasks, "teachable-dates") == 1.0
 
 
-@pytest.mark.parametrize("design", ["bare", "finish", "phased", "react_extract", *FORMATS[:2]])
+@pytest.mark.parametrize("design", ["bare", "finish", "phased", "react_extract", *SLOW_FORMATS[:2]])
 def test_labelled_examples_cover_the_form_of_the_answer_alone(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
     tasks = list(suite.tasks)[:6]

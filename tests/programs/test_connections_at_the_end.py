@@ -8,9 +8,10 @@ import socket
 import threading
 import warnings
 
+import pytest
+
 from loopbench.programs.gateway import gateway_here
 
-RUNS = 5
 CLIENTS = 3
 FOR_S = 0.05
 
@@ -32,10 +33,11 @@ async def beside_clients() -> list[threading.Thread]:
     return clients
 
 
-def test_every_connection_is_closed_once_the_event_loop_has_ended() -> None:
+@pytest.mark.parametrize("runs", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_every_connection_is_closed_once_the_event_loop_has_ended(runs: int) -> None:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ResourceWarning)
-        for _ in range(RUNS):
+        for _ in range(runs):
             for client in asyncio.run(beside_clients()):
                 client.join()
         gc.collect()

@@ -111,7 +111,7 @@ def compared(capsys, monkeypatch, folder, *flags):
 @pytest.mark.parametrize(("name", "executable"), [("codex", "codex"), ("claude-code", "claude")])
 def test_an_agent_of_that_shape_solves_tasks(capsys, monkeypatch, shaped, name, executable):
     program = f"{name}(executable={shaped / executable}, label={name})"
-    flags = ("--program", program, "--tasks", "2", "--profile", "clean", "--profile", "flaky-mcp")
+    flags = ("--program", program, "--tasks", "1", "--profile", "clean", "--profile", "flaky-mcp")
     arms = compared(capsys, monkeypatch, shaped, *flags)
     assert len(arms) == 2
     clean = next(arm for at, arm in arms.items() if at.endswith("clean"))

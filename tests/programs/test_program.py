@@ -87,7 +87,9 @@ def test_what_is_not_there_is_told_before_anything_runs(loop, said):
         loop.version  # noqa: B018
 
 
-@pytest.mark.parametrize("command", ["nowhere_at_all:solve", "broken.py:solve", "fine.py:missing"])
+@pytest.mark.parametrize(
+    "command", [pytest.param("nowhere_at_all:solve", marks=pytest.mark.slow), "broken.py:solve", "fine.py:missing"]
+)
 def test_a_function_that_cannot_be_imported_is_told_before_anything_runs(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("import no_such_module")

@@ -74,7 +74,7 @@ def test_a_failing_tool_raises_its_message_in_the_program():
     assert "ValueError: the pump is dry" in model.requests[-1].messages[-1].content
 
 
-@pytest.mark.parametrize("solve", ["prints", "floods_errors"])
+@pytest.mark.parametrize("solve", ["prints", pytest.param("floods_errors", marks=pytest.mark.slow)])
 def test_what_a_program_prints_gets_between_no_lines(solve):
     assert run(Toy(solve=solve)).answer == "42"
 
@@ -91,10 +91,10 @@ def test_an_answer_that_is_no_json_arrives_as_text():
     ("solve", "said"),
     [
         ("raises", "LookupError: where is it\\? at tests/programs/toy_solvers.py:\\d+"),
-        ("exits", "SystemExit: 3 at tests/programs/toy_solvers.py:\\d+"),
+        pytest.param("exits", "SystemExit: 3 at tests/programs/toy_solvers.py:\\d+", marks=pytest.mark.slow),
         ("raises_the_unsayable", "Unsayable: its text cannot be made: ValueError at tests/programs/toy_solvers.py:\\d+"),
         ("gives_odd_keys", "TypeError: its answer is not JSON: .*"),
-        ("gives_itself", "ValueError: its answer is not JSON: .*"),
+        pytest.param("gives_itself", "ValueError: its answer is not JSON: .*", marks=pytest.mark.slow),
         ("bursts", "flood: its answer is longer than .*"),
     ],
 )
@@ -180,7 +180,7 @@ def test_trials_share_few_processes_which_end_with_the_event_loop():
     assert not any(map(is_alive, pids))
 
 
-@pytest.mark.parametrize("solve", ["hangs", "hangs_in_the_model"])
+@pytest.mark.parametrize("solve", ["hangs_in_the_model", pytest.param("hangs", marks=pytest.mark.slow)])
 def test_a_cancelled_run_ends_and_its_worker_goes_on(solve):
     async def cancelled():
         asked = asyncio.Event()
@@ -203,7 +203,7 @@ def test_a_cancelled_run_ends_and_its_worker_goes_on(solve):
     assert not is_alive(asyncio.run(cancelled()))
 
 
-@pytest.mark.parametrize("solve", ["blocks", "blocks_on_a_thread"])
+@pytest.mark.parametrize("solve", ["blocks", pytest.param("blocks_on_a_thread", marks=pytest.mark.slow)])
 def test_a_program_that_blocks_for_ever_loses_its_process_and_later_trials_get_another(solve, monkeypatch):
     monkeypatch.setattr(worker, "GRACE_S", 0.1)
 

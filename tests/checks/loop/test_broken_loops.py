@@ -10,7 +10,7 @@ import pytest
 from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
 from loopbench.protocol import Loop
-from tests.checks.loop.altered_loops import FEW, Own, finding_of, not_kept
+from tests.checks.loop.altered_loops import FEW, Own, finding_of, not_kept, only_laws
 from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
     Alike,
@@ -125,15 +125,14 @@ BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
 
 pytestmark = pytest.mark.usefixtures("only_new_memory")
 
-FIRST = {law: design for law, design, _ in reversed(BROKEN)}
-"""Law → the first loop that breaks it. That it breaks no other law is looked at in all tests, of further loops in slow ones."""
-FURTHER = [broken for broken in BROKEN if broken[1] is not FIRST[broken[0]]]
+IN_NO_OTHER = (Shared, Peeking)
+"""Loops of which each test looks at all laws; slow tests do so of every loop."""
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("law", "design", "said"),
-    [pytest.param(*broken, marks=pytest.mark.slow if broken in FURTHER else ()) for broken in BROKEN],
+    [pytest.param(*broken, marks=() if broken[1] in IN_NO_OTHER else pytest.mark.slow) for broken in BROKEN],
     ids=[design.__name__ for _, design, _ in BROKEN],
 )
 def test_a_loop_that_breaks_one_law_is_told_so_and_of_no_other(law, design, said):
@@ -143,8 +142,8 @@ def test_a_loop_that_breaks_one_law_is_told_so_and_of_no_other(law, design, said
     assert "\n" not in broken[law]
 
 
-@pytest.mark.parametrize(("law", "design", "said"), FURTHER, ids=[design.__name__ for _, design, _ in FURTHER])
-def test_a_further_loop_that_breaks_a_law_is_told_so(law, design, said):
+@pytest.mark.parametrize(("law", "design", "said"), BROKEN, ids=[design.__name__ for _, design, _ in BROKEN])
+def test_a_loop_that_breaks_a_law_is_told_so(law, design, said):
     found = finding_of(law, design())
     assert found.status == "failed"
     assert re.search(said, found.detail)
@@ -152,7 +151,8 @@ def test_a_further_loop_that_breaks_a_law_is_told_so(law, design, said):
 
 
 def test_a_run_without_end_is_given_up():
-    broken = not_kept(Endless(), draws=FEW)
+    with only_laws("step limit", "outcome"):
+        broken = not_kept(Endless(), draws=FEW)
     assert broken.keys() == {"step limit", "outcome"}
     assert "never readable: the run made more than 200 calls; it must end by itself" in broken["step limit"]
 
@@ -168,6 +168,7 @@ def test_every_law_can_fail():
     assert {law for law, _, _ in BROKEN} | {"waiting"} == {law.name for law in LAWS}
 
 
+@pytest.mark.slow
 def test_the_template_that_these_loops_are_made_of_breaks_none():
     assert not not_kept(Own(), draws=FEW)
 

@@ -60,18 +60,19 @@ def accuracies(found: dict[str, Any]) -> dict[str, float]:
 
 
 def test_receipts_without_their_values_are_worth_nothing(tmp_path: Path) -> None:
-    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:ReceiptsOnly")))
+    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:ReceiptsOnly"), tasks=12))
     assert found["bare/clean"] == 1
     assert found["ReceiptsOnly/clean"] < 0.2  # tasks without an answer, and those whose results nobody uses
 
 
+@pytest.mark.slow
 def test_receipts_that_are_listed_again_help_against_no_forgetting(tmp_path: Path) -> None:
     found = accuracies(compared(tmp_path, ("bare", f"{HERE}:Relisting"), ("forgetful",), tasks=40))
     assert found["Relisting/forgetful"] <= found["bare/forgetful"] + 0.05
 
 
 def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> None:
-    found = compared(tmp_path, ("bare", f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"))
+    found = compared(tmp_path, ("bare", f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"), tasks=8)
     counts = {arm["loop"].removeprefix(f"{HERE}:"): arm["right_unseen"] for arm in found["arms"]}
     assert counts["bare"] == 0
     told = [warning for warning in found["warnings"] if "right though never shown" in warning]
@@ -81,7 +82,10 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path) -> None:
-    found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=3)
+@pytest.mark.parametrize(
+    "profiles", [("clean", "forgetful"), pytest.param(("flaky-format", "flaky-tools", "stubborn"), marks=pytest.mark.slow)]
+)
+def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path, profiles: tuple[str, ...]) -> None:
+    found = compared(tmp_path, HONEST, profiles, tasks=3)
     assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
     assert not any("right though never shown" in warning for warning in found["warnings"])

@@ -10,9 +10,11 @@ from loopbench.checks.loop import LAWS, Finding, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
 from loopbench.checks.loop.template_loop import TemplateLoop
 from tests.checks.loop import hanging_loops
-from tests.checks.loop.altered_loops import fewer_draws
+from tests.checks.loop.altered_loops import fewer_draws, only_laws
 
-HANGING = ("InThread", "Busy", "Locked", "Waiting", "Uninterruptible")
+HANGING = ("InThread", "Busy", "Uninterruptible")
+HANGING_ALIKE = ("Locked", "Waiting")
+"""Locked hangs in a call of C as `Uninterruptible` does, Waiting is the loop of the test of how findings are told."""
 
 
 def loop(name: str) -> TemplateLoop:
@@ -20,12 +22,12 @@ def loop(name: str) -> TemplateLoop:
     return made
 
 
-@pytest.mark.parametrize("name", HANGING)
+@pytest.mark.parametrize("name", [*HANGING, *(pytest.param(name, marks=pytest.mark.slow) for name in HANGING_ALIKE)])
 def test_a_loop_that_hangs_is_given_up_and_the_rest_is_not_checked(name):
-    found = check_loop(loop(name), limit_s=0.5)
+    found = check_loop(loop(name), limit_s=0.3)
     first, second, *others = found
     for finding in (first, second):
-        assert (finding.status, "did not end within 0.5 s" in finding.detail) == ("failed", True)
+        assert (finding.status, "did not end within 0.3 s" in finding.detail) == ("failed", True)
     assert {(finding.status, finding.detail) for finding in others} == {("not applicable", NOT_CHECKED)}
     assert [finding.law for finding in found] == [law.name for law in LAWS]
 
@@ -43,19 +45,21 @@ def test_every_finding_is_told_as_its_law_ends():
 
 def test_threads_that_runs_leave_behind_hold_nothing_up():
     before = threading.active_count()
-    with fewer_draws():
+    with fewer_draws(), only_laws("contract", "once", "outcome"):
         assert {finding.status for finding in check_loop(loop("Littering"))} == {"ok"}
     assert threading.active_count() == before
 
 
 def test_a_loop_that_hangs_in_one_law_is_checked_for_the_others():
-    with fewer_draws():
+    with fewer_draws(), only_laws("contract", "cancellation", "gold", "provider error"):
         found = check_loop(loop("HangsWhenCancelled"), limit_s=5.0)
     assert [finding.law for finding in found if finding.status == "failed"] == ["cancellation"]
-    assert not [finding for finding in found if finding.detail == NOT_CHECKED]
+    assert [finding.status for finding in found] == ["ok", "failed", "ok", "ok"]
 
 
 def test_a_loop_that_ends_its_process_breaks_the_law_and_ends_no_check():
-    found = {finding.law: finding for finding in check_loop(loop("Leaving"))}
+    with only_laws("contract", "waiting", "step limit", "outcome"):  # more than would be enough to give up one that hangs
+        found = {finding.law: finding for finding in check_loop(loop("Leaving"))}
+    assert len(found) == 4
     assert found["contract"].detail == "the loop ended or replaced its process (exit code 0); a run must end in an Outcome"
     assert {finding.status for finding in found.values()} == {"failed"}

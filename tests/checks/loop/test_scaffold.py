@@ -67,7 +67,9 @@ def test_any_name_gives_two_sound_files_or_one_line_of_refusal(tmp_path_factory,
     assert design not in imported
 
 
-@pytest.mark.parametrize("name", ["my_loop", "loop", "act", "plan_2_first", "x"])
+@pytest.mark.parametrize(
+    "name", ["act", *(pytest.param(name, marks=pytest.mark.slow) for name in ("my_loop", "loop", "plan_2_first", "x"))]
+)
 def test_what_is_written_keeps_every_law_under_its_own_name(folder, name):
     made = new_loop(name, folder)
     loop = made_in(folder, made.target)

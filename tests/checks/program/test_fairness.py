@@ -82,7 +82,7 @@ def test_a_count_of_steps_is_no_answer_to_an_empty_reply():
 @pytest.mark.parametrize(
     "failure",
     [
-        "No result is available at this time; try again with a valid call.",
+        pytest.param("No result is available at this time; try again with a valid call.", marks=pytest.mark.slow),
         '{"type": "error", "message": "That\'s odd: no such luck, nothing found."}',
     ],
 )

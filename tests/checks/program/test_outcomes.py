@@ -83,10 +83,10 @@ def test_a_reply_without_a_call(answerless, outcome):
 @pytest.mark.parametrize(
     ("habits", "outcome"),
     [
-        (Habits(), "error"),
+        pytest.param(Habits(), "error", marks=pytest.mark.slow),  # part of `whole`
         (Habits(most=None), "unlimited"),
         (Habits(at_limit="answers"), "silent"),
-        (Habits(at_limit="returns None"), "error"),
+        pytest.param(Habits(at_limit="returns None"), "error", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_that_never_ends(habits, outcome):
@@ -114,7 +114,14 @@ def test_an_agent_that_does_not_solve_the_task_is_not_judged():
         check_program(FunctionLoop(solve))
 
 
-def test_equal_checks_give_equal_reports(whole):
+def test_equal_checks_give_equal_reports():
+    faults = [BY_NAME[name] for name in ("cut_json", "rate_limit", "one_of_two_fails", "late_first", "prose")]
+    one, other = (check_program(agent(Habits()), faults=faults, limits=LIMITS).as_dict() for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.slow
+def test_equal_checks_of_every_fault_give_equal_reports(whole):
     assert check_program(agent(Habits()), limits=LIMITS).as_dict() == whole.as_dict()
 
 
