@@ -10,6 +10,7 @@ from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import (
     Act,
     Answer,
+    Completion,
     Move,
     Observation,
     Outcome,
@@ -387,7 +388,11 @@ class EndedTooSoon(Defect):
     cause: Cause = "termination"
 
     def move(self, move: Move, state: MutantState) -> Move:
-        return Answer("", "done") if isinstance(move, Act) and len(state.calls) >= 2 else move
+        if len(state.calls) < 2:
+            return move
+        if isinstance(move, Completion):
+            return Completion(True, "It is done.")
+        return Answer("", "done") if isinstance(move, Act) else move
 
 
 class LimitTooLow(Defect):

@@ -14,8 +14,12 @@ from dataclasses import dataclass, replace
 from benchmarks.loop_defects import DEFECTS, Crashed, Defect, GaveUp, MutantState
 from loopbench.protocol import (
     SILENT,
+    Answer,
     Chunk,
+    Codec,
+    Inexpressible,
     Model,
+    Move,
     Observation,
     Observer,
     Outcome,
@@ -71,10 +75,22 @@ class MutantModel(WrappedModel):
         except WireError:
             return reply
         read = self._defect.move(move, self._state)
-        return reply if read is move else replace(request.codec.render(read), usage=reply.usage)
+        said = None if read is move else _said(read, request.codec)
+        return reply if said is None else replace(said, usage=reply.usage)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))
+
+
+def _said(move: Move, codec: Codec) -> Reply | None:
+    """Return a move as a codec says it, an answer without value or with a confidence if need be; None if it says no such move."""
+    forms = (move, replace(move, value=None), replace(move, confidence=0.9)) if isinstance(move, Answer) else (move,)
+    for form in forms:
+        try:
+            return codec.render(form)
+        except Inexpressible:
+            continue
+    return None
 
 
 @dataclass(frozen=True, slots=True)

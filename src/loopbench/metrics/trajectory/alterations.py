@@ -122,14 +122,18 @@ def _is_read_as(written: Any, ran: Any) -> bool:
 def _dropped(trial: TracedTrial, matching: Matching) -> Iterator[Alteration]:
     """Return calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of
     one."""
-    taken = {step.call.key for step in trial.other_course if step.call is not None and step.gave_result}
     for each in matching.passed_over:
-        is_good = each.call.key in taken or (
-            trial.is_scripted and each.by.fault not in WRONG_CALLS and not each.by.fault.startswith("wire.")
-        )
-        if is_good and (each.call.key not in matching.last or not trial.is_finished):
+        if _is_worth_running(trial, each) and (each.call.key not in matching.last or not trial.is_finished):
             detail = f"the loop never ran {call_text(each.call)}, which the model wrote at {reply(each.by.number)}, and went on"
             yield Alteration("dropped call", detail, each.event)
+
+
+def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
+    """Whether a call that was written and not run was worth running: the other course took it, or no fault made it up."""
+    if any(step.call.key == written.call.key for step in trial.other_course if step.call is not None and step.gave_result):
+        return True
+    fault = written.by.fault
+    return trial.is_scripted and fault not in WRONG_CALLS and not fault.startswith("wire.")
 
 
 # --- results ---
@@ -272,6 +276,12 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
         return
     if trial.head.stop != StopReason.FINISHED.value:
         yield from _ignored(trial)
+        return
+    at_the_end = trial.once(_matching).left_at_the_end
+    left = next((call for call in at_the_end if call.by.move_kind != "answer" and _is_worth_running(trial, call)), None)
+    if left is not None and left.by is not last:  # another request followed, such as one that states the answer
+        detail = f"the loop never ran {call_text(left.call)}, which the model wrote at {reply(left.by.number)}, and ended the run"
+        yield Alteration("termination", detail, left.event)
         return
     stated = list(_stated(trial))
     given_line = _line_of_value(trial.head.answer)

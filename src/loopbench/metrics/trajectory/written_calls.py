@@ -74,6 +74,11 @@ class Matching:
         return matching
 
     @property
+    def left_at_the_end(self) -> list[WrittenCall]:
+        """The calls of the last replies that never ran, and after which the loop asked for no decision."""
+        return self._open
+
+    @property
     def _open(self) -> list[WrittenCall]:
         return [each for calls in self._waiting.values() for each in calls]
 
