@@ -82,6 +82,7 @@ def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
         assert pooled.high - pooled.low >= 0.99 * (alone.high - alone.low)
 
 
+@pytest.mark.slow  # test_likelihoods.py holds it of simulated retries
 def test_what_clears_a_fault_comes_out():
     """Attempts that end a fault with the same chance each look like retries that clear it with that chance."""
     at_once = Clears(feedback=1, after=0, never=0, resample=1, names=0, error=0, expected=0, reply=0)
@@ -93,6 +94,7 @@ def test_what_clears_a_fault_comes_out():
         assert found.never == pytest.approx(0, abs=0.1)
 
 
+@pytest.mark.slow  # test_check.py has a fitted profile reproduce its run
 def test_the_fitted_profile_makes_a_similar_run():
     before = run(["bare"], known(bluff=0.0), size=20)
     profile = fitted_to(before).profile
