@@ -10,7 +10,7 @@ from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import (
@@ -32,7 +32,6 @@ from loopbench.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, othe
 from loopbench.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
 from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.summary import TaskValues
-from tests.cases import cases
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
 HOSTILE = [
@@ -129,7 +128,6 @@ def no_command(line: str) -> bool:
 # --- laws ---
 
 
-@settings(max_examples=cases(15))
 @given(judgements())
 def test_plain_text_holds_no_command_and_no_control_character(judged):
     assert all(map(no_command, safe_lines(text(judged))))
@@ -145,7 +143,6 @@ def test_plain_text_holds_no_command_and_no_control_character(judged):
     assert headline(judged).startswith(f"{judged.outcome}:")
 
 
-@settings(max_examples=cases(15))
 @given(judgements(), UNDECIDED)
 def test_annotations_are_one_command_a_line_and_no_text_forges_another(judged, on_undecided):
     found = github_annotations(judged, on_undecided)
@@ -157,7 +154,6 @@ def test_annotations_are_one_command_a_line_and_no_text_forges_another(judged, o
     assert len(found) <= 10
 
 
-@settings(max_examples=cases(15))
 @given(judgements(), UNDECIDED)
 def test_junit_is_xml_with_a_case_per_metric(judged, on_undecided):
     made = to_junit(judged, on_undecided)
@@ -175,7 +171,6 @@ def test_junit_is_xml_with_a_case_per_metric(judged, on_undecided):
     assert len(root.findall(".//skipped")) == len(undecided) * (on_undecided == "undecided")
 
 
-@settings(max_examples=cases(15))
 @given(judgements())
 def test_markdown_tables_keep_their_columns_and_hold_no_markup(judged):
     made = to_markdown(judged)
@@ -189,7 +184,6 @@ def test_markdown_tables_keep_their_columns_and_hold_no_markup(judged):
     )
 
 
-@settings(max_examples=cases(15))
 @given(judgements())
 def test_json_is_plain_whatever_stands_in_it(judged):
     made = judged.to_json()

@@ -12,13 +12,14 @@ import httpx
 import openai
 import pytest
 
-from loopbench.datasets import arithmetic, calculator
+from loopbench.datasets import calculator
 from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments.serve import pages
 from loopbench.experiments.serve.pages import SuiteTrials
 from loopbench.models.profiles import Profile, load_profile
 from loopbench.models.server import Server
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+from tests.experiments.serve.helpers import first_tasks
 
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 MORE = "One of them is not enough."
@@ -26,6 +27,9 @@ MORE = "One of them is not enough."
 
 def say(value: Any) -> str:
     return json.dumps(value)
+
+
+FURTHER = [pytest.param(tell, marks=pytest.mark.slow) for tell in (str, lambda value: json.dumps(float(value)))]
 
 
 def serve(
@@ -81,25 +85,10 @@ async def solved(plain: httpx.AsyncClient, entry: Any, answer: Any) -> float:
     return float((await plain.post(f"/t/{entry['trial']}/answer", json={"answer": answer})).json()["score"])
 
 
-def first_tasks(count: int) -> Suite:
-    """So many arithmetic tasks, one of which has no answer."""
-    suite = arithmetic.load()
-    unanswerable = next(task for task in suite.tasks if task.expected is None)
-    return replace(suite, tasks=(*suite.tasks[: count - 1], unanswerable))
-
-
 # --- a program with tools of its own ---
 
 
-@pytest.mark.parametrize(
-    "tell",
-    [
-        say,
-        pytest.param(str, marks=pytest.mark.slow),
-        lambda value: f'"{value}"',
-        pytest.param(lambda value: json.dumps(float(value)), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("tell", [say, lambda value: f'"{value}"', *FURTHER])
 def test_a_plain_loop_with_its_own_tools_solves_every_task(tell):
     """However its tools write a number, and whatever they say of a division by zero."""
     suite = first_tasks(4)
