@@ -115,7 +115,9 @@ def test_before_any_trial_there_are_no_effects(config):
 
 
 def test_each_profile_has_its_effects(config):
-    found = done(prepare(AblationRequest("finish", RETRIES), config(profiles=("flaky-format", "clean"))))
+    found = done(
+        prepare(AblationRequest("finish", RETRIES), config(profiles=("flaky-format", "clean"), suite="arithmetic(size=6)"))
+    )
     assert {effect.profile for effect in found.effects.effects} == {"flaky-format", "clean"}
     said = effect_lines(found)
     assert [line.partition(" ")[0] for line in said] == ["flaky-format:", "flaky-format:", "clean:", "clean:"]
@@ -124,7 +126,7 @@ def test_each_profile_has_its_effects(config):
 
 
 def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
-    found = done(prepare(AblationRequest("finish", FOUR, design="fractional"), config()))
+    found = done(prepare(AblationRequest("finish", FOUR, design="fractional"), config(suite="arithmetic(size=4)")))
     assert len(found.results.comparison.arms) == len(found.layout.cells) == 8
     assert found.ablation.resolution == 4
     assert "parse_retries × forced_finish = parallel_tools × list_tools_in_error" in found.layout.aliases
@@ -138,7 +140,7 @@ def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
     wanted = AblationRequest(
         "finish", ("parse_retries=0,1,2", "forced_finish=both,off", "parallel_tools=true,false"), design="fractional"
     )
-    found = done(prepare(wanted, config()))
+    found = done(prepare(wanted, config(suite="arithmetic(size=4)")))
     assert len(found.layout.cells) == 10
     assert found.ablation.resolution is None
     assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in note for note in ablation_notes(found))
@@ -150,19 +152,19 @@ def test_a_budget_decides_how_many_cells_run(config, most, cells):
 
 
 def test_interactions_may_be_left_out(config):
-    found = done(prepare(AblationRequest("finish", RETRIES, interactions=False), config()))
+    found = done(prepare(AblationRequest("finish", RETRIES, interactions=False), config(suite="arithmetic(size=4)")))
     assert {effect.kind for effect in found.effects.effects} == {"main"}
     assert not any(table.title.startswith("Interactions") for table in ablation_tables(found))
 
 
 def test_the_metrics_asked_for_are_kept(config):
-    found = done(prepare(AblationRequest("finish", RETRIES, metrics=("lm_calls",)), config()))
+    found = done(prepare(AblationRequest("finish", RETRIES, metrics=("lm_calls",)), config(suite="arithmetic(size=4)")))
     assert {effect.metric for effect in found.effects.effects} == {"accuracy", "lm_calls"}
 
 
 def test_what_a_loop_wraps_may_vary_too(config):
     wanted = AblationRequest("repeat_guard", ('loop="bare(max_steps=8)",finish', "warn_at=2,3"))
-    found = done(prepare(wanted, config()))
+    found = done(prepare(wanted, config(suite="arithmetic(size=4)")))
     assert found.ablation.default is None
     assert {effect.term for effect in found.effects.effects if effect.kind == "main"} == {
         'loop: "bare(max_steps=8)" → finish',
@@ -178,7 +180,7 @@ def test_options_that_are_not_varied_stay_as_typed(config):
 
 def test_many_cells_are_not_compared_in_pairs(config):
     values = ",".join(map(str, range(MAX_PAIRED + 1)))
-    found = done(prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=3)")))
+    found = done(prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=2)")))
     assert found.results.comparison.pairs == ()
     assert not any("no task was scored in both" in warning for warning in found.results.comparison.warnings)
     assert any("too many to compare in pairs" in note for note in ablation_notes(found))
@@ -200,7 +202,7 @@ def test_a_comparison_is_no_ablation(config):
 @pytest.fixture(scope="module")
 def reacted(tmp_path_factory: pytest.TempPathFactory) -> AblationResult:
     config = CompareConfig(
-        suite="events", tasks=40, repeats=1, profiles=("flaky-format",), mlflow=False, runs=tmp_path_factory.mktemp("runs")
+        suite="events", tasks=28, repeats=1, profiles=("flaky-format",), mlflow=False, runs=tmp_path_factory.mktemp("runs")
     )
     return done(prepare(AblationRequest("react_extract", ("on_parse_error=finish,observe", "extract=true,false")), config))
 

@@ -36,9 +36,9 @@ def made(folder: Path, **config: Any) -> Results:
 
 @pytest.fixture(scope="module")
 def wind(tmp_path_factory) -> Results:
-    """Two built-in loops over a third of the default suite: in clean air, and under two profiles."""
+    """Two built-in loops over a quarter of the default suite: in clean air, and under two profiles."""
     profiles = ("clean", "flaky-format", "flaky-tools")
-    return made(tmp_path_factory.mktemp("wind"), loops=("bare", "react_extract"), profiles=profiles, tasks=40)
+    return made(tmp_path_factory.mktemp("wind"), loops=("bare", "react_extract"), profiles=profiles, tasks=32)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_loop_that_shows_no_observations_solves_what_needs_none(tmp_path, arit
 def test_in_clean_air_all_is_solved_and_under_faults_the_designs_differ_in_measured_ways(wind):
     by_arm = {arm.info.arm: arm.summary for arm in wind.comparison.arms}
     for loop in ("bare", "react_extract"):
-        assert (by_arm[f"{loop}/clean"].accuracy.value, by_arm[f"{loop}/clean"].scored) == (1.0, 40)
+        assert (by_arm[f"{loop}/clean"].accuracy.value, by_arm[f"{loop}/clean"].scored) == (1.0, 32)
         assert by_arm[f"{loop}/flaky-tools"].accuracy.value < 1.0
     verdicts = {(pair.a, pair.b): pair.verdict.word for pair in wind.comparison.pairs if pair.metric == "accuracy"}
     assert verdicts["bare/flaky-format", "react_extract/flaky-format"] == "better"

@@ -44,7 +44,7 @@ def undecided(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results(made.folder)
 
 
-@pytest.mark.parametrize("width", [40, 80, 10_000])
+@pytest.mark.parametrize("width", [40, *(pytest.param(width, marks=pytest.mark.slow) for width in (80, 10_000))])
 def test_the_command_in_an_answer_runs_as_it_stands(undecided, width, monkeypatch, tmp_path):
     lines = [line.plain for line in answer_lines(undecided, width)]
     begun = next(place for place, line in enumerate(lines) if line.startswith("loopbench compare"))

@@ -68,14 +68,15 @@ def test_the_table_stands_below_the_matrix_and_fits(few, width):
     assert any(line.startswith("On these 3 tasks with at most 4,000 tokens a trial") for line in whole)
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_two_loops_on_eight_tasks_three_times_end_in_twelve_lines(tmp_path, width):
+def test_two_loops_on_eight_tasks_three_times_end_in_twelve_lines(tmp_path):
     """As the settings that `init` writes have them."""
     made = prepare(CompareConfig(loops=LOOPS[:2], profiles=PROFILES, tasks=8, repeats=3, runs=tmp_path, mlflow=False))
     run(made, Unwatched())
-    lines = [line.plain for line in answer_lines(results(made.folder), width)]
-    assert len(lines) <= MAX_LINES
-    assert lines[-1] == "The page and -v show what each loop solved of each task."
+    found = results(made.folder)
+    for width in (80, 100):
+        lines = [line.plain for line in answer_lines(found, width)]
+        assert len(lines) <= MAX_LINES
+        assert lines[-1] == "The page and -v show what each loop solved of each task."
 
 
 @settings(max_examples=cases(12))

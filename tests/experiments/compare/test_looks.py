@@ -100,14 +100,14 @@ def test_a_run_that_is_not_decided_on_the_way_goes_to_its_end(configured):
 
 @pytest.mark.thorough
 def test_equal_designs_are_found_equivalent_on_the_way(configured):
-    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=120)", looks=2, margin=0.2))
+    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=60)", looks=2, margin=0.2))
     assert found.looked is not None
     assert (found.looked.reached, found.looked.stopped) == (1, True)
     assert [pair.verdict.word for pair in found.comparison.pairs if pair.family == "primary"] == ["equivalent"]
 
 
 def test_all_repeats_of_a_stage_belong_to_it(configured):
-    found = done(configured(repeats=3, profiles=("clean", "flaky-tools"), suite="arithmetic(size=24)"))
+    found = done(configured(repeats=3, profiles=("clean", "flaky-tools"), suite="arithmetic(size=4)"))
     assert found.looked is not None
     assert len(found.records) == 2 * 2 * 3 * found.looked.tasks
 
@@ -119,7 +119,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return done(CompareConfig(loops=loops, suite="arithmetic(size=20)", looks=5, runs=runs, mlflow=False))
 
 
-@pytest.mark.parametrize("kept", [0, 7, 16, 20, 35])
+@pytest.mark.parametrize("kept", [7, 16, *(pytest.param(kept, marks=pytest.mark.slow) for kept in (0, 20, 35))])
 def test_a_kill_at_any_point_changes_nothing(whole, tmp_path, kept):
     """16: between the second look's last trial and the look itself."""
     folder = tmp_path / whole.folder.name
@@ -161,17 +161,17 @@ def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(decid
 
 
 def test_a_budget_leaves_a_run_that_goes_on(configured):
-    whole = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2))
+    whole = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=8)", looks=2))
     experiment = prepare(
-        configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2, budget={"calls": 60})
+        configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=8)", looks=2, budget={"calls": 24})
     )
-    assert run(experiment, Heard()) == "budget of 60 model calls used up"
+    assert run(experiment, Heard()) == "budget of 24 model calls used up"
     assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Heard()) == ""
     assert results(experiment.folder).digest == whole.digest
 
 
 def test_the_trials_are_those_of_a_run_without_looks(configured):
-    config = configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=20)", looks=2)
+    config = configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=8)", looks=2)
     assert done(config).digest == done(config.model_copy(update={"looks": None})).digest
 
 

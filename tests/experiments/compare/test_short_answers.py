@@ -29,8 +29,11 @@ def shown(comparison, folder: Path, width: int) -> list[str]:
         return [line.plain for line in answer_lines(found, width)]
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
-@pytest.mark.parametrize("profiles", [1, 2, 4, 6])
+OFTEN = [(1, 80), (2, 120), (6, 100)]
+RARELY = [(profiles, width) for profiles in (1, 2, 4, 6) for width in (80, 100, 120) if (profiles, width) not in OFTEN]
+
+
+@pytest.mark.parametrize(("profiles", "width"), [*OFTEN, *(pytest.param(*case, marks=pytest.mark.slow) for case in RARELY)])
 def test_what_is_undecided_and_what_is_worse_have_room_before_all_others(compared, tmp_path, width, profiles):
     shares = {"first": [0.9] * profiles, "second": [0.84] * profiles, "third": [0.4] * profiles}
     comparison = compared(shares, {"second": 60}, n=60, profiles=[f"flaky-{at}" for at in range(profiles)])
@@ -42,13 +45,19 @@ def test_what_is_undecided_and_what_is_worse_have_room_before_all_others(compare
     assert all((each.brief or each.text) in flowing or each.text in flowing for each in must_have)
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_that_loops_met_different_faults_stands_before_the_verdict(tmp_path, width):
-    loops = ("bare", "stateless", "finish")
-    config = CompareConfig(loops=loops, profiles=("measured-2024", "flaky-tools"), tasks=40, runs=tmp_path, mlflow=False)
+@pytest.fixture(scope="module")
+def of_both_forms(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run of loops that write calls in text and of one that makes native calls, each of which meets a profile of its own."""
+    loops, runs = ("bare", "stateless", "finish"), tmp_path_factory.mktemp("runs")
+    config = CompareConfig(loops=loops, profiles=("measured-2024", "flaky-tools"), tasks=28, runs=runs, mlflow=False)
     experiment = prepare(config)
     carry_out(experiment, Unwatched())
-    found = results(experiment.folder)
+    return results(experiment.folder)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_that_loops_met_different_faults_stands_before_the_verdict(of_both_forms, width):
+    found = of_both_forms
     lines = [line.plain for line in answer_lines(found, width)]
     met = lines.index("bare and stateless met text-2024, finish met native-2024.")
     verdict = next(number for number, line in enumerate(lines) if line.startswith(("Adopt", "Nothing", "No loop")))

@@ -111,7 +111,7 @@ def test_of_equal_cost_the_more_accurate_loop_is_adopted(priced):
 NAMES = st.fixed_dictionaries({name: st.lists(st.sampled_from([0.8, 0.9, 0.94, 0.97]), min_size=2, max_size=2) for name in "abc"})
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(NAMES, st.lists(st.sampled_from([100, 101, 150, 300]), min_size=3, max_size=3), st.sampled_from([0.02, 0.1, 0.3]))
 def test_no_loop_is_adopted_for_its_price_that_loses_more_than_the_margin(priced, shares, tokens, margin):
     comparison = priced(shares, dict(zip("abc", tokens, strict=True)), margin, tasks=60)
@@ -203,7 +203,7 @@ def pairs_told(sentence: str) -> tuple[int, int]:
 WRONG = st.lists(st.tuples(st.sampled_from((0, 25, 50)), st.sampled_from((0, 25, 50))), min_size=2, max_size=5)
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(WRONG, st.sampled_from((1, 2)))
 def test_a_form_that_leaves_out_a_pair_says_how_many_it_leaves_out(priced, wrong, columns):
     loops = "abcdef"[: len(wrong)]

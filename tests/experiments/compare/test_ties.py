@@ -99,7 +99,7 @@ def test_dollars_are_judged_by_the_list_and_with_a_prompt_cache_as_tokens_are(co
     assert "prompt cache" not in first(counted(loops, cached_at=0.0)).full
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(st.integers(0, 700), st.sampled_from([0.0, 0.5, 0.9]))
 def test_an_answer_in_dollars_names_both_orders_or_the_one_that_they_agree_on(counted, cacheable, cached_at):
     comparison = counted({"plain": (500, 0, 50, 0), "rival": (700, cacheable, 50, 0), "bad": BAD}, cached_at=cached_at)
@@ -140,7 +140,7 @@ EQUALS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(EQUALS, st.integers(2, 3), st.sampled_from([200, 500, 900]), st.sampled_from([None, 0.9]))
 def test_a_loop_that_is_shown_worse_than_all_changes_nothing_that_is_advised_of_the_others(counted, loops, many, tokens, cached_at):
     equals = dict([*loops.items()][:many])
@@ -163,7 +163,7 @@ def test_the_cheaper_of_two_equals_is_adopted_with_and_without_a_worse_loop_besi
     assert first(counted({**equals, "worse": BAD})).full.startswith(heading)
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(st.integers(0, 700), st.integers(0, 20), st.integers(0, 20))
 def test_an_equal_is_named_as_ahead_only_where_its_count_is_smaller(counted, cacheable, wrong, other):
     made = first(counted({"plain": (500, 0, 40, wrong), "rival": (700, cacheable, 40, other), "bad": BAD}))

@@ -18,7 +18,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "loopbench.loops")
 
 
-@pytest.fixture(scope="session", params=LOOPS)
+@pytest.fixture(scope="session", params=[*LOOPS[:2], *(pytest.param(loop, marks=pytest.mark.slow) for loop in LOOPS[2:])])
 def disturbed(request) -> Sequence[FinishedTrial]:
     """The run of each loop under known rates."""
     return known_run(request.param)

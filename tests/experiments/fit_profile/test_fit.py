@@ -60,7 +60,7 @@ def test_marks_of_injected_faults_are_not_read(disturbed, fitted):
 
 def test_a_clean_run_fits_a_clean_profile():
     for loop in LOOPS:
-        found = fitted_to(run([loop], load_profile("clean"), size=24, repeats=1))
+        found = fitted_to(run([loop], load_profile("clean"), size=16, repeats=1))
         assert not any((found.profile.rates, found.profile.forget, found.profile.weaknesses)), (loop, found.profile.rates)
         assert all(rate.count == 0 for rate in found.rates.values())
         bound = found.rates["wire.empty"].interval
@@ -82,21 +82,23 @@ def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
         assert pooled.high - pooled.low >= 0.99 * (alone.high - alone.low)
 
 
+@pytest.mark.slow  # test_likelihoods.py holds it of simulated retries
 def test_what_clears_a_fault_comes_out():
     """Attempts that end a fault with the same chance each look like retries that clear it with that chance."""
     at_once = Clears(feedback=1, after=0, never=0, resample=1, names=0, error=0, expected=0, reply=0)
     for clears, chance in ((at_once, 1.0), (Clears(feedback=0, after=1, never=0, attempts=2), 0.5)):
         rates = {"decision.unknown_tool": 0.1, "decision.wrong_type": 0.1, "wire.empty": 0.1}
-        found = fitted_to(run(["finish"], known(rates=rates, clears=clears), size=60, repeats=1)).profile.clears
+        found = fitted_to(run(["finish"], known(rates=rates, clears=clears), size=40, repeats=1)).profile.clears
         told = found.resample + found.names + found.error + found.expected + found.reply
         assert told == pytest.approx(chance, abs=0.15)
         assert found.never == pytest.approx(0, abs=0.1)
 
 
+@pytest.mark.slow  # test_check.py has a fitted profile reproduce its run
 def test_the_fitted_profile_makes_a_similar_run():
-    before = run(["bare"], known(bluff=0.0), size=40)
+    before = run(["bare"], known(bluff=0.0), size=20)
     profile = fitted_to(before).profile
-    after = run(["bare"], profile, size=40, seed=1)
+    after = run(["bare"], profile, size=20, seed=1)
     right = [sum(item.record.accuracy for item in done) for done in (before, after)]
     assert abs(right[0] - right[1]) <= 0.15 * len(before)
     calls = [sum(item.record.lm_calls for item in done) for done in (before, after)]

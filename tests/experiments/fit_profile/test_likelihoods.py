@@ -84,7 +84,10 @@ def simulated(forget: float, fault: float) -> Counter[RecallPoint]:
     return points
 
 
-@pytest.mark.parametrize(("forget", "fault"), [(0.35, 0.05), (0.1, 0.1), (0.0, 0.05), (0.35, 0.0)])
+@pytest.mark.parametrize(
+    ("forget", "fault"),
+    [(0.35, 0.05), (0.0, 0.05), *(pytest.param(*rates, marks=pytest.mark.slow) for rates in ((0.1, 0.1), (0.35, 0.0)))],
+)
 def test_overlooked_results_are_told_from_doubted_calls(forget: float, fault: float) -> None:
     points = simulated(forget, fault)
     found = forgetting_rates(points)

@@ -59,7 +59,7 @@ def estimates(draw: st.DrawFn) -> RateEstimate:
     return RateEstimate(draw(st.floats(0, points)), points, interval, draw(NOTES))
 
 
-@settings(max_examples=cases(10))
+@settings(max_examples=cases(6))
 @given(
     profiles(),
     st.fixed_dictionaries({kind: estimates() for kind in FAULT_KINDS}),
@@ -114,11 +114,11 @@ def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tupl
 
 
 def test_a_run_is_fitted_by_arm(tmp_path):
-    done = run(["bare", "finish"], known(), size=10)
+    done = run(["bare", "finish"], known(), size=4)
     folder = written(tmp_path, done, {"bare": ("scripted", "known"), "finish": ("scripted", "known")})
     both, one = fit_run(folder), fit_run(folder, arms=["fin"])
-    assert (both.trials, both.arms, both.profile.name) == (40, ("bare", "finish"), "fitted-known")
-    assert (one.trials, one.arms) == (20, ("finish",))
+    assert (both.trials, both.arms, both.profile.name) == (16, ("bare", "finish"), "fitted-known")
+    assert (one.trials, one.arms) == (8, ("finish",))
     of_finish = [item for item in done if item.record.arm == "finish"]
     assert one.rates == fitted_to(of_finish).rates
     with (folder / "trials.jsonl").open("ab") as file:

@@ -60,16 +60,23 @@ def ran(fresh) -> Callable[..., Results]:
 
 @pytest.fixture
 def altered(wind, tmp_path) -> Callable[..., Results]:
-    """The run with other records, or another manifest; it has its traces still."""
+    """The run with other records, or another manifest; it has its traces still, unless it is made as one of which none is known."""
 
-    def make(change: Callable[[Record], Record | None] = lambda record: record, **manifest: Any) -> Results:
+    def make(change: Callable[[Record], Record | None] = lambda record: record, *, traced: bool = True, **manifest: Any) -> Results:
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
         shutil.copytree(wind.folder, folder)
         write_manifest_json(folder, {**wind.manifest.to_json(), **manifest})
-        write_records(folder, [record for old in wind.records if (record := change(old)) is not None])
+        kept = [record for old in wind.records if (record := change(old)) is not None]
+        write_records(folder, kept if traced else [replace(record, trace_at=None) for record in kept])
         return results(folder)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def untraced(wind) -> Results:
+    """The run as if no trace of it had been kept: for laws in which traces have no part. To read them takes most of a judgement."""
+    return replace(wind, records=tuple(replace(record, trace_at=None) for record in wind.records))
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def changed(fresh, tmp_path_factory) -> Iterator[Callable[[str], tuple[Results, 
     source = made.loop.read_text()
     assert source.count(CALL) == 1
     sys.path.insert(0, str(folder))
-    asked = {"loops": (made.target,), "profiles": ("flaky-tools",), "workers": 1}
+    asked = {"loops": (made.target,), "profiles": ("flaky-tools",)}
     blessed = bless(fresh(**asked))
 
     @cache

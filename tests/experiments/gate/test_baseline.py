@@ -86,7 +86,7 @@ def test_without_traces_it_has_no_course(altered):
 
 
 def test_what_infrastructure_spoiled_is_not_known(ran):
-    found: Results = ran(loops=("bare",), profiles=("clean",), suite="arithmetic(size=60)")
+    found: Results = ran(loops=("bare",), profiles=("clean",), suite="arithmetic(size=12)")
     spoiled = replace(found.records[0], status="errored", reason="provider: down")
     made = bless(replace(found, records=(spoiled, *found.records[1:])))
     line = made.arms["bare/clean"].tasks[spoiled.task]

@@ -63,7 +63,7 @@ def test_it_is_so_within_the_margins_of_what_it_takes_alone(altered, poorer):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (failing(task(2)), "another task is lost"),
+        pytest.param(failing(task(2)), "another task is lost", marks=pytest.mark.slow),
         (lambda r: replace(r, stop="max_steps") if r.task == task(2) else r, "another trial ends more gravely"),
     ],
 )

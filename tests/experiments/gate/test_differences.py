@@ -58,7 +58,7 @@ def test_a_loop_that_gives_up_at_a_reply_it_cannot_read_is_told_as_show_tells_it
     made = new_loop("gives_up", tmp_path)
     text = made.loop.read_text()
     assert text.count(UNREAD) == 1
-    asked = {"loops": (made.target,), "profiles": ("flaky-format",), "workers": 1}
+    asked = {"loops": (made.target,), "profiles": ("flaky-format",)}
     blessed = bless(fresh(**asked))
     made.loop.write_text(text.replace(UNREAD, "return Outcome(None, StopReason.MAX_STEPS, step + 1)"))
     sys.modules.pop("gives_up", None)

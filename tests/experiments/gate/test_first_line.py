@@ -29,10 +29,8 @@ def cheaper(record: Record) -> Record:
 
 
 def test_what_a_passing_run_gained_stands_before_its_bill(altered):
-    was = of_other_code(
-        bless(altered(lambda record: replace(record, scores={"accuracy": 0.0}) if record.task in ALL[:8] else record))
-    )
-    judged = judge(altered(cheaper), was, metrics={"accuracy": 0.02, "tokens": 0.1})
+    was = of_other_code(bless(altered(poor, traced=False)))
+    judged = judge(altered(cheaper, traced=False), was, metrics={"accuracy": 0.02, "tokens": 0.1})
     gained = sum(change.became == "better" for change in judged.tasks)
     assert gained > 24
     assert headline(judged) == f"pass: {gained} task-arm pairs better, none worse"
@@ -55,8 +53,8 @@ def poor(record: Record) -> Record:
 
 def test_scores_are_said_to_stay_only_where_accuracy_did(altered):
     """Another metric that stayed in every trial of one arm says nothing of scores, and what was gained stands first."""
-    was = of_other_code(bless(altered(poor)))
-    judged = judge(altered(lambda record: record), was, metrics={"accuracy": 0.5, "false_success_rate": 0.02})
+    was = of_other_code(bless(altered(poor, traced=False)))
+    judged = judge(altered(lambda record: record, traced=False), was, metrics={"accuracy": 0.5, "false_success_rate": 0.02})
     said = headline(judged)
     assert "has the score" not in "".join(further_lines(judged))
     assert {line.outcome for line in judged.lines if line.metric == "accuracy"} == {"pass"}
@@ -81,8 +79,8 @@ def dearer(record: Record) -> Record:
 
 def test_a_run_that_fails_by_its_bill_says_that_accuracy_rose(altered):
     """Who reads that a gate failed takes it for a loss of accuracy. How many tasks got better stands beside the rise alone."""
-    was = of_other_code(bless(altered(poor)))
-    judged = judge(altered(dearer), was, metrics={"accuracy": 0.02, "tokens": 0.1})
+    was = of_other_code(bless(altered(poor, traced=False)))
+    judged = judge(altered(dearer, traced=False), was, metrics={"accuracy": 0.02, "tokens": 0.1})
     assert headline(judged, 1).startswith("regression: ")
     assert "in tokens ×" in headline(judged, 1)
     (said,) = [line for line in further_lines(judged, 1) if "rose" in line]
@@ -114,10 +112,10 @@ CLAIMED = {"accuracy": 0.02, "false_success_rate": 0.02}
 
 @settings(max_examples=cases(8))
 @given(st.integers(0, 12), st.sampled_from(["bare/clean", "finish/clean"]), st.sampled_from([0.0, 0.02, 0.5]))
-def test_accuracy_that_fails_by_more_than_its_margin_stands_first_whatever_else_fails(wind, wind_baseline, lost, arm, margin):
+def test_accuracy_that_fails_by_more_than_its_margin_stands_first_whatever_else_fails(untraced, its_baseline, lost, arm, margin):
     """Be it as worse here, beside a regression of another metric, whose outcome stays that of the run."""
-    found = replace(wind, records=tuple(failing(*ALL[:lost], arm=arm)(claiming(record)) for record in wind.records))
-    judged = judge(found, of_other_code(wind_baseline), metrics=CLAIMED | {"accuracy": margin})
+    found = replace(untraced, records=tuple(failing(*ALL[:lost], arm=arm)(claiming(record)) for record in untraced.records))
+    judged = judge(found, of_other_code(its_baseline), metrics=CLAIMED | {"accuracy": margin})
     assert judged.outcome == "regression"
     fails = any(
         line.metric == "accuracy" and line.outcome in ("regression", "worse here") and not line.is_within for line in judged.lines
@@ -148,7 +146,7 @@ def test_what_the_run_is_a_regression_by_is_told_beside_the_loss_of_accuracy(alt
 def test_nothing_is_said_to_rise_where_accuracy_fell_or_the_run_passes(altered, baseline):
     for judged in (
         judge(altered(lambda record: dearer(failing(*ALL[:5])(record))), baseline, metrics={"tokens": 0.1}),
-        judge(altered(lambda record: record), of_other_code(bless(altered(poor))), metrics={"tokens": 0.1}),
+        judge(altered(traced=False), of_other_code(bless(altered(poor, traced=False))), metrics={"tokens": 0.1}),
     ):
         assert "rose" not in "".join([headline(judged), *further_lines(judged)])
 
@@ -173,13 +171,13 @@ def test_a_bound_beside_nothing_is_not_nothing(wind_line, near, far, is_gain, sh
 
 
 @pytest.fixture(scope="module")
-def wind_line(wind):
-    return arm_of(judge(wind, bless(wind)), "bare/clean").lines[0]
+def wind_line(wind, baseline):
+    return arm_of(judge(wind, baseline), "bare/clean").lines[0]
 
 
-@settings(max_examples=cases(8))
+@settings(max_examples=cases(5))
 @given(st.integers(0, 12), st.integers(0, 12), st.sampled_from([None, "crashed", "max_steps"]), st.booleans())
-def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, wind_baseline, worse, dear, stop, claims):
+def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, baseline, worse, dear, stop, claims):
     """Whatever the run lost: arms here have short names."""
 
     def change(record: Record) -> Record:
@@ -188,15 +186,15 @@ def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, wind
         return replace(lost, input_tokens=lost.input_tokens * (1 + (record.task in ALL[:dear])))
 
     found = replace(wind, records=tuple(map(change, wind.records)))
-    judged = judge(found, wind_baseline, metrics={"tokens": 0.1})
+    judged = judge(found, baseline, metrics={"tokens": 0.1})
     assert len(headline(judged)) <= MAX_FIRST
     for line in further_lines(judged):
         assert line.startswith("loopbench ") or (line.endswith(".") and not line.endswith(".."))
 
 
 @pytest.fixture(scope="module")
-def wind_baseline(wind):
-    return bless(wind)
+def its_baseline(untraced):
+    return bless(untraced)
 
 
 CAUSE_OF: dict[str, Cause] = {
@@ -228,9 +226,9 @@ def causes_in(clause: str) -> dict[str, int]:
 NUMBERS_LOST = st.tuples(*[st.sampled_from([0, 1, 5, 12])] * len(ARMS))
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(NUMBERS_LOST, st.integers(0, 2), st.sampled_from([0.0, 0.5]), st.booleans(), st.integers(0, 3))
-def test_every_cause_of_the_first_line_is_one_of_its_arm(wind, wind_baseline, lost, gained, margin, dear, other):
+def test_every_cause_of_the_first_line_is_one_of_its_arm(untraced, its_baseline, lost, gained, margin, dear, other):
     """The arm is the one that its clause names, else the one whose estimate the line has; its number counts tasks of that arm."""
 
     def change(record: Record) -> Record:
@@ -239,9 +237,9 @@ def test_every_cause_of_the_first_line_is_one_of_its_arm(wind, wind_baseline, lo
             ended = failing(*ALL[:number], arm=arm)(ended)
         return dearer(ended) if dear and record.arm == "finish/clean" else ended
 
-    poorer = replace(wind, records=tuple(map(failing(*ALL[12 - gained :]), wind.records)))
-    was = of_other_code(bless(poorer)) if gained else wind_baseline
-    found = replace(wind, records=tuple(map(change, wind.records)))
+    poorer = replace(untraced, records=tuple(map(failing(*ALL[12 - gained :]), untraced.records)))
+    was = of_other_code(bless(poorer)) if gained else its_baseline
+    found = replace(untraced, records=tuple(map(change, untraced.records)))
     judged = with_causes(judge(found, was, metrics={"accuracy": margin, "tokens": 0.1}), other)
     clauses = headline(judged).split("; ")
     estimated = [arm for clause in clauses for arm in ARMS if f"{arm} in " in clause]
@@ -261,9 +259,9 @@ def test_where_tasks_of_several_arms_got_worse_the_estimate_has_the_causes_of_it
     )
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(st.permutations([0, 0, 6, 9]) | st.permutations([0, 8, 6, 11]), st.sampled_from([0.02, 0.1]))
-def test_an_unchanged_run_says_which_arms_are_and_what_changed_in_the_others(wind, wind_baseline, gained, margin):
+def test_an_unchanged_run_says_which_arms_are_and_what_changed_in_the_others(untraced, its_baseline, gained, margin):
     """Beside its word no count of all arms says that tasks got better: it would be of other arms than the word."""
 
     def poorer(record: Record) -> Record:
@@ -272,8 +270,8 @@ def test_an_unchanged_run_says_which_arms_are_and_what_changed_in_the_others(win
             ended = failing(*ALL[:number], arm=arm)(ended)
         return ended
 
-    was = of_other_code(bless(replace(wind, records=tuple(map(poorer, wind.records)))))
-    found = replace(wind, records=tuple(replace(record, answer=[record.answer]) for record in wind.records))
+    was = of_other_code(bless(replace(untraced, records=tuple(map(poorer, untraced.records)))))
+    found = replace(untraced, records=tuple(replace(record, answer=[record.answer]) for record in untraced.records))
     judged = judge(found, was, metrics={"accuracy": margin})
     assert judged.outcome == "unchanged"
     said = [headline(judged, 9), *further_lines(judged, 9)]
@@ -287,8 +285,8 @@ def test_an_unchanged_run_says_which_arms_are_and_what_changed_in_the_others(win
 
 def test_one_arm_that_passes_beside_unchanged_ones_has_its_own_clause(altered):
     poor_arm = failing(*ALL[:6], arm="bare/clean")
-    was = of_other_code(bless(altered(poor_arm)))
-    judged = judge(altered(lambda record: replace(record, answer=[record.answer])), was)
+    was = of_other_code(bless(altered(poor_arm, traced=False)))
+    judged = judge(altered(lambda record: replace(record, answer=[record.answer]), traced=False), was)
     assert judged.outcome == "unchanged"
     (beside,) = [line for line in further_lines(judged) if "better" in line and "none worse" in line]
     assert beside.startswith("bare/clean passes with ")

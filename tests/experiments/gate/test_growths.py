@@ -39,17 +39,17 @@ AMOUNTS = st.lists(st.integers(0, 9_999), min_size=TASKS, max_size=TASKS)
 FAILED = st.sets(st.sampled_from(ALL), max_size=8)
 
 
-@settings(max_examples=cases(10))
+@settings(max_examples=cases(8))
 @given(AMOUNTS, AMOUNTS, FAILED, FAILED)
-def test_a_growth_has_the_sums_of_its_trials(wind, before, now, failed_before, failed_now):
+def test_a_growth_has_the_sums_of_its_trials(untraced, before, now, failed_before, failed_now):
     was, now_taken = dict(zip(ALL, before, strict=True)), dict(zip(ALL, now, strict=True))
     old, new = (
-        replace(wind, records=tuple(failing(*failed, arm=ARM)(taking(tokens)(record)) for record in wind.records))
+        replace(untraced, records=tuple(failing(*failed, arm=ARM)(taking(tokens)(record)) for record in untraced.records))
         for failed, tokens in ((failed_before, was), (failed_now, now_taken))
     )
     judged = judge(new, of_other_code(bless(old)), metrics=MARGINS)
     line = next(line for line in judged.lines if (line.arm, line.metric) == (ARM, "tokens"))
-    repeats, newly_solved = wind.manifest.settings.repeats, failed_before - failed_now
+    repeats, newly_solved = untraced.manifest.settings.repeats, failed_before - failed_now
     grew = sum(now) > sum(before)
     assert bool(judged.growths) == (line.outcome in ("regression", "undecided") and bool(newly_solved) and grew)
     for growth in judged.growths:
@@ -100,7 +100,11 @@ def test_no_part_is_told_as_more_than_its_whole(growth):
 def bought(altered):
     """Most tasks were not solved and took little, and are solved now and take more."""
     early = ALL[:9]
-    was = of_other_code(bless(altered(lambda r: failing(*early, arm=ARM)(taking({t: 10 if t in early else 900 for t in ALL})(r)))))
+
+    def before(record: Record) -> Record:
+        return failing(*early, arm=ARM)(taking({t: 10 if t in early else 900 for t in ALL})(record))
+
+    was = of_other_code(bless(altered(before, traced=False)))
     return was, {task: 1_000 if task in early else 900 for task in ALL}, altered
 
 
@@ -131,7 +135,7 @@ def test_what_was_bought_is_one_line_in_every_output(bought, capsys):
 
 def test_without_counterparts_nobody_knows_which_trials_are_newly_solved(bought):
     was, tokens, altered = bought
-    assert judge(altered(taking(tokens), seed=1), was, metrics=MARGINS).growths == ()
+    assert judge(altered(taking(tokens), traced=False, seed=1), was, metrics=MARGINS).growths == ()
 
 
 @pytest.mark.parametrize("is_any_dearer", [True, False])
@@ -146,7 +150,7 @@ def test_the_worst_trial_of_an_amount_is_one_that_both_sides_solved_if_any_of_th
 
 def test_only_the_rise_may_be_meant_where_accuracy_rose_though_a_task_was_lost(bought):
     was, tokens, altered = bought
-    judged = judge(altered(lambda record: failing(ALL[10], arm=ARM)(taking(tokens)(record))), was, metrics=MARGINS)
+    judged = judge(altered(lambda record: failing(ALL[10], arm=ARM)(taking(tokens)(record)), traced=False), was, metrics=MARGINS)
     changes = {(change.task, change.became) for change in judged.tasks}
     assert (ALL[10], "worse") in changes
     assert judged.outcome == "regression"
@@ -154,9 +158,11 @@ def test_only_the_rise_may_be_meant_where_accuracy_rose_though_a_task_was_lost(b
 
 
 def test_the_loss_is_meant_where_accuracy_fell_beside_a_rise(altered):
-    was = of_other_code(bless(altered(taking(dict.fromkeys(ALL, 900)))))
+    was = of_other_code(bless(altered(taking(dict.fromkeys(ALL, 900)), traced=False)))
     judged = judge(
-        altered(lambda record: failing(ALL[0], arm=ARM)(taking(dict.fromkeys(ALL, 2_000))(record))), was, metrics=MARGINS
+        altered(lambda record: failing(ALL[0], arm=ARM)(taking(dict.fromkeys(ALL, 2_000))(record)), traced=False),
+        was,
+        metrics=MARGINS,
     )
     assert judged.outcome == "regression"
     assert next_steps(judged)[0].say == "Fix the loop, or bless the run if the loss is meant:"

@@ -21,6 +21,7 @@ from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing,
 # --- outcomes ---
 
 
+@pytest.mark.slow  # as test_rerun.py has a run again by the baseline's own configuration
 def test_the_same_again_is_identical(baseline, fresh):
     again: Results = fresh(repeats=2)
     judged = judge(again, baseline)
@@ -177,15 +178,16 @@ def test_another_limit_of_a_trial_or_another_rule_for_it_is_refused(altered, win
     config, versions = wind.manifest.config | {"trial_budget": {"tokens": 2000}}, wind.manifest.versions
     limited = altered(config=config, versions=versions | {"trial_limits": 2})
     former = altered(config=config)
+    as_limited, as_former = bless(limited), bless(former)
     for run, held_against, problem in (
         (limited, baseline, f"{LIMIT}, not none"),
-        (limited, bless(former), f"{LIMIT}, not {LIMIT}, not counting its last call"),
-        (former, bless(limited), f"{LIMIT}, not counting its last call, not {LIMIT}"),
+        (limited, as_former, f"{LIMIT}, not {LIMIT}, not counting its last call"),
+        (former, as_limited, f"{LIMIT}, not counting its last call, not {LIMIT}"),
     ):
         with pytest.raises(Incomparable, match=f"another limit of a trial than in the baseline: {problem}; where that is meant"):
             judge(run, held_against)
-    assert judge(limited, bless(limited)).outcome == "identical"
-    assert judge(former, bless(former)).outcome == "identical"
+    assert judge(limited, as_limited).outcome == "identical"
+    assert judge(former, as_former).outcome == "identical"
 
 
 def test_a_single_loop_under_the_same_conditions_is_the_counterpart(ran):
@@ -200,10 +202,10 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(ran):
 
 
 def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, ran):
-    lacking = ran(loops=("bare", "react_extract"), repeats=2)
+    lacking = ran(loops=("bare", "react_extract"))
     refused(lacking, baseline, "the run has no arm for finish/clean and finish/flaky-tools of the baseline; it has bare/clean, ")
     refused(lacking, baseline, "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone")
-    other = ran(profiles=("clean", "flaky-format"), repeats=2)
+    other = ran(profiles=("clean", "flaky-format"))
     refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
 
 
@@ -264,9 +266,9 @@ def test_a_changed_profile_from_a_file_is_refused_by_the_fields_that_changed(fre
     assert "own_profiles" not in to_text(bless(fresh(loops=("bare",), profiles=("clean",))))
 
 
-def test_other_tasks_are_refused(wind, ran):
-    fewer = ran(tasks=6, repeats=2)
-    refused(fewer, bless(wind), "other tasks: 6 of the baseline are left out, such as arithmetic-0007")
+def test_other_tasks_are_refused(wind, baseline, ran):
+    fewer = ran(tasks=6)
+    refused(fewer, baseline, "other tasks: 6 of the baseline are left out, such as arithmetic-0007")
     refused(wind, bless(fewer), "other tasks: 6 are not in the baseline, such as arithmetic-0007")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import loopbench
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import Baseline, RerunSettings, bless, judge, prepare_again, read_baseline, read_run, write_baseline
+from loopbench.experiments.gate import Baseline, RerunSettings, judge, prepare_again, read_baseline, read_run, write_baseline
 from loopbench.experiments.gate.rerun import config_again
 from loopbench.metrics.record import Record
 from loopbench.runs.engine.runner import Unwatched
@@ -19,11 +19,6 @@ from loopbench.runs.store.files import RunError
 FILE = Path("b.json")
 OWN = "loopbench.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
-
-
-@pytest.fixture(scope="session")
-def baseline(wind) -> Baseline:
-    return bless(wind)
 
 
 def configured(baseline: Baseline, **config: Any) -> Baseline:

@@ -16,7 +16,9 @@ from tests.experiments.gate.test_better_here import of_other_code
 ONE_LOOP = {"loops": ("bare",), "profiles": ("flaky-tools",)}
 
 
-@pytest.mark.parametrize(("was", "now"), [(2, 1), (3, 2), (1, 2), (2, 3)])
+@pytest.mark.parametrize(
+    ("was", "now"), [(2, 1), (1, 2), *(pytest.param(*repeats, marks=pytest.mark.slow) for repeats in ((3, 2), (2, 3)))]
+)
 @pytest.mark.parametrize("loop", ["bare", "bare(max_consecutive_errors=1)"])
 def test_other_repeats_of_the_same_seed_are_judged_as_if_both_had_those_that_both_have(ran, was, now, loop):
     """The law: what one side has besides changes nothing of the judgement, and an unchanged loop passes."""

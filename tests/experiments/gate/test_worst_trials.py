@@ -95,21 +95,16 @@ def dearer(tokens: dict[str, int], arm: str = "finish/clean") -> Callable[[Recor
 
 @settings(max_examples=cases(6))
 @given(st.lists(st.integers(0, 100_000), min_size=TASKS, max_size=TASKS))
-def test_the_worst_trial_is_the_one_with_the_largest_difference(wind, wind_baseline, more):
+def test_the_worst_trial_is_the_one_with_the_largest_difference(wind, baseline, more):
     added = dict(zip(ALL, more, strict=True))
     found = replace(wind, records=tuple(map(dearer(added), wind.records)))
-    judged = judge(found, wind_baseline, metrics={"tokens": 0.1})
+    judged = judge(found, baseline, metrics={"tokens": 0.1})
     told = {(worst.arm, worst.metric): worst for worst in judged.worst}
     line = next(line for line in judged.lines if (line.arm, line.metric) == ("finish/clean", "tokens"))
     assert (("finish/clean", "tokens") in told) == (line.outcome in ("regression", "undecided") and any(more))
     if worst := told.get(("finish/clean", "tokens")):
         assert worst.now - worst.was == max(more) == added[worst.task]
         assert worst.repeat == 1
-
-
-@pytest.fixture(scope="module")
-def wind_baseline(wind) -> Baseline:
-    return bless(wind)
 
 
 def test_without_counterparts_it_is_a_trial_of_the_task_whose_mean_got_most_worse(altered, baseline):
@@ -136,7 +131,7 @@ def changed(fresh, tmp_path_factory) -> Iterator[Callable[..., tuple[Results, Ba
     made = new_loop("spends", folder)
     source = made.loop.read_text()
     sys.path.insert(0, str(folder))
-    asked = {"loops": (made.target,), "profiles": ("flaky-tools",), "workers": 1}
+    asked = {"loops": (made.target,), "profiles": ("flaky-tools",)}
     first = fresh(**asked)
     blessed, runs = bless(first), first.folder.parent
 
@@ -165,7 +160,7 @@ CALLED_TWICE = (CALL, f"{CALL}\n{CALL}")
     ("change", "metric", "why"),
     [
         (LONGER, "tokens", " model calls: longer prompts ("),
-        (MORE_MESSAGES, "tokens", " in a request, not "),
+        pytest.param(MORE_MESSAGES, "tokens", " in a request, not ", marks=pytest.mark.slow),
         (ASKED_TWICE, "steps", ": the loop sent the same request again "),
         (CALLED_TWICE, "calls_doubled", " again by itself, though it had given a result"),
     ],

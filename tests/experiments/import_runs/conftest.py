@@ -99,7 +99,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of loopbench's own with traces."""
     config = CompareConfig(
-        suite="arithmetic(size=8)",
+        suite="arithmetic(size=4)",
         loops=("bare", 'bare(decision_format="native")', "finish"),
         profiles=("flaky-tools",),
         repeats=2,

@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs import ReadingOptions
 from loopbench.experiments.import_runs.table_rows import Row
 from loopbench.experiments.import_runs.wide_table import melt_hint
+from tests.cases import cases
 
 
 def hint(cells: Mapping[str, list[Any]]) -> str:
@@ -24,6 +25,7 @@ def hint(cells: Mapping[str, list[Any]]) -> str:
 @pytest.mark.parametrize(
     ("right", "wrong"), [(1, 0), ("1", "0.5"), ("pass", "fail"), ("True", "false"), (True, False), ("yes", "no"), ("C", "I")]
 )
+@settings(max_examples=cases(8))
 @given(st.lists(st.booleans(), min_size=2, max_size=6).filter(lambda drawn: len(set(drawn)) == 2))
 def test_columns_of_scores_of_one_kind_are_told_and_the_call_makes_a_row_of_each_score(right, wrong, drawn):
     scores = [right if each else wrong for each in drawn]

@@ -285,19 +285,19 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
 
 def test_what_a_fault_spoiled_is_never_learned(tmp_path):
     """Runs under faults in tools teach the plans that clean ones do, of the tasks that they solve."""
-    suite = make_suite(parse_spec("arithmetic(size=16)"))
-    folder = ran(tmp_path, suite, DESIGNS, profiles=("flaky-tools",), repeats=2)
+    suite = make_suite(parse_spec("arithmetic(size=8)"))
+    folder = ran(tmp_path, suite, DESIGNS, profiles=("flaky-tools",))
     found = learned(folder, suite, check=True)
-    assert len(found.lessons) >= 13
+    assert len(found.lessons) >= 6
     assert task_problems(replanned(suite, found)) == []
     assert all("spoiled" in why or "not solved" in why for why in found.not_learned.values())
 
 
 def test_every_built_in_suite_can_be_learned_from_its_own_run(tmp_path):
-    suite = make_suite(parse_spec("arithmetic(size=36)"))
+    suite = make_suite(parse_spec("arithmetic(size=18)"))
     found = learned(ran(tmp_path, suite), without_plans(suite), check=True)
     assert not found.not_learned
-    assert sum(lesson.references for lesson in found.lessons) >= 100
+    assert sum(lesson.references for lesson in found.lessons) >= 50
     assert {task.id: is_abstention("not determined") for task in found.tasks if task.expected is None}
 
 

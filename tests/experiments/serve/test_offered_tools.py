@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from loopbench.runs.registry import generated_suites, make_suite
 
 @pytest.mark.parametrize("name", generated_suites())
 def test_every_tool_of_a_suite_is_taken(name: str) -> None:
-    trials = SuiteTrials(make_suite(parse_spec(name)), load_profile("clean"))
+    suite = make_suite(parse_spec(name))
+    trials = SuiteTrials(replace(suite, tasks=suite.tasks[::8]), load_profile("clean"))
     try:
         listed = run_sync(trials.more(OwnRequest("GET", ("tasks",))))["tasks"]
     finally:

@@ -88,10 +88,6 @@ def trial(name: str, task: int, repeat: int, score: float, rng: random.Random, *
     return Record(**(values | changes))
 
 
-def replaced(record: Record, **changes: Any) -> Record:
-    return Record.from_json(json.loads(json.dumps(record.to_json() | changes)))
-
-
 def plan(found: Sizing, purpose: str) -> Any:
     return next(made for made in found.plans if made.purpose == purpose)
 

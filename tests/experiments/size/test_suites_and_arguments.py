@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import duration
 from tests.cases import cases
-from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, replaced, sized, solves
+from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, sized, solves
 from tests.sealing import reseal
 
 # --- the tasks that there are ---
@@ -84,7 +85,7 @@ def test_the_first_tasks_of_a_suite_are_not_all_of_it(pilot):
 
 def test_excluded_tasks_have_to_be_made_up_for(pilot):
     def out(record: Record) -> Record:
-        return replaced(record, status="excluded", scores={}) if int(record.task[1:]) < 20 else record
+        return replace(record, status="excluded", scores={}) if int(record.task[1:]) < 20 else record
 
     made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)", change=out), margin=0.1, purposes=("gate",))
     best = plan(made, "gate").best
@@ -96,7 +97,7 @@ def test_tasks_that_one_arm_lacks_are_no_more_than_they_are_and_costs_that_it_do
     def out(record: Record) -> Record:
         lacks = record.arm == "b" and int(record.task[1:]) < 25
         return (
-            replaced(record, status="excluded", scores={}) if lacks else replaced(record, cost_usd=None if record.arm == "b" else 1)
+            replace(record, status="excluded", scores={}) if lacks else replace(record, cost_usd=None if record.arm == "b" else 1)
         )
 
     found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=out, manifest={"imported": {"from": [], "format": "csv"}})
@@ -108,7 +109,7 @@ def test_tasks_that_one_arm_lacks_are_no_more_than_they_are_and_costs_that_it_do
 def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
     def out(record: Record) -> Record:
         is_out = record.repeat == 1 and int(record.task[1:]) < 20
-        return replaced(record, status="excluded", scores={}) if is_out else record
+        return replace(record, status="excluded", scores={}) if is_out else record
 
     made = sized(pilot({"bare": solves(0.8)}, tasks=40, change=out, manifest={"imported": {"from": [], "format": "csv"}}))
     assert made.suite_tasks == 40
@@ -174,7 +175,7 @@ def test_numbers_are_written_as_people_write_them():
 # --- arms that crashed in every trial, or never asked their model ---
 
 
-@settings(deadline=None, max_examples=cases(10))
+@settings(deadline=None, max_examples=cases(6))
 @given(
     dead=st.lists(st.sampled_from(["crashed", "never asked"]), min_size=1, max_size=2),
     healthy=st.integers(0, 3),
@@ -188,7 +189,7 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
         if record.arm not in names:
             return record
         crash: dict[str, Any] = {"stop": "crashed", "reason": "KeyError: 'x'"} if names[record.arm] == "crashed" else {"calls": {}}
-        return replaced(record, scores={"accuracy": 0.0}, **crash)
+        return replace(record, scores={"accuracy": 0.0}, **crash)
 
     made = pilots_in(tmp_path_factory.mktemp("runs"))
     run = made(dict.fromkeys([*names, *working], solves(0.7)), tasks=30, seed=seed, change=killed)
@@ -206,7 +207,7 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
     assert not any("incomplete" in caveat for caveat in whole.caveats)
 
 
-@settings(deadline=None, max_examples=cases(10))
+@settings(deadline=None, max_examples=cases(6))
 @given(
     lost=st.fixed_dictionaries(dict.fromkeys(("dead", "bare", "finish"), st.integers(0, 10))),
     loops=st.sets(st.sampled_from(["bare", "finish"])),
@@ -218,7 +219,7 @@ def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_miss
         if int(record.task[1:]) < lost[record.arm]:
             return None
         crash = {"scores": {"accuracy": 0.0}, "stop": "crashed", "reason": "KeyError: 'x'"}
-        return replaced(record, **crash) if record.arm == "dead" else record
+        return replace(record, **crash) if record.arm == "dead" else record
 
     make = pilots_in(tmp_path_factory.mktemp("runs"))
     run = make(dict.fromkeys(lost, solves(0.7)), tasks=tasks, repeats=repeats, change=changed)

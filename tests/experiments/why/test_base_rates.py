@@ -24,7 +24,7 @@ from loopbench.runs.store.traces import Traces
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     config = CompareConfig(
-        runs=tmp_path_factory.mktemp("rates"), mlflow=False, loops=("bare", "stateless"), profiles=("flaky-tools",), tasks=24
+        runs=tmp_path_factory.mktemp("rates"), mlflow=False, loops=("bare", "stateless"), profiles=("flaky-tools",), tasks=16
     )
     made = prepare(config)
     run(made, Unwatched())

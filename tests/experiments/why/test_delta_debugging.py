@@ -90,7 +90,9 @@ LONG = [task for task in SUITE.tasks if task.plan is not None and len(task.plan.
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("task", LONG, ids=lambda task: task.id)
+@pytest.mark.parametrize(
+    "task", [*LONG[:2], *(pytest.param(task, marks=pytest.mark.slow) for task in LONG[2:])], ids=lambda task: task.id
+)
 def test_a_planted_set_is_found(task, count):
     """So many failures of a tool, each of which costs a step, are more than the limit leaves; delays cost none."""
     calls = [call.id for call in task.plan.calls]

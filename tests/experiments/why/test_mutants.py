@@ -32,6 +32,15 @@ MIN_NAMED = 0.93
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless", "microcompact(loop=bare)", "repeat_guard(loop=bare)")
 
 
+def test_planted_defects_that_cost_tasks_are_named() -> None:
+    """Those of one loop on one suite that cost something there, which most do."""
+    counts = counted(DEFECTS, loops=("bare",), suites=("arithmetic",), tasks=1)
+    costly = {defect: found for defect, found in counts.items() if found.lost}
+    assert {defect: found.details for defect, found in costly.items() if min(found.named) < MIN_NAMED} == {}
+    assert len(costly) > len(DEFECTS) / 2
+
+
+@pytest.mark.slow
 def test_every_planted_defect_costs_tasks_and_is_named() -> None:
     """Each loop on a suite of its own, and where a defect cost nothing on the other one's."""
     lost: set[str] = set()
@@ -45,14 +54,14 @@ def test_every_planted_defect_costs_tasks_and_is_named() -> None:
     assert lost == DEFECTS.keys()  # of one that costs nothing the law would say nothing
 
 
-@pytest.mark.parametrize("suite", ["arithmetic", "events"])
+@pytest.mark.parametrize("suite", ["arithmetic", pytest.param("events", marks=pytest.mark.slow)])
 def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
     profiles = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=2, runs=tmp_path, mlflow=False))
+    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=1, runs=tmp_path, mlflow=False))
     run(made, Unwatched())
     found = results(made.folder, paired=False)
     altered = {one.key: alterations(read_trial(read_trace(found.folder, one), one)) for one in found.records}
-    assert len(altered) == len(LOOPS) * len(profiles) * 2
+    assert len(altered) == len(LOOPS) * len(profiles)
     assert {key: each for key, each in altered.items() if each} == {}
 
 

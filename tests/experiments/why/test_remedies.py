@@ -47,7 +47,9 @@ def test_the_call_of_python_means_the_same(loop, cause, monkeypatch):
     assert asked == [AblationRequest(loop, FACTORS[loop][cause])]
 
 
-@pytest.mark.parametrize("loop", FACTORS)
+@pytest.mark.parametrize(
+    "loop", [pytest.param(loop, marks=pytest.mark.slow) if number > 1 else loop for number, loop in enumerate(FACTORS)]
+)
 def test_every_factor_is_an_option_with_its_default_first(loop, tmp_path):
     config = CompareConfig(loops=(loop,), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path / "compare")
     (plain,) = prepare_comparison(config).manifest.arms
