@@ -445,7 +445,6 @@ def test_a_value_of_another_type_is_one_line(folder, tmp_path):
 
 
 def test_neither_the_package_nor_what_loads_a_run_imports_pandas(tmp_path):
-    """In a process that has imported what most commands import."""
     code = "import sys, loopbench; dir(loopbench); print('pandas' in sys.modules); loopbench.load; print('pandas' in sys.modules)"
     (tmp_path / "loads.py").write_text(code)
     assert said_by(tmp_path, {"PATH": os.defpath}, "loads.py").split() == ["False", "False"]
