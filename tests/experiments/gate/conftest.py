@@ -76,7 +76,8 @@ def altered(wind, tmp_path) -> Callable[..., Results]:
 @pytest.fixture(scope="session")
 def untraced(wind) -> Results:
     """The run as if no trace of it had been kept: for laws in which traces have no part. To read them takes most of a judgement."""
-    return replace(wind, records=tuple(replace(record, trace_at=None) for record in wind.records))
+    without: Results = replace(wind, records=tuple(replace(record, trace_at=None) for record in wind.records))
+    return without
 
 
 @pytest.fixture(scope="session")

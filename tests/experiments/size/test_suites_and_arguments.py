@@ -218,8 +218,9 @@ def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_miss
     def changed(record: Record) -> Record | None:
         if int(record.task[1:]) < lost[record.arm]:
             return None
-        crash = {"scores": {"accuracy": 0.0}, "stop": "crashed", "reason": "KeyError: 'x'"}
-        return replace(record, **crash) if record.arm == "dead" else record
+        if record.arm != "dead":
+            return record
+        return replace(record, scores={"accuracy": 0.0}, stop="crashed", reason="KeyError: 'x'")
 
     make = pilots_in(tmp_path_factory.mktemp("runs"))
     run = make(dict.fromkeys(lost, solves(0.7)), tasks=tasks, repeats=repeats, change=changed)
