@@ -37,8 +37,6 @@ class Defect:
 
     cause: Cause
     """What `why` should name."""
-    also: tuple[Cause, ...] = ()
-    """Other causes that are as right: a design may fail in another way of the same defect."""
     profile = "clean"
     """The air in which it costs tasks."""
 
@@ -410,7 +408,6 @@ class AnswerIgnored(Defect):
     """The answer is not noticed, and the model asked again."""
 
     cause: Cause = "termination"
-    also: tuple[Cause, ...] = ("crash",)  # what a design makes of a move that it does not allow there
 
     def move(self, move: Move, state: MutantState) -> Move:
         return Act("", (state.calls and (state.calls[-1],)) or ()) if isinstance(move, Answer) else move

@@ -52,22 +52,13 @@ class DefectCount:
         return DEFECTS[self.name].cause
 
     @property
-    def causes(self) -> tuple[str, ...]:
-        """The causes that are right, the meant one first."""
-        return (self.cause, *DEFECTS[self.name].also)
-
-    def right(self, counted: Counter[str]) -> int:
-        """Return how many of these losses have a cause that is right."""
-        return sum(counted[cause] for cause in self.causes)
-
-    @property
     def lost(self) -> int:
         return self.against.total()
 
     @property
     def named(self) -> tuple[float, float]:
         """Shares of trials whose cause was named, against the sound loop's and alone; 0 where nothing was lost."""
-        return tuple(self.right(counted) / max(1, counted.total()) for counted in (self.against, self.alone))  # type: ignore[return-value]
+        return tuple(counted[self.cause] / max(1, counted.total()) for counted in (self.against, self.alone))  # type: ignore[return-value]
 
 
 def mutant(loop: str, defect: str) -> str:
@@ -121,13 +112,11 @@ def table(counts: Iterable[DefectCount]) -> str:
     rows = ["| planted defect | cause | lost | named | named, alone | otherwise called |", "|---|---|---|---|---|---|"]
     listed = list(counts)
     for each in listed:
-        others = ", ".join(
-            f"{cause} {count}" for cause, count in (each.against + each.alone).most_common() if cause not in each.causes
-        )
-        shares = " | ".join(f"{each.right(counted)}" for counted in (each.against, each.alone))
+        others = ", ".join(f"{cause} {count}" for cause, count in (each.against + each.alone).most_common() if cause != each.cause)
+        shares = " | ".join(f"{counted[each.cause]}" for counted in (each.against, each.alone))
         what = " ".join((DEFECTS[each.name].__doc__ or each.name).split()).rstrip(".")
-        rows.append(f"| {what} | {' or '.join(each.causes)} | {each.lost} | {shares} | {others or '–'} |")
-    right, alone = sum(each.right(each.against) for each in listed), sum(each.right(each.alone) for each in listed)
+        rows.append(f"| {what} | {each.cause} | {each.lost} | {shares} | {others or '–'} |")
+    right, alone = sum(each.against[each.cause] for each in listed), sum(each.alone[each.cause] for each in listed)
     rows.append(f"| all {len(listed)} kinds | | {sum(each.lost for each in listed)} | {right} | {alone} | |")
     return "\n".join(rows)
 
