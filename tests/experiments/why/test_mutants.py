@@ -40,6 +40,13 @@ def test_planted_defects_that_cost_tasks_are_named() -> None:
     assert len(costly) > len(DEFECTS) / 2
 
 
+@pytest.mark.parametrize("loop", ["react_extract", "stateless"])
+def test_a_run_that_ends_at_a_call_that_it_did_not_make_ended_too_soon(loop: str) -> None:
+    """Also where the loop asks for the answer, or its form, once more."""
+    found = counted(["EndedTooSoon"], loops=(loop,), suites=("arithmetic",), tasks=3)["EndedTooSoon"]
+    assert (found.lost > 0, found.named) == (True, (1.0, 1.0)), found.details
+
+
 @pytest.mark.slow
 def test_every_planted_defect_costs_tasks_and_is_named() -> None:
     """Each loop on a suite of its own, and where a defect cost nothing on the other one's."""
@@ -75,7 +82,9 @@ def test_the_page_lists_every_kind_and_each_is_named() -> None:
     assert [row[0] for row in rows] == [" ".join((kind.__doc__ or "").split()).rstrip(".") for kind in DEFECTS.values()]
     assert len(rows) >= 20
     for what, lost, against, alone in rows:
-        assert min(int(against), int(alone)) >= MIN_NAMED * int(lost) > 0, what
+        unnamed = int(lost) - min(int(against), int(alone))
+        assert int(lost) > 0, what
+        assert unnamed <= max(1, (1 - MIN_NAMED) * int(lost)), what  # of a dozen, one is more than 7 %
 
 
 # --- what is not an alteration ---
