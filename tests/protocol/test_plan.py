@@ -33,7 +33,8 @@ def planned_calls(index: int) -> st.SearchStrategy[PlannedCall]:
     name, arguments = st.just(IDS[index]), st.dictionaries(keys, values(IDS[:index]), max_size=2)
     goal = st.text(max_size=4).map(lambda text: f"{index} {text}")
     alternatives = st.lists(st.builds(PlannedCall, name, st.text(max_size=4), arguments, goal), max_size=1).map(tuple)
-    return st.builds(PlannedCall, name, st.text(max_size=4), arguments, goal, alternatives, st.booleans())
+    after = st.sets(st.sampled_from(IDS[:index]), max_size=2).map(tuple) if index else st.just(())
+    return st.builds(PlannedCall, name, st.text(max_size=4), arguments, goal, alternatives, st.booleans(), after)
 
 
 def plans_of(size: int) -> st.SearchStrategy[Plan]:
@@ -62,7 +63,7 @@ def test_a_plan_is_the_same_after_json(plan: Plan) -> None:
 def test_dependencies_are_the_references_of_each_call(plan: Plan) -> None:
     for call in plan.calls:
         found = {leaf.call for leaf in walk(call.arguments) if isinstance(leaf, Ref)}
-        assert plan.dependencies[call.id] == found
+        assert plan.dependencies[call.id] == found | set(call.after)
     assert list(plan.dependencies) == [call.id for call in plan.calls]
 
 
@@ -112,6 +113,7 @@ def planned(name: str, goal: str = "", **arguments: object) -> PlannedCall:
         ((planned("a", "same"), planned("b", "same")), 1, "same goal"),
         ((planned("a", x=Ref("b")), planned("b")), 1, "'a' refers to 'b', not before it"),
         ((planned("a", x=[{"deep": Ref("a")}]),), 1, "'a' refers to 'a'"),
+        ((PlannedCall("a", "t", {}, "g", after=("b",)), planned("b")), 1, "'a' refers to 'b', not before it"),
         ((planned("a"),), {"value": Ref("z")}, "answer refers to 'z', a call that is not in the plan"),
         ((), Ref("a"), "answer refers"),
         ((PlannedCall("a", "t", {}, "g", alternatives=(planned("b"),)),), 1, "alternative of call 'a' has another id"),
