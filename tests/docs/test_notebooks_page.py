@@ -47,7 +47,7 @@ def shown(output: str) -> str:
 TABLES = ("trials", "arms", "pairs", "tasks", "effects")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_code_prints_what_the_page_says(tmp_path):
     found = OUTPUT.search(text())
     assert found is not None

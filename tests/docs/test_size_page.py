@@ -28,7 +28,7 @@ def timeless(output: str) -> list[list[str]]:
     return [words for line in output.splitlines() if (words := DURATION.sub("TIME", line).replace("─", "").split())]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_example_is_what_the_commands_print(tmp_path):
     assert timeless(output_of(commands(PAGE), tmp_path)) == timeless(preformatted(PAGE, "example"))
 

@@ -25,7 +25,7 @@ def printed(folder: Path) -> str:
     return RUN_FOLDER.sub("RUN", output_of(commands(PAGE), folder))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_example_is_what_the_commands_print(tmp_path):
     assert printed(tmp_path) == preformatted(PAGE, "example")
 
