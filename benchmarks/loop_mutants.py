@@ -83,7 +83,10 @@ class MutantModel(WrappedModel):
 
 
 def _said(move: Move, codec: Codec) -> Reply | None:
-    """Return a move as a codec says it, an answer without value or with a confidence if need be; None if it says no such move."""
+    """Return a move as a codec says it; None if it says no such move, so that the defect is not planted into this reply.
+
+    An answer goes without its value where another request states that, and with some confidence where a format asks for one.
+    """
     forms = (move, replace(move, value=None), replace(move, confidence=0.9)) if isinstance(move, Answer) else (move,)
     for form in forms:
         try:

@@ -319,6 +319,23 @@ def test_recover_knows_arguments_however_their_json_is_written(
     assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("concat", {"a": texts[failed], "b": "x"}), "It may work now.")
 
 
+@pytest.mark.parametrize(("failed", "named"), [("c1", "look_up"), ("c2", "list_shelf")])
+def test_of_two_calls_that_the_request_shows_whole_the_one_with_more_arguments_failed(failed: str, named: str) -> None:
+    def look_up(shelf: str) -> str:
+        """What stands there."""
+        return shelf
+
+    def list_shelf(shelf: str, page: int) -> str:
+        """A page of it; look_up knows the shelf."""
+        return shelf * page
+
+    tools = (Tool.from_function(look_up), Tool.from_function(list_shelf))
+    plan = Plan((bench.planned("c1", "look_up", shelf="A"), bench.planned("c2", "list_shelf", shelf="A", page=2)), Ref("c2"))
+    trial = bench.Bench(plan, tools=tools)
+    told = f"Tools: look_up, list_shelf, look_up\nfailed_tool: {named}\n{json.dumps(trial.calls[failed].arguments)}"
+    assert ask(Role.RECOVER, trial.view(told, tools=("look_up", "list_shelf"))).point == failed
+
+
 def test_recover_knows_an_object_among_arguments_by_its_keys_in_any_order() -> None:
     def send(to: dict[str, str]) -> str:
         """Where it goes."""

@@ -47,7 +47,10 @@ BUILT_IN = (
 )
 MET = tuple(name for name in BUILT_IN if not name.startswith("measured-") and not name.endswith("-median"))
 """The profiles that have a column of trials here: the others are made of these, or as these."""
-ALWAYS = ("clean", "flaky-format", "flaky-tools", "forgetful", "injected", "provider-trouble", "teachable-flaky")
+ALWAYS = (
+    *("bad-network", "clean", "crossed-calls", "flaky-format", "flaky-tools", "forgetful", "injected", "provider-trouble"),
+    *("teachable-flaky", "unreliable-tools"),
+)
 """Those of which `make test` has trials: each family of faults, forgetting, and weaknesses beside faults."""
 LOOPS = ("bare", "react_extract")
 OF_SEVERAL_CALLS = {"calls.same_ids", "calls.too_early"}

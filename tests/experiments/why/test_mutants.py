@@ -29,6 +29,7 @@ from tests.metrics.lost_trials import Talk, record
 
 MIN_NAMED = 0.93
 """Share of the tasks that a defect cost whose cause is named."""
+TASKS = 2
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless", "microcompact(loop=bare)", "repeat_guard(loop=bare)")
 
 
@@ -61,14 +62,14 @@ def test_every_planted_defect_costs_tasks_and_is_named() -> None:
     assert lost == DEFECTS.keys()  # of one that costs nothing the law would say nothing
 
 
-@pytest.mark.parametrize("suite", ["arithmetic", pytest.param("events", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("suite", ["arithmetic", "events"])
 def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
     profiles = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=1, runs=tmp_path, mlflow=False))
+    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=TASKS, runs=tmp_path, mlflow=False))
     run(made, Unwatched())
     found = results(made.folder, paired=False)
     altered = {one.key: alterations(read_trial(read_trace(found.folder, one), one)) for one in found.records}
-    assert len(altered) == len(LOOPS) * len(profiles)
+    assert len(altered) == TASKS * len(LOOPS) * len(profiles)
     assert {key: each for key, each in altered.items() if each} == {}
 
 
@@ -83,7 +84,7 @@ def test_the_page_lists_every_kind_and_each_is_named() -> None:
     assert len(rows) >= 20
     for what, lost, against, alone in rows:
         unnamed = int(lost) - min(int(against), int(alone))
-        assert int(lost) > 0, what
+        assert min(int(against), int(alone)) > 0, what
         assert unnamed <= max(1, (1 - MIN_NAMED) * int(lost)), what  # of a dozen, one is more than 7 %
 
 
@@ -101,6 +102,20 @@ def ran_as(talk: Talk, tool: str, data: str, *, ok: bool = True, **arguments: An
         {"event": "tool", "tool": tool, "arguments": arguments, "data": data, "status": "success" if ok else "error"}
     )
     return talk.tell(data)
+
+
+def answered_by_another_request(talk: Talk) -> list[str]:
+    """What is altered in a scripted trial whose loop asks for the answer in a request of its own."""
+    answer = "not determined"
+    talk.ask("answer", reply=answer, move={"move": "answer", "value": answer})
+    return [each.cause for each in alterations(read_trial(Trace.from_json(talk.ends(answer)), record(plan_unseen=True)))]
+
+
+def test_a_run_that_ends_at_a_call_that_never_ran_ended_too_soon_and_at_one_that_had_run_it_did_not() -> None:
+    first = ("mul", {"a": 3, "b": 4})
+    assert answered_by_another_request(Talk().call(first[0], **first[1]).ran("12").call("add", a=12, b=2)) == ["termination"]
+    assert answered_by_another_request(Talk().call(first[0], **first[1]).ran("12").call(first[0], **first[1])) == []
+    assert answered_by_another_request(Talk().call(first[0], **first[1]).ran("12")) == []
 
 
 def test_text_that_is_read_as_the_number_it_states_is_not_an_alteration() -> None:

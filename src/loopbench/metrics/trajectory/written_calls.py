@@ -75,7 +75,7 @@ class Matching:
 
     @property
     def left_at_the_end(self) -> list[WrittenCall]:
-        """The calls of the last replies that never ran, and after which the loop asked for no decision."""
+        """Once all events are matched: the calls of the last deciding replies that have not run for them."""
         return self._open
 
     @property

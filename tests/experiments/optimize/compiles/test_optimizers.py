@@ -227,7 +227,6 @@ def test_rollouts_that_nothing_looks_at_leave_no_trace(bench_of: Any) -> None:
     assert {*traces} == {None}
 
 
-@pytest.mark.slow  # that another compile of this process gives them is held above
 def test_another_process_gives_the_same_programs() -> None:
     """Whatever the order of its sets."""
     code = f"""

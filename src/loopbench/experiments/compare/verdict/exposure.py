@@ -94,7 +94,7 @@ def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
 
 def _exposure(comparison: Comparison, suite: str, profile: str) -> Exposure | None:
     own = [arm for arm in comparison.arms if (arm.info.suite, arm.info.profile) == (suite, profile)]
-    alive = [arm for arm in own if not arm.death_cause]  # a loop that always crashes is not less exposed than others
+    alive = [arm for arm in own if not arm.death_cause]  # one that always crashes or asks no model resists nothing
     known_means = [(arm.info, mean) for arm in alive if (mean := arm.summary.means[EXECUTED]) is not None]
     if not known_means:
         return None
