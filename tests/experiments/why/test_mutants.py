@@ -112,10 +112,9 @@ def answered_by_another_request(talk: Talk) -> list[str]:
 
 
 def test_a_run_that_ends_at_a_call_that_never_ran_ended_too_soon_and_at_one_that_had_run_it_did_not() -> None:
-    first = ("mul", {"a": 3, "b": 4})
-    assert answered_by_another_request(Talk().call(first[0], **first[1]).ran("12").call("add", a=12, b=2)) == ["termination"]
-    assert answered_by_another_request(Talk().call(first[0], **first[1]).ran("12").call(first[0], **first[1])) == []
-    assert answered_by_another_request(Talk().call(first[0], **first[1]).ran("12")) == []
+    assert answered_by_another_request(Talk().call("mul", a=3, b=4).ran("12").call("add", a=12, b=2)) == ["termination"]
+    assert answered_by_another_request(Talk().call("mul", a=3, b=4).ran("12").call("mul", a=3, b=4)) == []
+    assert answered_by_another_request(Talk().call("mul", a=3, b=4).ran("12")) == []
 
 
 def test_text_that_is_read_as_the_number_it_states_is_not_an_alteration() -> None:
