@@ -319,6 +319,13 @@ def test_recover_knows_arguments_however_their_json_is_written(
     assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("concat", {"a": texts[failed], "b": "x"}), "It may work now.")
 
 
+@pytest.mark.parametrize("shown", [{"a": 7, "b": 1}, {"a": 7.0, "b": 1}])
+def test_recover_does_not_take_a_number_for_one_that_begins_like_it(shown: dict[str, float]) -> None:
+    trial = bench.Bench(Plan((bench.planned("c1", "add", a=7, b=1), bench.planned("c2", "add", a=75, b=1)), Ref("c2")))
+    assert ask(Role.RECOVER, trial.view(f"failed_tool: add\n{json.dumps(shown)}")).point == "c1"
+    assert ask(Role.RECOVER, trial.view(f"failed_tool: add\n{json.dumps({'a': 75, 'b': 1})}")).point == "c2"
+
+
 @pytest.mark.parametrize(("failed", "named"), [("c1", "look_up"), ("c2", "list_shelf")])
 def test_of_two_calls_that_the_request_shows_whole_the_one_with_more_arguments_failed(failed: str, named: str) -> None:
     def look_up(shelf: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -249,15 +250,26 @@ def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
     return (shown / len(call.arguments) if call.arguments else 0.0, shown)
 
 
-def _as_json(name: str, value: Any) -> Iterator[str]:
-    """Yield an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came."""
-    for in_ascii, sorts in itertools.product((True, False), repeat=2):
-        yield _unspaced(f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}")
+def _as_json(name: str, value: Any) -> set[str]:
+    """Return an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came, 3 also as 3.0.
+
+    Each up to what ends it, so that 7 is not found in 75.
+    """
+    said = {
+        f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}"
+        for in_ascii, sorts in itertools.product((True, False), repeat=2)
+    }
+    if isinstance(value, int) and not isinstance(value, bool):
+        said |= {f"{text}.0" for text in said}
+    return {_unspaced(text) + end for text in said for end in ",}"}
 
 
 def _unspaced(text: str) -> str:
-    """Return a text without white space, and without backslashes, which JSON within JSON doubles."""
-    return "".join(text.replace("\\", "").split())
+    """Return a text without white space, written out or escaped, and without backslashes, which JSON within JSON doubles."""
+    return "".join(_ESCAPED_SPACE.sub("", text).replace("\\", "").split())
+
+
+_ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 
 
 def confirm(view: PromptView, ask: PolicyRequest) -> Decision:
