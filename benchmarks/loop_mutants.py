@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from benchmarks.loop_defects import DEFECTS, Crashed, Defect, GaveUp, MutantState
+from loopbench.models.faults import SURE, answer_options
+from loopbench.models.formats import first_expressible
 from loopbench.protocol import (
     SILENT,
     Answer,
     Chunk,
     Codec,
-    Inexpressible,
     Model,
     Move,
     Observation,
@@ -85,15 +86,11 @@ class MutantModel(WrappedModel):
 def _said(move: Move, codec: Codec) -> Reply | None:
     """Return a move as a codec says it; None if it says no such move, so that the defect is not planted into this reply.
 
-    An answer goes without its value where another request states that, and with some confidence where a format asks for one.
+    An answer is said in one of the ways that formats differ in, but not as prose.
     """
-    forms = (move, replace(move, value=None), replace(move, confidence=0.9)) if isinstance(move, Answer) else (move,)
-    for form in forms:
-        try:
-            return codec.render(form)
-        except Inexpressible:
-            continue
-    return None
+    answers = answer_options(move.thought, move.value, SURE) if isinstance(move, Answer) else ()
+    found, said = first_expressible(codec, (move, *(form for form in answers if isinstance(form, Answer))))
+    return None if found is None else said
 
 
 @dataclass(frozen=True, slots=True)

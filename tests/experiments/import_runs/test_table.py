@@ -167,7 +167,11 @@ def test_repeats_that_are_numbered_through_count_within_their_task(kit):
     [
         *((meaning, COLUMNS[meaning]) for meaning in ("task", "score")),
         *((meaning, tuple(words)[-1:]) for meaning, words in COLUMNS.items() if meaning not in ("task", "score")),
-        *(pytest.param(meaning, words, marks=pytest.mark.slow) for meaning, words in COLUMNS.items()),
+        *(
+            pytest.param(meaning, tuple(words)[:-1], marks=pytest.mark.slow)
+            for meaning, words in COLUMNS.items()
+            if meaning not in ("task", "score") and len(words) > 1
+        ),
     ],
 )
 def test_synonyms_in_any_case_are_understood(kit, meaning, words):

@@ -278,7 +278,7 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
         yield from _ignored(trial)
         return
     matching = trial.once(_matching)
-    never_ran = (call for call in matching.left_at_the_end if call.call.key not in matching.last)
+    never_ran = (call for call in matching.waiting if call.call.key not in matching.last)
     left = next((call for call in never_ran if _is_worth_running(trial, call)), None)
     if left is not None and left.by is not last:  # another request followed, such as one that states the answer
         detail = f"the loop never ran {call_text(left.call)}, which the model wrote at {reply(left.by.number)}, and ended the run"

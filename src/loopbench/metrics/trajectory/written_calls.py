@@ -74,12 +74,8 @@ class Matching:
         return matching
 
     @property
-    def left_at_the_end(self) -> list[WrittenCall]:
-        """Once all events are matched: the calls of the last deciding replies that have not run for them."""
-        return self._open
-
-    @property
-    def _open(self) -> list[WrittenCall]:
+    def waiting(self) -> list[WrittenCall]:
+        """The calls of the last replies that have not run yet; once all events are matched, those that never ran for them."""
         return [each for calls in self._waiting.values() for each in calls]
 
     def _note_reply(self, place: int, ask: ModelExchange) -> None:
@@ -93,7 +89,7 @@ class Matching:
             if ask.scope:
                 self.passed_over += self._waiting.pop(ask.scope, [])
             else:  # scopes are parts that run at once: a request outside of all comes after them
-                self.passed_over += self._open
+                self.passed_over += self.waiting
                 self._waiting.clear()
         self._waiting.setdefault(ask.scope, []).extend(calls)
 
@@ -103,9 +99,9 @@ class Matching:
         was_written = key in self._written
         self.last[key] = run
         self._since_reply.add(key)
-        same = [each for each in self._open if each.call.key == key]
+        same = [each for each in self.waiting if each.call.key == key]
         run_later = frozenset[str]() if same else _run_before_next_reply(events, place)
-        open_calls = [each for each in self._open if each.call.key not in run_later]
+        open_calls = [each for each in self.waiting if each.call.key not in run_later]
         meant = same or [each for each in open_calls if each.call.tool == run.call.tool] or open_calls
         is_allowed = not same and (self._is_recovering or (is_retry and (was_written or not meant)))
         stands_for = None if is_allowed or not meant else meant[0]
