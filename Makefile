@@ -87,7 +87,7 @@ lint: $(READY_DEV)
 
 types: $(READY_DEV)
 	$(BIN)/mypy
-	cd benchmarks && ../$(BIN)/mypy .
+	cd benchmarks && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache .
 
 fast: $(READY_DEV)
 	$(PYTEST) -m 'not slow and not real and not thorough' --hypothesis-profile=quick

@@ -54,7 +54,7 @@ class MutantToolbox(ToolboxAround):
         if another is not None:
             await self.within.call(another, validate=validate)
         seen = await self.within.call(made, validate=validate)
-        shown = self._defect.result(seen, state)
+        shown: Observation = self._defect.result(seen, state)
         state.results.append(seen)
         return shown
 

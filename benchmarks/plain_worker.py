@@ -13,14 +13,16 @@ import multiprocessing
 import os
 import sys
 import time
+from types import ModuleType
+from typing import Any
 
 WARM_UP = 8
 SUMS = [(1, 2), (3, 3), (6, 4)]
 
 
-def reply(place, model):
+def reply(place: int, model: str) -> dict[str, Any]:
     """The reply to the request at a place of the conversation: three calls, one after the other, then the answer."""
-    message: dict = {"role": "assistant", "content": "10"}
+    message: dict[str, Any] = {"role": "assistant", "content": "10"}
     if place < len(SUMS):
         a, b = SUMS[place]
         call = {"name": "add", "arguments": json.dumps({"a": a, "b": b})}
@@ -37,10 +39,11 @@ def reply(place, model):
 class PlainServer(asyncio.Protocol):
     """The least that an OpenAI client takes for a server."""
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self.transport, self.seen = transport, b""
 
-    def data_received(self, data):
+    def data_received(self, data: bytes) -> None:
         self.seen += data
         head, found, body = self.seen.partition(b"\r\n\r\n")
         length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
@@ -55,8 +58,8 @@ class PlainServer(asyncio.Protocol):
         )
 
 
-def serve(port):
-    async def main():
+def serve(port: Any) -> None:
+    async def main() -> None:
         server = await asyncio.get_running_loop().create_server(PlainServer, "127.0.0.1", 0)
         port.put(server.sockets[0].getsockname()[1])
         await server.serve_forever()
@@ -64,7 +67,7 @@ def serve(port):
     asyncio.run(main())
 
 
-def loaded(name, path):
+def loaded(name: str, path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # of a file that is there
     assert spec.loader is not None
@@ -74,23 +77,23 @@ def loaded(name, path):
     return module
 
 
-async def measured(runner, solve, job):
+async def measured(runner: Any, solve: Any, job: dict[str, Any]) -> float:
     """CPU milliseconds per trial."""
 
-    async def add(name, arguments):
+    async def add(name: str, arguments: dict[str, Any]) -> str:
         return str(arguments["a"] + arguments["b"])
 
-    async def one():
+    async def one() -> None:
         task = runner.SolverTask(job, asyncio.get_running_loop())
         task.tools = runner.Tools(job["tools"], add, True)
         task.sync_tools = runner.Tools(job["tools"], lambda name, arguments: str(arguments["a"] + arguments["b"]), False)
         answer = str(await solve(task))
         assert "10" in answer, answer
 
-    async def some(count):
+    async def some(count: int) -> None:
         waiting = list(range(count))
 
-        async def work():
+        async def work() -> None:
             while waiting:
                 waiting.pop()
                 await one()
@@ -100,10 +103,10 @@ async def measured(runner, solve, job):
     await some(WARM_UP)
     started = time.process_time()
     await some(job["trials"])
-    return 1000 * (time.process_time() - started) / job["trials"]
+    return 1000 * (time.process_time() - started) / int(job["trials"])
 
 
-def main():
+def main() -> None:
     job = json.load(sys.stdin)
     port = multiprocessing.get_context("fork").Queue()
     server = multiprocessing.get_context("fork").Process(target=serve, args=(port,), daemon=True)

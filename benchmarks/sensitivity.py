@@ -100,7 +100,7 @@ def _changed(data: Mapping[str, object], number: str, factor: float) -> dict[str
     elif section == "clears":
         made["clears"] = _cleared(dict(made["clears"]), name, factor)  # type: ignore[call-overload]
     elif number == "patience":
-        made["patience"] = max(1, round(made["patience"] * factor))  # type: ignore[operator,call-overload]
+        made["patience"] = max(1, round(made["patience"] * factor))  # type: ignore[operator]
     else:
         made[number] = min(1.0, made[number] * factor)  # type: ignore[operator]
     return made

@@ -49,7 +49,8 @@ class DefectCount:
 
     @property
     def cause(self) -> str:
-        return DEFECTS[self.name].cause
+        cause: str = DEFECTS[self.name].cause
+        return cause
 
     @property
     def lost(self) -> int:
