@@ -12,11 +12,13 @@ from pathlib import Path
 def parsed(path: Path) -> ast.Module:
     """Return the syntax tree of a Python file. Raises SyntaxError where it is no Python."""
     # A collection in the middle may log a lost task's traceback, which parses too: CPython 3.11 then gives SystemError.
+    was_enabled = gc.isenabled()  # not while tests are collected
     gc.disable()
     try:
         return ast.parse(path.read_text(encoding="utf-8"), str(path))
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 @cache
