@@ -74,8 +74,10 @@ frameworks: $(READY)
 test: $(READY_DEV)
 	@$(MAKE) --no-print-directory --jobs=4 types lint pytest-frameworks pytest
 
+# To rewrite the asserts of all tests, so that one that fails says why, takes longer than a thousand tests: only those that failed are
+# run once more with it.
 pytest: $(READY_DEV)
-	$(PYTEST) --ignore=$(REAL_FRAMEWORKS)
+	$(PYTEST) --assert=plain --ignore=$(REAL_FRAMEWORKS) || { $(PYTEST) --last-failed --last-failed-no-failures=none; exit 1; }
 
 # By themselves, so that no other test waits until the framework is installed.
 pytest-frameworks: $(READY_DEV) $(READY_FRAMEWORK)
