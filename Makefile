@@ -34,7 +34,7 @@ help:
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       two thirds of the tests, without the costliest and with fewer cases of each property: about a minute"
-	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 15 each time, make fast 10"
+	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 10 each time, make fast 6"
 	@echo "make test-slow  the tests that take long or need what others make, such as further frameworks and PostgreSQL: before a release"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"

@@ -6,6 +6,7 @@ import ast
 import asyncio.unix_events
 import functools
 import gc
+import logging
 import os
 import signal
 import ssl
@@ -18,6 +19,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pytest import logging as pytest_logging
+from _pytest.logging import catching_logs
 from hypothesis import HealthCheck, settings
 from hypothesis.internal import entropy
 from hypothesis.internal.conjecture import providers
@@ -145,6 +148,20 @@ def _parse_undisturbed(*args: Any, **options: Any) -> Any:
 vars(ast)["parse"] = _parse_undisturbed
 
 
+class _CatchingAtRoot(catching_logs[Any]):
+    """Catches what tests log at the root alone: to look at a thousand loggers, six times a test, takes longer than many a test."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Any:
+        if self.level is not None:  # by --log-level
+            return super().__enter__()
+        logging.getLogger().addHandler(self.handler)
+        self.attached_loggers.append(logging.getLogger())
+        return self.handler
+
+
+vars(pytest_logging)["catching_logs"] = _CatchingAtRoot
 asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})  # type: ignore[attr-defined]
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
