@@ -1,9 +1,10 @@
-"""How long commands take from start to exit, and how much CPU; Markdown.
+"""How long commands take to their answer and to their exit, and how much CPU; Markdown.
 
 python benchmarks/waits.py [--rounds N] [--write]
 
 Each command is a process of its own in a new folder, after a first round that does not count: it fills Python's caches and makes
-MLflow's empty store. `why`, `report` and `show` read the run that `compare` has left. CPU is that of all processes of a command.
+MLflow's empty store. The answer is there with the first line that a command prints. `why`, `report` and `show` read the run that
+`compare` has left. CPU is that of all processes of a command.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
-HEAD = ("command", "CPU, s", "wall, s")
+HEAD = ("command", "CPU, s", "to the answer, s", "to the exit, s")
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 COMPARE = (
     "compare",
@@ -47,18 +49,34 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 """Label → command; RUN stands for the run directory of the first one."""
 
 
-def timed(words: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Return the CPU and the wall time of a command, in seconds."""
+class Wait(NamedTuple):
+    """What a command takes, in seconds."""
+
+    cpu: float
+    answer: float
+    """From its start to the first line that it prints."""
+    exit: float
+    """From its start."""
+
+
+def timed(words: Sequence[str], folder: Path) -> Wait:
+    """Return what a command takes. Raises CalledProcessError if it fails."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     command = [sys.executable, "-m", "loopbench", *words]
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None  # it is a pipe
+        process.stdout.readline()
+        answer = time.monotonic() - start
+        process.stdout.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
     wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+    return Wait(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, answer, wall)
 
 
-def measured(rounds: int) -> dict[str, tuple[float, float]]:
+def measured(rounds: int) -> dict[str, Wait]:
     """Return the medians of each command, rounds interleaved."""
-    found: dict[str, list[tuple[float, float]]] = {label: [] for label in COMMANDS}
+    found: dict[str, list[Wait]] = {label: [] for label in COMMANDS}
     with tempfile.TemporaryDirectory() as name:
         for number in range(rounds + 1):
             folder = Path(name) / str(number)
@@ -70,13 +88,13 @@ def measured(rounds: int) -> dict[str, tuple[float, float]]:
                 spent = timed([str(run) if word == "RUN" else word for word in words], folder)
                 if number:
                     found[label].append(spent)
-    return {label: (median(cpu for cpu, _ in spent), median(wall for _, wall in spent)) for label, spent in found.items()}
+    return {label: Wait(*map(median, zip(*spent, strict=True))) for label, spent in found.items()}
 
 
 def table(rounds: int) -> str:
     load = os.getloadavg()[0]
-    lines = [f"| {' | '.join(HEAD)} |", "| --- | --- | --- |"]
-    lines += [f"| {label} | {cpu:.2f} | {wall:.2f} |" for label, (cpu, wall) in measured(rounds).items()]
+    lines = [f"| {' | '.join(HEAD)} |", "| --- | --- | --- | --- |"]
+    lines += [f"| {label} | {wait.cpu:.2f} | {wait.answer:.2f} | {wait.exit:.2f} |" for label, wait in measured(rounds).items()]
     beside = f"{os.cpu_count()} processors, {load:.1f} processes at work on them at the start"
     return "\n".join([*lines, "", f"- {f'medians of {rounds} interleaved rounds' if rounds > 1 else 'one round'}; {beside}"])
 

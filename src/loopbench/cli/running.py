@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
@@ -101,6 +102,7 @@ def _carry_out(
     if not halted:
         _say_where_it_is_logged(experiment, log, quiet=output.quiet)
     print_results(run, as_json=output.as_json, depth=output.depth)
+    sys.stdout.flush()  # whoever reads it through a pipe need not wait for MLflow's log
     if not halted and (warning := log.finish(run, page)):
         say(warning)
     if halted or stopped:
