@@ -360,7 +360,7 @@ _KINDS: Mapping[Any, str] = {str: "text", int: "a whole number", float: "a numbe
 
 def _get(data: Mapping[str, Any], name: str, kind: Any, default: Any = None) -> Any:
     value = data.get(name, default)
-    if type(value) is kind and kind is not int:  # nearly always
+    if (type(value) is kind and kind is not int) or (kind is Mapping and type(value) is dict):  # nearly always
         return value
     if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
         raise ValueError(f"{name} is {f'not {_KINDS[kind]}' if name in data else 'missing'}")
@@ -374,14 +374,19 @@ def _optional(data: Mapping[str, object], name: str, kind: object) -> Any:
 
 
 def _objects(data: Mapping[str, object], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Json]]:
-    listed: list[Mapping[str, Any]] = _get(data, name, list, None if needed else [])
-    if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # `isinstance` with Mapping takes long
-        raise ValueError(f"{what} is not an object")
+    if not needed and name not in data:
+        return []
+    listed: list[Mapping[str, Any]] = _get(data, name, list)
+    for item in listed:
+        if type(item) is not dict and not isinstance(item, Mapping):  # `isinstance` with Mapping takes long
+            raise ValueError(f"{what} is not an object")
     return listed
 
 
 def _texts(data: Mapping[str, object], name: str) -> tuple[str, ...]:
-    listed = _get(data, name, list, [])
+    if name not in data:
+        return ()
+    listed = _get(data, name, list)
     if not all(isinstance(item, str) for item in listed):
         raise ValueError(f"{name} is not a list of texts")
     return tuple(listed)

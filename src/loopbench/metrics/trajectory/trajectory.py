@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from loopbench.protocol import Role, render_value
@@ -143,7 +143,7 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_UnplacedStep]:
             if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
-                decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]
+                decided = [_of_call(call, None, place, _Slot(slot.scope, slot.reply, number)) for number, call in enumerate(event.calls, 1)]
                 waiting.setdefault(event.scope, []).extend(decided)
                 steps_found.extend(decided)
         elif isinstance(event, ToolRun):
@@ -162,6 +162,8 @@ def _is_work(event: TraceEvent) -> bool:
 
 def _natural(scope: str) -> tuple[tuple[int, str], ...]:
     """Return a scope as it is sorted: numbers within it as numbers, c2 before c10."""
+    if not scope:
+        return ()
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", scope) if part)
 
 
