@@ -143,7 +143,9 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_UnplacedStep]:
             if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
-                decided = [_of_call(call, None, place, _Slot(slot.scope, slot.reply, number)) for number, call in enumerate(event.calls, 1)]
+                decided = [
+                    _of_call(call, None, place, _Slot(slot.scope, slot.reply, number)) for number, call in enumerate(event.calls, 1)
+                ]
                 waiting.setdefault(event.scope, []).extend(decided)
                 steps_found.extend(decided)
         elif isinstance(event, ToolRun):
