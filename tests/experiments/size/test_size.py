@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,6 +46,19 @@ def test_the_sizes_have_the_power_that_was_wanted(pilot):
     for one in plan(made, "gate").sizes:
         powers = [pass_power(one.tasks, 0.0, loop.variance(one.repeats), 0.05) for loop in loops if loop is not None]
         assert 1 - sum(1 - power for power in powers) >= 0.9
+
+
+def test_a_run_that_its_processors_held_up_takes_as_long_again(pilot):
+    """Trials one after the other, though there are places for sixteen; in a later session the rest."""
+    later = itertools.count()
+
+    def one_by_one(record):
+        place = next(later)
+        return replace(record, started_at=8.0 * place + 1e6 * (place // 100), wall_s=8.0)
+
+    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16, change=one_by_one), margin=0.1)
+    for one in plan(made, "compare").sizes:
+        assert one.seconds == pytest.approx(8 * one.trials)
 
 
 def test_cost_is_trials_times_what_one_took(pilot):

@@ -15,7 +15,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import alike
+from loopbench.metrics.record_table import alike, columns, where
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from loopbench.protocol.names import SCRIPTED, Spec, nearest, parse_spec
 from loopbench.runs.built_in import builtin_names
@@ -114,7 +114,8 @@ class Pilot:
     second: Mapping[str, tuple[float, float]]
     """Arm → the difference of the second run, and its p-value."""
     price: TrialCost
-    in_flight: int
+    at_once: float
+    """Number of trials that ran at once."""
     supply: TaskSupply
 
     @property
@@ -127,8 +128,11 @@ class Pilot:
         return bool(self.pairs) and all(b == ANOTHER for _, b in self.pairs)
 
 
-def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pilot:
-    """Read a pilot. Raises ValueError for a bad argument, runs that do not match, or a pilot without the metric."""
+def read_pilot(run: Results, request: SizeRequest, second: Results | None, at_once: float) -> Pilot:
+    """Read a pilot. `at_once`: what `trials_at_once` says of the whole run, which it may be a part of.
+
+    Raises ValueError for a bad argument, runs that do not match, or a pilot without the metric.
+    """
     request.check()
     scored = _scored_by_run([run] if second is None else [run, second])
     values = _values(run, scored, request.metric)
@@ -145,7 +149,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
         same=same,
         second={} if second is None else {arm: _difference(request.metric, *scored[arm]) for arm in loops},
         price=_price([_all_of(by_run) for arm, by_run in scored.items() if arm in values]),
-        in_flight=_in_flight(settings),
+        at_once=at_once,
         supply=_supply(run),
     )
 
@@ -280,6 +284,19 @@ def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
     """Return the metric of one trial per arm; None if an imported arm lacks it."""
     values = [[value for record in arm if (value := METRICS[metric](record)) is not None] for arm in arms]
     return math.fsum(map(fmean, values)) if all(values) else None
+
+
+def trials_at_once(run: Results) -> float:
+    """Return how many trials of a run were in progress at once: as many as there were places for, or fewer where processors lacked."""
+    places, ran = _in_flight(run.manifest.settings), where(run.records, lambda record: record.status != "excluded")
+    if len(ran) < places:
+        return places
+    begins, lasted = columns(ran, ("started_at", "wall_s"))
+    busy, until = 0.0, -math.inf
+    for begin, end in sorted(zip(begins.tolist(), (begins + lasted).tolist(), strict=True)):
+        busy += max(0.0, end - max(begin, until))  # a run that was resumed did nothing in between
+        until = max(until, end)
+    return min(places, float(lasted.sum()) / busy) if busy else places
 
 
 def _in_flight(settings: Settings) -> int:

@@ -15,7 +15,7 @@ from loopbench.text.numbers import short_name
 
 from .caveats import caveats
 from .part import DEAD, part_of_run, without_dead_arms
-from .pilot import Pilot, SizeRequest, check_second, read_pilot
+from .pilot import Pilot, SizeRequest, check_second, read_pilot, trials_at_once
 from .sizes import PLANS, Noise, SizeOption, noise
 
 
@@ -85,11 +85,12 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
     """
     if again is not None:
         check_second(run, again)
+    at_once = trials_at_once(run)
     chosen = [part_of_run(each, request.loops, request.profiles) for each in ([run] if again is None else [run, again])]
     dead = tuple(dict.fromkeys(arm.info.arm for each in chosen for arm in each.arms_to_mend))
     run, *others = (without_dead_arms(each, dead) for each in chosen)
     again = others[0] if others else None
-    pilot = read_pilot(run, request, again)
+    pilot = read_pilot(run, request, again, at_once)
     present = {short_name(arm.info) for arm in run.comparison.arms}
     purposes = [purpose for purpose in request.purposes if purpose != "compare" or pilot.pairs]
     return Sizing(

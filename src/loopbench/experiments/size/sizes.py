@@ -198,7 +198,7 @@ def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int, arms: int) -> 
         lm_calls=None if price.lm_calls is None else rounds * price.lm_calls,
         tokens=None if price.tokens is None else rounds * price.tokens,
         cost_usd=None if price.cost_usd is None else rounds * price.cost_usd,
-        seconds=None if price.wall_s is None else rounds * price.wall_s / pilot.in_flight,
+        seconds=None if price.wall_s is None else rounds * price.wall_s / pilot.at_once,
         suite=suite,
         enough_tasks=enough,
     )
