@@ -165,10 +165,10 @@ def _import_all() -> None:
         importlib.import_module(module.name)
     for name in _LATER:
         importlib.import_module(name)
-    _make_what_most_make()
+    make_what_most_make()
 
 
-def _make_what_most_make() -> None:
+def make_what_most_make() -> None:
     """Make what most commands make once they need it, and what is the same in all: validators of settings, templates of pages."""
     models = deque(importlib.import_module("pydantic").BaseModel.__subclasses__())
     while models:
@@ -294,6 +294,7 @@ def _run(request: dict[str, Any]) -> None:
     sys.path[:] = [*request["path"], *filter(None, given.split(os.pathsep)), *_PATH]
     sys.argv = ["", *request["arguments"]]
     sys.modules.pop(WORKER, None)  # runpy would warn of it
+    atexit.register(gc.freeze)  # as a command does: Python would look through all objects once more before it ends
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 

@@ -158,7 +158,7 @@ def test_equal_behaviour_passes_and_is_told(pytester, blessed):
     ended.stdout.fnmatch_lines(["*loop gates*", "test_mine.py::test_agent: identical: *"])
 
 
-def test_a_worse_loop_fails_task_by_task(pytester, blessed):
+def test_a_worse_loop_fails_task_by_task(pytester):
     """Enough tasks that nobody can doubt it: without a retry, half of the trials end at the first unreadable reply."""
     write(pytester, tasks=60)
     run(pytester, "--loop-bless").assert_outcomes(passed=1)
