@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -15,20 +16,27 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from tests.prepared import make_what_most_make
+
 ROOT = Path(__file__).parents[1]
 Ended = subprocess.CompletedProcess[str]
 
-EACH_IN_A_FORK = """
-import contextlib, gc, importlib, json, os, pkgutil, sys
-import jinja2, loopbench.checks.suite.quick, loopbench.cli, loopbench.datasets.arithmetic, loopbench.metrics.scorers.numeric
+EACH_IN_A_FORK = f"""
+import atexit, contextlib, gc, importlib, json, os, pkgutil, sys
+from collections import deque
+import jinja2, numpy.ma, numpy.random
+import loopbench.checks.suite.quick, loopbench.cli, loopbench.datasets.arithmetic, loopbench.metrics.scorers.numeric
 import loopbench.loops.bare, loopbench.loops.finish, loopbench.loops.phased, loopbench.reports.html
 from loopbench.cli.main import main
 for package in (loopbench.cli, loopbench.reports.html):
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+    for module in pkgutil.iter_modules(package.__path__, f"{{package.__name__}}."):
         with contextlib.suppress(ImportError):  # of an extra: the command says so
             importlib.import_module(module.name)
+{inspect.getsource(make_what_most_make)}
+make_what_most_make()
 gc.collect()
 gc.freeze()  # else each fork looks through all of it once more
+atexit.register(gc.freeze)  # and at its end
 for number, (folder, *words) in enumerate(json.loads(sys.argv[1])):
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -37,10 +45,10 @@ for number, (folder, *words) in enumerate(json.loads(sys.argv[1])):
     os.chdir(folder)
     os.environ["HOME"] = folder
     for handle, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(f"{sys.argv[2]}/{number}.{name}", os.O_CREAT | os.O_WRONLY), handle)
+        os.dup2(os.open(f"{{sys.argv[2]}}/{{number}}.{{name}}", os.O_CREAT | os.O_WRONLY), handle)
     if words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
-        exec(words[1], {"__name__": "__main__"})
+        exec(words[1], {{"__name__": "__main__"}})
     else:
         sys.argv = ["loopbench", *words]
         main()
@@ -93,6 +101,7 @@ def run(packages: Path, source: Path, *arguments: str, cwd: Path) -> subprocess.
         "LANG": "C.UTF-8",
         "PYTHONPATH": f"{source}{os.pathsep}{packages}",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",  # threads that wait for tiny matrices burn a core each
     }
     command = [sys.executable, "-S", "-W", "error", *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)

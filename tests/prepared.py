@@ -82,6 +82,8 @@ class Prepared(subprocess.Popen[Any]):
 _ASKING = threading.Lock()
 _HELPERS: dict[socket.socket, tuple[int, int]] = {}
 """In a command that is a fork: where it asks for a worker → the process that answers, and the command's own."""
+_CODES: list[int] = []
+"""With what a fork ends, as soon as its module has ended."""
 _LEAVE, _PATH = os._exit, [*sys.path[1:]]
 """As they are before a command changes them; the first entry is the folder of this file."""
 
@@ -165,10 +167,10 @@ def _import_all() -> None:
         importlib.import_module(module.name)
     for name in _LATER:
         importlib.import_module(name)
-    _make_what_most_make()
+    make_what_most_make()
 
 
-def _make_what_most_make() -> None:
+def make_what_most_make() -> None:
     """Make what most commands make once they need it, and what is the same in all: validators of settings, templates of pages."""
     models = deque(importlib.import_module("pydantic").BaseModel.__subclasses__())
     while models:
@@ -294,10 +296,30 @@ def _run(request: dict[str, Any]) -> None:
     sys.path[:] = [*request["path"], *filter(None, given.split(os.pathsep)), *_PATH]
     sys.argv = ["", *request["arguments"]]
     sys.modules.pop(WORKER, None)  # runpy would warn of it
-    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        _CODES.append(0)
+    except SystemExit as left:
+        _CODES.append(left.code if isinstance(left.code, int) else left.code is not None)
+        raise
+
+
+def _leave_at_last() -> None:
+    """Leave once Python has done what it does at its end, but for taking its modules apart: that takes longer than most commands.
+
+    What would show only then is for test_core_only.py, whose commands end as Python does.
+    """
+    if _CODES:
+        try:
+            for stream in filter(None, (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)):
+                stream.flush()
+        except (OSError, ValueError):
+            return  # Python tells it in a way of its own
+        _LEAVE(_CODES[-1])
 
 
 def main() -> None:
+    atexit.register(_leave_at_last)  # before all others: the last one to be called
     asking = socket.socket(fileno=int(sys.argv[1]))
     del sys.path[0]  # the folder of this file
     _import_all()

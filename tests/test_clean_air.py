@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
+from loopbench.runs.store.records import read_records
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"
@@ -25,9 +27,11 @@ def solved(runs: Path, suite: str, loops: tuple[str, ...], **config: Any) -> dic
     """Design → accuracy, all tasks scored."""
     experiment = prepare(CompareConfig(suite=suite, loops=loops, runs=runs, mlflow=False, **config))
     assert run(experiment, Unwatched()) == ""
-    arms = results(experiment.folder).to_json()["arms"]
-    assert all(arm["scored"] == arm["trials"] for arm in arms)
-    return {arm["base_loop"]: arm["accuracy"]["value"] for arm in arms}
+    solved = defaultdict[str, list[float]](list)
+    for record in read_records(experiment.folder):
+        assert record.status == "scored"
+        solved[record.arm.partition("/")[0].partition("(")[0]].append(record.scores["accuracy"])
+    return {loop: fmean(scores) for loop, scores in solved.items()}
 
 
 def loops_for(suite: str) -> tuple[str, ...]:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import loopbench as package
 from loopbench.cli.main import main
+from loopbench.reports import html
 from tests.prepared import start_command
 
 
@@ -120,6 +122,13 @@ def machine(here: Path) -> BareMachine:
     return BareMachine(here)
 
 
+@contextlib.contextmanager
+def no_page() -> Iterator[None]:
+    """Within the block no page of a run is made: its file is empty. `test_report.py` and the tests of pages have it made."""
+    with patch.object(html, "report_html", lambda *_, **__: ""):
+        yield
+
+
 SMALL_RUN = ["--no-mlflow", "--suite", "arithmetic(size=12)", "--quiet"]
 
 
@@ -128,7 +137,8 @@ def compare(loopbench):
     """Runs a comparison, and gives its directory."""
 
     def call(*arguments):
-        ended = loopbench("compare", *SMALL_RUN, *arguments, "--json")
+        with no_page():
+            ended = loopbench("compare", *SMALL_RUN, *arguments, "--json")
         assert ended.code == 0, ended.err
         return str(ended.json["run"])
 
@@ -143,17 +153,22 @@ def kept_runs() -> dict[tuple[str, ...], Path]:
 
 @pytest.fixture
 def compared_once(loopbench, kept_runs: dict[tuple[str, ...], Path], tmp_path_factory) -> Callable[..., Path]:
-    """Runs a comparison of built-in loops when it is asked for the first time, and gives the directory of the run, or of a copy."""
+    """Runs a comparison of built-in loops when it is asked for the first time, and gives the directory of the run, or of a copy.
 
-    def call(*arguments: str) -> Path:
-        if arguments in kept_runs:
-            kept = kept_runs[arguments]
+    `page`: with its page, which is empty otherwise.
+    """
+
+    def call(*arguments: str, page: bool = False) -> Path:
+        asked = (*arguments, "page") if page else arguments
+        if asked in kept_runs:
+            kept = kept_runs[asked]
             again = Path.cwd() / kept.parent.name / kept.name
             shutil.copytree(kept, again)
             return again
-        run = Path(loopbench("compare", *arguments, "--json").json["run"])
-        kept_runs[arguments] = tmp_path_factory.mktemp("kept") / run.parent.name / run.name
-        shutil.copytree(run, kept_runs[arguments])
+        with contextlib.nullcontext() if page else no_page():
+            run = Path(loopbench("compare", *arguments, "--json").json["run"])
+        kept_runs[asked] = tmp_path_factory.mktemp("kept") / run.parent.name / run.name
+        shutil.copytree(run, kept_runs[asked])
         return run
 
     return call

@@ -22,14 +22,14 @@ QUICK = ["--no-mlflow", "-q", "--loop", "bare", "--loop", "react_extract", "--pr
 def compared(compared_once: Callable[..., Path]) -> Callable[..., Path]:
     """Compares two designs on twelve tasks of a suite, and gives the directory of the run."""
 
-    def call(suite: str, *more: str) -> Path:
-        return compared_once(*QUICK, "--suite", f"{suite}(size=12)", *more)
+    def call(suite: str, *more: str, page: bool = False) -> Path:
+        return compared_once(*QUICK, "--suite", f"{suite}(size=12)", *more, page=page)
 
     return call
 
 
 def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(loopbench, compared, here):
-    run = compared("arithmetic")
+    run = compared("arithmetic", page=True)
     page = run / "report.html"
     first = page.read_bytes()
     assert first.startswith(b"<!doctype html>")
@@ -170,7 +170,7 @@ def test_a_path_below_the_last_run_is_taken(loopbench, compared, here):
 
 
 def test_a_run_is_called_as_it_was_named(loopbench, compared, here):
-    run = compared("arithmetic", "--name", "before <b>the</b> rewrite")
+    run = compared("arithmetic", "--name", "before <b>the</b> rewrite", page=True)
     text = (run / "report.html").read_text()
     assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
     assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format\.", text)

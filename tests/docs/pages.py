@@ -10,9 +10,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 from benchmarks.pages import block, write_block
 from loopbench.cli.main import main
+from loopbench.reports import html
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -39,7 +41,10 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def output_of(runs: Sequence[Sequence[str]], folder: Path, width: int = 120) -> str:
-    """Run commands one after the other in a folder, and return what the last one prints on a terminal of so many columns."""
+    """Run commands one after the other in a folder, and return what the last one prints on a terminal of so many columns.
+
+    What a run's page holds is for the tests of pages, and an empty one is made here.
+    """
     output, arguments, columns = "", sys.argv, os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(width)
     try:
@@ -52,6 +57,7 @@ def output_of(runs: Sequence[Sequence[str]], folder: Path, width: int = 120) -> 
                 contextlib.redirect_stdout(out),
                 contextlib.redirect_stderr(io.StringIO()),
                 contextlib.suppress(SystemExit),
+                patch.object(html, "report_html", lambda *_, **__: ""),
             ):
                 main()
             output = out.getvalue()

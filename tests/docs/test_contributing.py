@@ -132,7 +132,7 @@ def test_a_scorer_a_measure_and_a_loop_are_one_file_each_and_pass_ruff(copy: Pat
 def _write_loop(checkout: Path) -> None:
     """Carry out the first step of adding a loop."""
     (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
-    said_in(checkout, "loopbench", *command.split())
+    said_by(checkout, AT_HOME, "-m", "loopbench", *command.split())
 
 
 TESTS_OF_WHAT_IS_ADDED = (
