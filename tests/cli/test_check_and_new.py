@@ -148,6 +148,7 @@ def test_findings_as_json(loopbench, tmp_path):
     ("name", "said"),
     [
         ("bear", "unknown loop 'bear'; did you mean 'bare'"),
+        ("own_loops", "unknown loop 'own_loops'; of own_loops.py, which is here, write own_loops:NAME, such as own_loops:OwnLoops"),
         ("bare(", "is not a name"),
         ("bare(max_steps=0)", "max_steps must be at least 1"),
         ("nowhere:Loop", "no module named 'nowhere'"),
@@ -157,7 +158,8 @@ def test_findings_as_json(loopbench, tmp_path):
 )
 def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, name, said):
     (tmp_path / "broken.py").write_text("def (\n")
-    (tmp_path / "empty.py").write_text("")
+    for empty in ("empty.py", "own_loops.py"):
+        (tmp_path / empty).write_text("")
     ended = loopbench("check", "loop", name)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err

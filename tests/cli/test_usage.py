@@ -39,6 +39,15 @@ MISTAKES = [
     ("compare --program nope.py:solve", "nope.py:solve: there is no file nope.py here"),
     ("ablate --loop finish", "no option --loop; LOOP stands without a flag; see loopbench ablate --help"),
     ("ablate", "LOOP is missing"),
+    (
+        "why latest bare --profile flaky-tools",
+        "no option --profile; an arm is typed as LOOP/PROFILE, such as bare/flaky-tools; see ",
+    ),
+    ("compare --loop bare --loop bare", "--loop: 'bare' is given twice\n"),
+    (
+        "compare --cassette-mode replay",
+        "--cassette-mode 'replay' needs the folder of a recording: --cassette FOLDER, or cassette in a",
+    ),
     ("gate", "--baseline is missing: file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help"),
     (
         "gate --baseline b.json --on-undecided skip",

@@ -201,9 +201,11 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     ("text", "where", "says"),
     [
         ("name = ", "", "not valid TOML"),
-        ("", "name", "required"),
+        ("", "name", "it is missing"),
         ('name = "Mine!"', "name", "lowercase letters, digits"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
+        ('name = "a"\n"tool.rises" = 0.1', "tool.rises", "stand under [rates], their names in quotes; did you mean 'tool.raises'?"),
+        ('name = "a"\n[tool]\nraises = 0.1', "tool", 'stand under [rates], their names in quotes; such as "tool.raises" = 0.1'),
         (
             'name = "a"\nwhatever = 0.1',
             "whatever",
@@ -221,7 +223,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "a"\n[clears]\nfeedback = 0.5', "clears", "must be 1, not 0.7"),
         ('name = "a"\n[clears]\nattempts = 0', "clears.attempts", "1 or more is needed"),
         ('name = "a"\n[[weaknesses]]\nkind = "units"\nrate = 1', "weaknesses.0.kind", "'unit', 'date', 'step' or 'answer'"),
-        ('name = "a"\n[[weaknesses]]\nkind = "unit"', "weaknesses.0.rate", "required"),
+        ('name = "a"\n[[weaknesses]]\nkind = "unit"', "weaknesses.0.rate", "it is missing"),
         ('name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1.5', "weaknesses.0.rate", "1 or less is needed"),
         ('name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1\ntol = "x"', "weaknesses.0.tol", "did you mean 'tool'?"),
         ('name = "a"\n[[weaknesses]]\nkind = "answer"\nrate = 1\ntool = "x"', "weaknesses.0", "leave out 'tool'"),

@@ -75,6 +75,8 @@ def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
 
 def _warn_of_retries(experiment: Experiment, sitting: SessionSettings) -> None:
     missing = experiment.missing()
+    if not missing:
+        say("no trial is missing: nothing is run")
     if sitting.retry is not None and not missing.again:
         what = "errored" if sitting.retry == "infrastructure" else "errored, crashed or timed out"
         say(f"nothing is run again: no trial is {what}")

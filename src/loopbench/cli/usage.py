@@ -97,6 +97,8 @@ def _meant_by(option: str, context: Any) -> str:
     typed = option.lstrip("-")
     if context is not None and typed.upper() in _arguments(context).split():
         return f"; {typed.upper()} stands without a flag"
+    if context is not None and option in ("--loop", "--profile") and "A" in _arguments(context).split():
+        return "; an arm is typed as LOOP/PROFILE, such as bare/flaky-tools"
     flags = {flag.lstrip("-"): flag for flag in _flags(context)}
     similar = most_like(typed, flags)  # without dashes, which make all flags look alike
     if similar is None:

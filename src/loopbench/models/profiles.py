@@ -423,8 +423,11 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
         if first["type"] == "string_pattern_mismatch":
             message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"
         if first["type"] == "extra_forbidden":
-            section = _SECTIONS.get(str(first["loc"][0]), Profile)
-            message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
+            section, name = _SECTIONS.get(str(first["loc"][0]), Profile), str(first["loc"][-1])
+            message = f"unknown field; {nearest(name, section.model_fields)}"
+            if section is Profile and name.partition(".")[0] in {kind.partition(".")[0] for kind in FAULT_KINDS}:
+                meant = nearest(name, FAULT_KINDS) if "." in name else 'such as "tool.raises" = 0.1'
+                message = f"unknown field; rates of faults stand under [rates], their names in quotes; {meant}"
         raise ValueError(f"{source}: {where}: {message}") from None
 
 

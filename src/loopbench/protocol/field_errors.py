@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _WHOLE, _NUMBER, _TEXT, _SWITCH = "a whole number is needed", "a number is needed", "a text is needed", "true or false is needed"
+_LIST = 'a list is needed, such as ["one", "another"]'
 NEEDED: Mapping[str, str] = {
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
@@ -14,6 +15,10 @@ NEEDED: Mapping[str, str] = {
     "float_type": _NUMBER,
     "finite_number": "a finite number is needed",
     "string_type": _TEXT,
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "dict_type": "a table is needed, such as { name = value }",
+    "missing": "it is missing",
     "bool_parsing": _SWITCH,
     "bool_type": _SWITCH,
     "greater_than_equal": "{ge} or more is needed",

@@ -292,7 +292,9 @@ class CompareConfig(BaseModel):
     @model_validator(mode="after")
     def _cassette_is_there(self) -> Self:
         if self.cassette is None and self.cassette_mode is not None:
-            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs a folder: cassette")
+            raise ValueError(
+                f"cassette_mode {self.cassette_mode!r} needs the folder of a recording: --cassette FOLDER, or cassette in a file"
+            )
         return self
 
     @property
@@ -378,7 +380,10 @@ def config_from(
             if source == COMMAND_LINE:
                 raise SettingError("", message, typed=_with_flags(message, typed, flags)) from None
             raise mistake(f"{source} and the {COMMAND_LINE}" if typed else source, message) from None
-        message = f"{message}, got {shown_short(first['input'])}"
+        if first["type"] != "value_error" or not isinstance(
+            first["input"], list | tuple
+        ):  # else the message names what is wrong in it
+            message = f"{message}, got {shown_short(first['input'])}"
         if _is_typed(path, typed):
             raise SettingError(".".join(path), message, flag_of(path, flags)) from None
         raise ValueError(f"{source}: {'.'.join(path)}: {message}") from None
