@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -161,18 +160,12 @@ BY_NAME: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def blessed(pair: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A baseline file of the run."""
-    return loopbench.bless(pair, tmp_path_factory.mktemp("blessed") / "b.json")
-
-
 @pytest.mark.parametrize("question", BY_NAME)
 def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
-    question: str, pair: Loaded, blessed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    question: str, pair: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    baseline = Path(shutil.copy(blessed, tmp_path))
+    baseline = loopbench.bless(pair, tmp_path / "b.json")
     name, runs = pair.results.folder.name, pair.results.folder.parent
     if question != "size again":  # a second run is one of another seed
         assert BY_NAME[question](name, baseline, runs=runs)

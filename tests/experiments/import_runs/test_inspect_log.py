@@ -8,13 +8,12 @@ import zipfile
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs.zip_file import ZSTD, ZipArchive
 from loopbench.metrics.trace import ModelExchange, ToolRun
 from loopbench.runs.store.traces import read_trace
-from tests.cases import cases
 
 EVENTS: list[dict[str, Any]] = [
     {"event": "span_begin", "id": "s", "type": "solvers"},
@@ -309,7 +308,6 @@ params = st.dictionaries(
 
 
 @pytest.mark.parametrize("key", ["params", "params_passed"])
-@settings(max_examples=cases(12))
 @given(one=params, other=params)
 def test_arms_have_one_name_if_and_only_if_their_steps_have_the_same_arguments(kit, key, one, other):
     def named(arguments):
