@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from loopbench.datasets.task import Suite
 from loopbench.datasets.validity import replay
 from loopbench.protocol import Ref, refs, run_sync
 from tests.cases import cases
+from tests.prepared import ran_in_fork
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -64,14 +63,14 @@ def test_seeds_differ_and_ids_do_not(snapshot: Suite) -> None:
     assert snapshot.tasks[0].id == "arithmetic-0001"
 
 
-def test_the_global_generator_is_left_alone_and_hashing_plays_no_part() -> None:
+def test_the_global_generator_is_left_alone_and_hashing_plays_no_part(tmp_path: Path) -> None:
+    """The hash seed of a fork was drawn."""
     random.seed(5)
     before = random.getstate()
     digest = arithmetic.load(size=40, seed=3).digest
     assert random.getstate() == before
     code = "from loopbench.datasets import arithmetic; print(arithmetic.load(size=40, seed=3).digest)"
-    environment = os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    told = ran_in_fork(code, tmp_path)
     assert told.stdout.strip() == digest
 
 

@@ -46,7 +46,7 @@ class Watching(Toolbox):
 def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
     suite = make_suite(parse_spec(name))
     changed, may_write = set[str](), set[str]()
-    for task in suite.tasks[:12]:
+    for task in suite.tasks[:6]:
         if task.plan is None:
             continue
         environment = suite.open(task)

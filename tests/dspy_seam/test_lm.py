@@ -174,6 +174,7 @@ def test_an_error_of_ours_inside_an_engine_comes_back_itself(make: Callable[[], 
     assert model_error(outer) is inner
 
 
+@pytest.mark.slow  # as loops/finish/test_module.py looks at what a module has loaded that has imported the seam
 def test_importing_the_seam_keeps_litellm_offline_and_unloaded() -> None:
     code = "import os, sys, loopbench.dspy_seam; print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], 'litellm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={}, check=True)

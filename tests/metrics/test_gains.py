@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
@@ -27,6 +27,7 @@ from loopbench.metrics.gains import (
     use_of,
 )
 from loopbench.metrics.record import Record
+from tests.cases import cases
 
 INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
 DESIGNS = ("a", "b", "c")
@@ -78,6 +79,7 @@ RUN = st.lists(
 # Laws.
 
 
+@settings(max_examples=cases(12))
 @given(RUN)
 def test_before_and_after_swapped_turns_everything_around(records):
     there, back = judged(records), judged(records, [Arms(arm.design, arm.after, arm.before) for arm in ARMS])
@@ -95,6 +97,7 @@ def test_before_and_after_swapped_turns_everything_around(records):
         assert second.verdict.word == INVERSE[first.verdict.word]
 
 
+@settings(max_examples=cases(12))
 @given(records=RUN, data=st.data())
 def test_the_order_of_records_and_designs_changes_nothing_but_rounding(records, data):
     there = judged(records)
@@ -110,6 +113,7 @@ def test_the_order_of_records_and_designs_changes_nothing_but_rounding(records, 
         assert places == {ranked.design: (ranked.place, frozenset(ranked.not_told_apart)) for ranked in theirs.designs}
 
 
+@settings(max_examples=cases(12))
 @given(RUN)
 def test_equal_records_are_no_gain(records):
     before = [item for item in records if item.arm.endswith("-")]
@@ -126,6 +130,7 @@ def test_equal_records_are_no_gain(records):
         assert (pair.difference.value, pair.p) == (0.0, 1.0)
 
 
+@settings(max_examples=cases(12))
 @given(RUN)
 def test_each_family_is_corrected_for_its_own_size(records):
     found = judged(records)
@@ -139,6 +144,7 @@ def test_each_family_is_corrected_for_its_own_size(records):
         assert all(pair.p <= pair.p_holm for pair in family)
 
 
+@settings(max_examples=cases(12))
 @given(RUN)
 def test_a_ranking_has_its_places_by_accuracy(records):
     found = judged(records)
@@ -156,6 +162,7 @@ def test_a_ranking_has_its_places_by_accuracy(records):
             assert set(ranked.not_told_apart) == others - apart
 
 
+@settings(max_examples=cases(12))
 @given(RUN)
 def test_the_difference_between_two_gains_is_that_of_their_tasks(records):
     found = judged(records)
@@ -174,6 +181,7 @@ def test_the_difference_between_two_gains_is_that_of_their_tasks(records):
         assert -2 <= pair.difference.low < pair.difference.high <= 2
 
 
+@settings(max_examples=cases(12))
 @given(RUN)
 def test_json_has_no_number_that_json_cannot_say(records):
     found = judged(records)

@@ -97,11 +97,12 @@ def test_a_gate_counts_the_trials_of_the_run_alone():
     assert made.fewer.trials == 2 * made.fewer.tasks
 
 
-def test_fresh_runs_are_decided_as_often_as_the_outlook_says():
+@pytest.mark.parametrize(("pilots", "apart"), [(70, 0.17), pytest.param(140, 0.12, marks=pytest.mark.slow)])
+def test_fresh_runs_are_decided_as_often_as_the_outlook_says(pilots, apart):
     """True differences as a wide law draws them, pilots of 120 tasks: for the undecided ones a fresh run of that size."""
     rng = np.random.default_rng(18)
     said, decided = [], []
-    for _ in range(140):
+    for _ in range(pilots):
         shift = rng.uniform(-0.15, 0.15)
 
         def runs(tasks: int, shift: float = shift) -> tuple[TaskValues, TaskValues]:
@@ -121,5 +122,5 @@ def test_fresh_runs_are_decided_as_often_as_the_outlook_says():
         if made is not None:
             said.append(made.fewer.chance)
             decided.append(word(*runs(made.fewer.tasks)) != "undecided")
-    assert len(said) > 55
-    assert np.mean(decided) == pytest.approx(np.mean(said), abs=0.12)
+    assert len(said) > 0.39 * pilots
+    assert np.mean(decided) == pytest.approx(np.mean(said), abs=apart)

@@ -43,6 +43,7 @@ def bare(pair: Pair) -> Pair:
     return replace(pair, a=a, b=b, outlook=None)
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(SCORES, min_size=2, max_size=4))
 def test_pooled_over_one_profile_is_that_profile(compared, scores):
     loops = "abcd"[: len(scores)]
@@ -66,6 +67,7 @@ def test_a_profile_several_times_over_says_no_more_than_once(compared, scores, t
     assert [bare(pair) for pair in more.pooled] == [bare(pair) for pair in once.pairs if pair.metric == "accuracy"]
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(SCORES, min_size=4, max_size=4), st.permutations([0, 1]))
 def test_the_pooled_difference_is_the_mean_over_profiles_in_any_order(compared, scores, order):
     a, b = scores[:2], scores[2:]

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.same_trials import did_the_same
+from tests.cases import cases
 
 RIGHT = st.lists(st.booleans(), min_size=1, max_size=12)
 
@@ -68,6 +69,7 @@ def compared(record, shares, copies, n=60):
 WRAPPED = "provider_retry(loop=a)"
 
 
+@settings(max_examples=cases(12))
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_the_verdict_on_the_others_is_that_without_the_copy(record, one, other):
     """What is adopted is what would be adopted of the loops that differ, by the tests of the whole run."""

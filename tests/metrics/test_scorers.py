@@ -160,9 +160,9 @@ HUGE = [
 
 @EVERY
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_huge_and_deep_answers_end(name, step):
-    """Each answer beside one or two expected values; the slow tests take all of them."""
+    """Each answer beside one expected value; the slow tests take all of them."""
     for expected, answer in list(product((5, "5", ["b"], {"b": 1}, None), [*HUGE, DEEP, 10**5000]))[::step]:
         assert score(name, expected, answer, LISTS) < 0.01
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,6 +13,7 @@ import scipy.special
 from scipy import stats
 
 from loopbench.metrics import special
+from tests.prepared import ran_in_fork
 
 LOADED = """
 import sys
@@ -24,8 +25,9 @@ print(scipy.special._ufuncs.betaincinv is special.betaincinv, scipy.special.expi
 SHARES = np.linspace(0.001, 0.999, 25)
 
 
-def test_the_package_around_them_is_not_imported_and_is_whole_once_it_is() -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+def test_the_package_around_them_is_not_imported_and_is_whole_once_it_is(tmp_path: Path) -> None:
+    """In a process that has imported all commands."""
+    done = ran_in_fork(LOADED, tmp_path)
     assert done.stdout.splitlines() == ["[]", "True 0.5 0.5"]
 
 

@@ -167,13 +167,13 @@ def solved(retry: Retry, seed: int, tries: int = 3, temperature: float | None = 
 
 
 def test_the_loop_that_says_more_gets_through_wherever_the_other_does() -> None:
-    through = {name: {seed for seed in range(90) if solved(retry, seed, tries=2)} for name, retry in RETRIES.items()}
+    through = {name: {seed for seed in range(60) if solved(retry, seed, tries=2)} for name, retry in RETRIES.items()}
     assert through["banana"] == through["blind"]
     assert through["blind"] < through["reply"] < through["both"] < through["all"]
     assert through["blind"] < through["error"] < through["both"]
-    shares = {name: len(found) / 90 for name, found in through.items()}
+    shares = {name: len(found) / 60 for name, found in through.items()}
     expected = {"blind": 0.35, "reply": 0.45, "error": 0.6, "both": 0.7, "all": 0.9}
-    assert shares == pytest.approx(expected | {"banana": 0.35}, abs=0.155)  # 3 standard errors
+    assert shares == pytest.approx(expected | {"banana": 0.35}, abs=0.19)  # 3 standard errors
 
 
 def test_at_temperature_0_asking_again_gives_the_same() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
 import time
 from dataclasses import replace
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +38,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.receipts import HALFWAY
 from tests.cases import cases
+from tests.prepared import ran_in_fork
 
 from . import bench
 from .scripted_trials import OneCall, profile, run, settled
@@ -191,12 +191,10 @@ print(len(said), sum(bool(trial.tunnel.faults) for trial in trials), hashlib.sha
 
 
 def test_a_fresh_process_gives_the_same_bytes_whatever_the_hash_seed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As this process, whose hash seed is another one."""
-    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    command = [sys.executable, "-c", _TRIALS, bench.__file__]
-    there = subprocess.run(command, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+    """As this process, whose hash seed is another one: that of the fork was drawn."""
+    there = ran_in_fork(_TRIALS, tmp_path, bench.__file__).stdout
     monkeypatch.setattr(sys, "argv", ["-c", bench.__file__])
     exec(_TRIALS, {})
     here = capsys.readouterr().out
@@ -341,16 +339,16 @@ def test_a_tool_that_fails_for_true_ends_the_work() -> None:
 
 
 def test_a_model_bluffs_as_often_as_its_profile_says() -> None:
-    """Asked for the answer of a chain of which it knows nothing; 200 trials, and each sticks to what it does."""
+    """Asked for the answer of a chain of which it knows nothing; 100 trials, and each sticks to what it does."""
     for bluff in (0, 0.3, 1):
         bluffed = 0
         trial = bench.Bench(bench.chain(2), Profile(name="b", bluff=bluff))
-        for repeat in range(200):
+        for repeat in range(100):
             model = Scripted(replace(trial.scripted.script, repeat=repeat))
             said = {run_sync(model.complete(trial.request(role=Role.ANSWER))).text for _ in range(2)}
             assert len(said) == 1
             bluffed += said != {NOT_DETERMINED}
-        assert bluffed / 200 == pytest.approx(bluff, abs=0.1)
+        assert bluffed / 100 == pytest.approx(bluff, abs=0.14)
 
 
 def test_a_stream_gives_the_same_reply() -> None:

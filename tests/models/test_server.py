@@ -291,7 +291,7 @@ def test_further_pages_are_answered_by_whoever_has_them():
 
 @pytest.mark.thorough
 def test_many_trials_at_once_do_not_disturb_each_other():
-    trials = {f"t{n}": bench.Bench(bench.chain(1 + n % 5), "flaky-tools", seed=n) for n in range(16)}
+    trials = {f"t{n}": bench.Bench(bench.chain(1 + n % 5), "flaky-tools", seed=n) for n in range(10)}
     alone = {name: bench.Bench(trial.plan, "flaky-tools", seed=trial.scripted.script.seed) for name, trial in trials.items()}
 
     async def work(server, asking):
@@ -312,4 +312,4 @@ def test_many_trials_at_once_do_not_disturb_each_other():
 
     together = run(work, Book(**{name: of(trial) for name, trial in trials.items()}))
     assert together == run(one_by_one, Book(**{name: of(trial) for name, trial in alone.items()}))
-    assert sum(said == trial.expected for said, trial in zip(together, trials.values(), strict=True)) > 8
+    assert sum(said == trial.expected for said, trial in zip(together, trials.values(), strict=True)) > 5

@@ -144,7 +144,7 @@ def test_the_same_over_http(over_http: Callable[[], AbstractContextManager[None]
 
 @pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
 def test_the_predictor_that_decides_needs_the_hint_about_calls(design: str) -> None:
-    suite = suite_of("arithmetic(size=6)")
+    suite = suite_of("arithmetic(size=5)")
     tasks, name = list(suite.tasks), design.partition("(")[0]
     plain, _ = of(design)
     assert accuracy(plain, design, suite, tasks, "teachable") < 0.7
@@ -206,7 +206,7 @@ def heard(design: str, spec: str, profile: str, slipped: str | None = None, coun
 @pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
 def test_demonstrations_of_trials_that_went_right_cover_both(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
-    tasks = list(suite.tasks)[:6]
+    tasks = list(suite.tasks)[:4]
     loop = shown(design, heard(design, "arithmetic(size=30)", "clean"))
     assert accuracy(loop, design, suite, tasks, "teachable") == 1.0
 
@@ -214,7 +214,7 @@ def test_demonstrations_of_trials_that_went_right_cover_both(design: str) -> Non
 @pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
 def test_demonstrations_of_trials_that_slipped_do_not_cover_it(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
-    tasks = list(suite.tasks)[:6]
+    tasks = list(suite.tasks)[:4]
     plain, _ = of(design)
     demos = heard(design, "arithmetic(size=30)", "teachable", "weakness.unit")
     before, after = (records(loop, design, suite, tasks, "teachable") for loop in (plain, shown(design, demos)))
@@ -230,7 +230,7 @@ def unit_slips(made: list[Record]) -> list[list[str]]:
 )
 def test_demonstrations_cover_dates_and_steps(design: str) -> None:
     suite = suite_of("events(size=30)")
-    tasks = list(suite.tasks)[:6]
+    tasks = list(suite.tasks)[:4]
     plain, _ = of(design)
     assert accuracy(plain, design, suite, tasks, "teachable-dates") < 0.7
     loop = shown(design, heard(design, "events(size=30)", "clean", count=16))
@@ -240,7 +240,7 @@ def test_demonstrations_cover_dates_and_steps(design: str) -> None:
 @pytest.mark.parametrize("design", ["bare", "finish", "phased", "react_extract", *SLOW_FORMATS[:2]])
 def test_labelled_examples_cover_the_form_of_the_answer_alone(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
-    tasks = list(suite.tasks)[:6]
+    tasks = list(suite.tasks)[:4]
     labelled = tuple({"query": task.query.full_text, "task": task.id, "answer": task.expected} for task in suite.tasks[-4:])
     _, program = of(design)
     made = records(shown(design, dict.fromkeys(program, labelled)), design, suite, tasks, "teachable")

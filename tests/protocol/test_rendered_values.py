@@ -9,8 +9,10 @@ import decimal
 import enum
 import json
 import sys
+import textwrap
 import types
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
 from loopbench.protocol.values import cap, error_text, plain_value
+from tests.prepared import ran_in_fork
 from tests.protocol.helpers import call, named, python, raises
 
 
@@ -316,7 +319,8 @@ def test_a_part_whose_repr_fails_is_named_by_its_type() -> None:
     assert text == "{(1,): <Broken>, (2,): [<Exiting>, 3]}"
 
 
-def test_rendering_does_not_depend_on_the_process() -> None:
+def test_rendering_does_not_depend_on_the_process(tmp_path: Path) -> None:
+    """The fork has a hash seed that was drawn."""
     script = """
         import dataclasses
         from pydantic import BaseModel
@@ -346,7 +350,7 @@ def test_rendering_does_not_depend_on_the_process() -> None:
         def tool(words: set[str] = tags) -> None: ...
         print(Tool.from_function(tool).parameters)
     """
-    outputs = {python(script, PYTHONHASHSEED=str(seed)).stdout for seed in (0, 1)}
+    outputs = {python(script, PYTHONHASHSEED="0").stdout, ran_in_fork(textwrap.dedent(script), tmp_path).stdout}
     assert len(outputs) == 1
     assert "word29" in outputs.pop()
 

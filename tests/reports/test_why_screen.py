@@ -26,11 +26,11 @@ PROFILES = ("flaky-tools", "flaky-format", "forgetful")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...], int], Results]:
-    """Runs loops over eight tasks under some profiles."""
+    """Runs loops over five tasks under some profiles."""
 
     def make(loops: tuple[str, ...], profiles: int) -> Results:
         runs: Path = tmp_path_factory.mktemp("runs")
-        config = CompareConfig(loops=loops, profiles=PROFILES[:profiles], tasks=8, runs=runs, mlflow=False)
+        config = CompareConfig(loops=loops, profiles=PROFILES[:profiles], tasks=5, runs=runs, mlflow=False)
         experiment = prepare(config)
         carry_out(experiment, Unwatched())
         return results(experiment.folder)

@@ -29,7 +29,7 @@ def made(folder: Path, **config: Any) -> Results:
     settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)))
     assert run(experiment, Unwatched()) == ""
-    return results(experiment.folder)
+    return results(experiment.folder, paired=False)
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def altered(wind, tmp_path) -> Callable[..., Results]:
         write_manifest_json(folder, {**wind.manifest.to_json(), **manifest})
         kept = [record for old in wind.records if (record := change(old)) is not None]
         write_records(folder, kept if traced else [replace(record, trace_at=None) for record in kept])
-        return results(folder)
+        return results(folder, paired=False)
 
     return make
 

@@ -135,7 +135,7 @@ def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
 )
 def test_bad_arguments_are_told_by_their_flag(pilot, wanted, says):
     with pytest.raises(ValueError, match=says):
-        sized(pilot({"a": solves(0.5)}), **wanted)
+        sized(pilot({"a": solves(0.5)}, tasks=10), **wanted)
 
 
 @settings(deadline=None, max_examples=cases(12))

@@ -29,7 +29,7 @@ from tests.metrics.lost_trials import Talk, record
 
 MIN_NAMED = 0.93
 """Share of the tasks that a defect cost whose cause is named."""
-TASKS = 2
+TASKS = 1
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless", "microcompact(loop=bare)", "repeat_guard(loop=bare)")
 
 

@@ -273,13 +273,13 @@ def test_exhausted_retries_are_provider_error_in_an_outcome(caplog: pytest.LogCa
 @row("S3-47")
 def test_a_name_becomes_a_model_without_litellm_and_anything_else_is_refused() -> None:
     done = python(
-        "import sys\n"
+        "import os, sys\n"
         "from loopbench.loops.finish import resolve_model\n"
         "assert 'dspy' not in sys.modules\n"
-        "print(resolve_model('openai/gpt-4o-mini').name, 'litellm' in sys.modules)\n",
+        "print(resolve_model('openai/gpt-4o-mini').name, 'litellm' in sys.modules, os.environ['LITELLM_LOCAL_MODEL_COST_MAP'])\n",
         OPENAI_API_KEY="none",
     )
-    assert done.stdout.split() == ["openai/gpt-4o-mini", "False"], done.stderr
+    assert done.stdout.split() == ["openai/gpt-4o-mini", "False", "True"], done.stderr
     mistyped = {"model": "openai/gpt-4o-mini", "api_bas": "http://127.0.0.1"}
     for wrong in (None, 3, {}, {"num_retries": 1}, {"model": Script(), "num_retries": -1}, mistyped):
         with pytest.raises(ValueError, match="model"):

@@ -191,8 +191,7 @@ def test_any_text_stays_text(calm, spoiled, safe, text):
 def test_equal_run_directories_give_equal_bytes(breeze, tmp_path):
     copied = tmp_path / "elsewhere" / breeze.folder.name
     shutil.copytree(breeze.folder, copied)
-    assert report_html(results(copied)) == page_of(breeze)
-    again = results(breeze.folder)
+    again = results(copied)
     assert report_html(replace(again, records=tuple(again.records))) == page_of(breeze)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics import record_table
@@ -33,6 +33,7 @@ from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import TRIALS, RunError
 from loopbench.runs.store.record_lines import RecordReader, latest
 from loopbench.runs.store.records import read_records
+from tests.cases import cases
 
 DIGESTED = (
     "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",
@@ -98,6 +99,7 @@ def _held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("_held")
+@settings(max_examples=cases(12))
 @given(st.lists(drawn(), max_size=12))
 def test_a_table_holds_the_last_record_of_each_trial(records):
     table, expected = table_of(records), latest_of(records)
@@ -108,6 +110,7 @@ def test_a_table_holds_the_last_record_of_each_trial(records):
     assert [repr(found.started_at) for found in table] == [repr(record.started_at) for record in expected]
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(drawn(), max_size=12))
 def test_what_is_computed_from_a_table_is_what_is_computed_from_its_records(records):
     table, plain = table_of(records).ordered(lambda kind: kind.task), latest_of(records)
@@ -142,6 +145,7 @@ def test_the_digest_is_that_of_sorted_canonical_json(records):
     assert records_digest(records) == records_digest(table_of(records)) == made.hexdigest()
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(drawn(), max_size=12))
 def test_ended_trials_are_a_mapping_of_how_each_ended(records):
     expected = {record.key: TrialState(record.status, record.stop, record.attempt) for record in records}

@@ -7,12 +7,11 @@ import builtins
 import inspect
 import json
 import logging
-import os
 import re
-import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from loopbench.experiments.optimize.quiet_dspy import LOGGERS
 from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import Spec, parse_spec
 from tests.experiments.optimize.compiles.conftest import SPECS, compiled_once
+from tests.prepared import ran_in_fork
 
 if TYPE_CHECKING:
     from tests.experiments.optimize.compiles.conftest import Bench
@@ -227,8 +227,8 @@ def test_rollouts_that_nothing_looks_at_leave_no_trace(bench_of: Any) -> None:
     assert {*traces} == {None}
 
 
-def test_another_process_gives_the_same_programs() -> None:
-    """Whatever the order of its sets."""
+def test_another_process_gives_the_same_programs(tmp_path: Path) -> None:
+    """Whatever the order of its sets: the hash seed of the fork was drawn."""
     code = f"""
 import importlib.util, sys
 from loopbench.protocol import Program, program_digest
@@ -237,32 +237,32 @@ shared = sys.modules["shared"] = importlib.util.module_from_spec(found)
 found.loader.exec_module(shared)
 print(*(program_digest(shared.Bench().compile(spec).program) for spec in shared.SPECS))
 """
-    seeds = [seed for seed in ("1", "2") if seed != os.environ.get("PYTHONHASHSEED")]  # another order than that of this process
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONHASHSEED": seeds[0]}, capture_output=True, text=True, check=True
-    )
+    done = ran_in_fork(code, tmp_path)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [program_digest(compiled_once(spec).program) for spec in SPECS]
 
 
-def test_two_threads_give_what_one_gives(spec: str, bench: Bench) -> None:
-    one = compiled_once(spec)
-    assert program_digest(one.program) == program_digest(bench.compile(spec, threads=2).program)
-    assert sorted(one.rollouts, key=str) == sorted(bench.rollouts, key=str)
-
-
-def test_another_thread_will_do(spec: str, bench: Bench) -> None:
-    made: list[Any] = []
+def compiled_in_another_thread(bench: Bench, spec: str) -> LoopProgram:
+    made: list[LoopProgram] = []
     thread = threading.Thread(target=lambda: made.append(bench.compile(spec, threads=2)))
     thread.start()
     thread.join()
-    assert type(made[0]) is LoopProgram
+    return made[0]
 
 
-def test_a_running_event_loop_does_not_hinder(spec: str, bench: Bench) -> None:
-    async def inside() -> Any:
+def compiled_in_an_event_loop(bench: Bench, spec: str) -> LoopProgram:
+    async def inside() -> LoopProgram:
         return bench.compile(spec, threads=2)
 
-    assert type(asyncio.run(inside())) is LoopProgram
+    return asyncio.run(inside())
+
+
+@pytest.mark.parametrize("compiled", [compiled_in_another_thread, compiled_in_an_event_loop])
+def test_two_threads_give_what_one_gives(spec: str, bench: Bench, compiled: Callable[[Bench, str], LoopProgram]) -> None:
+    """Whether they are asked for in a thread beside the first one, or where an event loop runs."""
+    one = compiled_once(spec)
+    assert program_digest(one.program) == program_digest(compiled(bench, spec).program)
+    assert sorted(one.rollouts, key=str) == sorted(bench.rollouts, key=str)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -199,19 +201,28 @@ def test_a_sample_of_traces_belongs_to_each_arm(run, client, tracked):
 def test_logging_again_changes_nothing(run, uri, client, tracked):
     def everything() -> Any:
         runs = client.search_runs([tracked.experiment_id])
-        return {
-            run.info.run_id: (
-                run.to_dictionary(),
-                {key: len(client.get_metric_history(run.info.run_id, key)) for key in run.data.metrics},
-                sorted(trace.info.trace_id for trace in traces(client, tracked, run.info.run_id)),
-                [len(trace.info.assessments) for trace in traces(client, tracked, run.info.run_id)],
-                [given.model_id for given in client.get_run(run.info.run_id).inputs.model_inputs],
-            )
-            for run in runs
-        } | {model.model_id: model.to_dictionary() for model in models(client, tracked.experiment_id).values()}
+        return (
+            {
+                run.info.run_id: (
+                    run.to_dictionary(),
+                    sorted(trace.info.trace_id for trace in traces(client, tracked, run.info.run_id)),
+                    [len(trace.info.assessments) for trace in traces(client, tracked, run.info.run_id)],
+                    [given.model_id for given in client.get_run(run.info.run_id).inputs.model_inputs],
+                )
+                for run in runs
+            }
+            | {"points": points()}
+            | {model.model_id: model.to_dictionary() for model in models(client, tracked.experiment_id).values()}
+        )
+
+    def points() -> int:
+        """How often a metric was written. The database is asked: MLflow would be asked for each metric of each run."""
+        with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as connection:
+            (count,) = connection.execute("SELECT COUNT(*) FROM metrics").fetchone()
+        return int(count)
 
     before = everything()
-    assert len(before) == 1 + len(run.comparison.arms) + len(LOOPS)
+    assert len(before) == 2 + len(run.comparison.arms) + len(LOOPS)
     assert tracking.log_run(run, uri, "loopbench") == tracked
     assert everything() == before
 

@@ -29,7 +29,6 @@ from loopbench.metrics.record import Record
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import Traces
 from tests.reports.mlflow.comparison.helpers import (
-    LOOPS,
     SOLVED_TASKS,
     children,
     fetch,
@@ -99,13 +98,13 @@ def in_a_new_process(arguments: Sequence[str], here: Path) -> int:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("log", [in_a_fork, pytest.param(in_a_new_process, marks=pytest.mark.slow)])
-def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(run, tmp_path, capfd, log):
+def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(short, tmp_path, capfd, log):
     here = tmp_path / "here"
     here.mkdir()
     uri = f"sqlite:///{tmp_path}/new.db"
     names = ["one", "two"]
     for name in names:
-        shutil.copytree(run.folder, tmp_path / name)
+        shutil.copytree(short.folder, tmp_path / name)
     code = log([uri, *(str(tmp_path / name) for name in names)], here)
     assert capfd.readouterr() == ("", "")
     assert code == 0
@@ -159,7 +158,8 @@ def test_the_ui_command_names_the_store_and_is_one_that_mlflow_takes(uri, tracke
 
 @pytest.mark.slow
 def test_the_ui_command_opens_the_store_and_its_server_takes_a_run(run, tracked, opened, capsys):
-    check_that_it_takes_a_run(run, tracked, opened.address)
+    check_that_it_serves(run, tracked, opened.address)
+    check_that_it_takes_a_run(run, opened.address)
     assert capsys.readouterr() == ("", "")
     assert "LiteLLM" not in opened.log.read_text()
 
@@ -172,24 +172,28 @@ def server(uri: str, tracked: tracking.Tracked, tmp_path: Path) -> Iterator[str]
 
 
 @pytest.mark.thorough
-def test_a_server_takes_a_run(run, tracked, server, capsys):
-    check_that_it_takes_a_run(run, tracked, server)
+def test_a_server_takes_a_run(run, short, tracked, server, capsys):
+    check_that_it_serves(run, tracked, server)
+    check_that_it_takes_a_run(short, server)
     assert capsys.readouterr() == ("", "")
 
 
-def check_that_it_takes_a_run(run: Results, tracked: tracking.Tracked, address: str) -> None:
-    """Hold a server over the store in which a run was logged to what it serves, and log the run through it."""
+def check_that_it_serves(run: Results, tracked: tracking.Tracked, address: str) -> None:
+    """Hold a server over the store in which a run was logged to what it serves."""
     assert b"<html" in fetch(address)
     manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
     assert manifest == (run.folder / "manifest.json").read_bytes()
 
+
+def check_that_it_takes_a_run(run: Results, address: str) -> None:
+    """Log a run through a server, twice, and hold the server to what it has of it."""
     over_http = tracking.log_run(run, address.replace("//", "//user:secret1@"), "served")
     assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"
     assert "secret1" not in over_http.uri
     assert tracking.log_run(run, address, "served").parent_run_id == over_http.parent_run_id
     client = MlflowClient(tracking_uri=address)
     assert b"<svg" in fetch(f"{address}/get-artifact?path=charts/accuracy.svg&run_uuid={over_http.parent_run_id}")
-    assert len(models(client, over_http.experiment_id)) == len(LOOPS)
+    assert len(models(client, over_http.experiment_id)) == len({arm.configuration for arm in run.manifest.arms})
     logged = children(client, over_http)
     for arm in run.comparison.arms:
         child = logged[arm.info.arm]
