@@ -382,7 +382,7 @@ def config_from(
             raise mistake(f"{source} and the {COMMAND_LINE}" if typed else source, message) from None
         if first["type"] != "value_error" or not isinstance(
             first["input"], list | tuple
-        ):  # else the message names what is wrong in it
+        ):  # else the message names it
             message = f"{message}, got {shown_short(first['input'])}"
         if _is_typed(path, typed):
             raise SettingError(".".join(path), message, flag_of(path, flags)) from None
