@@ -380,9 +380,7 @@ def config_from(
             if source == COMMAND_LINE:
                 raise SettingError("", message, typed=_with_flags(message, typed, flags)) from None
             raise mistake(f"{source} and the {COMMAND_LINE}" if typed else source, message) from None
-        if first["type"] != "value_error" or not isinstance(
-            first["input"], list | tuple
-        ):  # else the message names it
+        if first["type"] != "value_error" or not isinstance(first["input"], list | tuple):  # else the message names it
             message = f"{message}, got {shown_short(first['input'])}"
         if _is_typed(path, typed):
             raise SettingError(".".join(path), message, flag_of(path, flags)) from None
