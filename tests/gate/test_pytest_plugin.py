@@ -43,11 +43,15 @@ ALONE = ("-p", "loopbench.pytest_plugin", "-p", "no:cacheprovider")
 """No plugin but ours: the others take longer to load than most tests here. `test_workers_of_xdist_tell_the_summary` has all."""
 
 
+IMPORTED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""The plugin is imported by the tests before a pytest within them could rewrite it."""
+
+
 def run(pytester: pytest.Pytester, *arguments: str, started_as: str = "pytest") -> pytest.RunResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         patch.setattr(sys, "argv", started_as.split())  # whatever the outer one was started as
-        return pytester.runpytest_inprocess(*ALONE, *arguments)
+        return pytester.runpytest_inprocess(*ALONE, *IMPORTED, *arguments)
 
 
 @pytest.fixture(scope="module")

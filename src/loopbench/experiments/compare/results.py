@@ -208,7 +208,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared,
         main_warnings=(*compared.main_warnings, *_warnings(folder, manifest, records)),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
-        limits=trial_limits(manifest.config, manifest.versions),
+        limits=trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps),
     )
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))

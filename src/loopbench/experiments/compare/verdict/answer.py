@@ -30,7 +30,7 @@ from .same_loops import same_sentences, without_copies
 from .sentence import AnswerSentence
 from .ties import tie_breaks
 from .tighter import tighter_limits
-from .trial_limits import impossible_limit, limits_sentences
+from .trial_limits import impossible_limit, limits_sentences, suite_limit_sentences
 from .unreadable import unreadable_replies
 from .verdicts import Verdicts
 from .warned import dead_arm_sentences
@@ -98,6 +98,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *verdicts,
         *same_sentences(comparison, whole),
         *tighter_limits(whole, budgets, adopted),
+        *(suite_limit_sentences(comparison) if verdicts else ()),
         *(each for each in fits if not each.is_basis),
         *_claims(whole, comparison.pairs_on(RATE), named),
         *_of_injection(comparison),

@@ -8,7 +8,7 @@ from typing import Any
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.trial_limits import TRIAL_LIMITS, TrialLimits
 from loopbench.protocol import StopReason
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 from loopbench.runs.config import CompareConfig
 from loopbench.text.counts import MAX_NAMES
 from loopbench.text.numbers import dollars_text, limit_text, short_name
@@ -17,17 +17,25 @@ from .sentence import AnswerSentence
 
 _LOST_AT = frozenset({StopReason.BUDGET, StopReason.TIMEOUT})
 """How trials end that spent more than they might, and so are not solved."""
+_AT_STEP_LIMIT = (StopReason.MAX_STEPS, StopReason.FORCED)
+OFTEN = 0.2
+"""Share of a loop's trials that end at the suite's step limit from which on it is said."""
 _LAST_CALL = ", not counting its last call"
 """What is said of a run by the rule before the present one: see `TRIAL_LIMITS_VERSION`."""
 
 
-def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any]) -> TrialLimits:
-    """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run."""
+def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any], suite_steps: int | None = None) -> TrialLimits:
+    """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run.
+
+    `suite_steps`: the tool steps of a trial that its manifest has, which are the suite's unless its configuration has them.
+    """
     limits = list(_limits(config))
     *others, last = [words for words, _ in limits] or [""]  # name all of them, however many there are
     words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
     return TrialLimits(
-        f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}", frozenset(stop for _, stops in limits for stop in stops)
+        f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}",
+        frozenset(stop for _, stops in limits for stop in stops),
+        suite_steps if config.get("max_tool_steps") is None else None,
     )
 
 
@@ -48,7 +56,7 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
     if (limit := budget.get("seconds")) is not None:
         yield f"{limit:g} s of the budget", (StopReason.BUDGET,)
     if (limit := config.get("max_tool_steps")) is not None:
-        yield counted(limit, "tool step"), (StopReason.MAX_STEPS, StopReason.FORCED)
+        yield counted(limit, "tool step"), _AT_STEP_LIMIT
     by_default = CompareConfig.model_fields["trial_timeout_s"].default
     if (limit := config.get("trial_timeout_s", by_default)) != by_default:
         yield f"{limit:g} s", (StopReason.TIMEOUT,)
@@ -79,6 +87,30 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     lost = limits.stops <= _LOST_AT and not limits.words.endswith(_LAST_CALL)
     what = "trials that needed more, and so are not solved" if lost else "trials that ended there"
     yield AnswerSentence(f"{holds}; {what}{each}: {reached}", is_basis=True)
+
+
+def suite_limit_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield which loops ended many of their trials at the suite's own step limit: with more steps they may stand elsewhere.
+
+    Arms whose limits were typed as their options are left out: theirs is another limit.
+    """
+    limit, ended, scored = comparison.limits.suite_steps, dict[str, int](), dict[str, int]()
+    if limit is None:
+        return
+    for arm in comparison.arms:
+        if not any(option.startswith("max_") for option in arm.info.options):
+            name = short_name(arm.info)
+            ended[name] = ended.get(name, 0) + sum(arm.summary.stops.get(stop, 0) for stop in _AT_STEP_LIMIT)
+            scored[name] = scored.get(name, 0) + arm.summary.scored
+    often = sorted((loop for loop in ended if ended[loop] and ended[loop] >= OFTEN * scored[loop]), key=lambda loop: -ended[loop])
+    if not often:
+        return
+    shown = often if len(often) <= MAX_NAMES + 1 else often[:MAX_NAMES]
+    counts = [f"{ended[loop]:,} of {counted(scored[loop], 'trial')} of {loop}" for loop in shown]
+    rest = [f"as many or fewer of {counted(len(often) - len(shown), 'other')}"] if len(often) > len(shown) else []
+    happened = f"{joined([*counts, *rest])} ended at the suite's limit of {counted(limit, 'tool step')}"
+    more, who = f"--max-tool-steps {2 * limit}", "it stands" if len(often) == 1 else "they stand"
+    yield AnswerSentence(f"{happened}: {more} tells where {who} with twice as many", f"{happened}: try {more}")
 
 
 def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
