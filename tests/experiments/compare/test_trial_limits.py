@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
 from loopbench.experiments.compare.verdict.deciding import deciding_command
 from loopbench.experiments.compare.verdict.sentence import DecidingRun
-from loopbench.experiments.compare.verdict.trial_limits import limits_sentences, trial_limits
+from loopbench.experiments.compare.verdict.trial_limits import limits_sentences, suite_limit_sentences, trial_limits
 from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
@@ -91,6 +92,33 @@ def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(
     told = json.loads(json.dumps(limited.to_json()))
     assert told["limits"] == told["answer"]["limits"] == LIMIT
     assert told["answer"]["recommendation"] == next(each.in_full for each in others)
+
+
+@pytest.fixture(scope="module")
+def stepped(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run in which a design ends at the suite's own step limit in many trials, beside one that hardly does."""
+    loops = ("bare", "phased", "phased(max_rounds=9)")
+    runs = tmp_path_factory.mktemp("stepped")
+    made = prepare(CompareConfig(loops=loops, profiles=("flaky-tools",), tasks=10, runs=runs, mlflow=False))
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+def test_loops_that_end_often_at_the_suites_own_limit_are_named_with_the_flag_that_gives_more(stepped):
+    stops = {arm.info.variant: Counter(arm.summary.stops) for arm in stepped.comparison.arms}
+    ended = {loop: counts["forced"] + counts["max_steps"] for loop, counts in stops.items()}
+    assert ended["phased"] >= 2 > ended["bare"]
+    (said,) = [each for each in stepped.answer.answer_sentences if "suite's limit" in each.text]
+    steps = stepped.manifest.suite.max_tool_steps
+    begins = (
+        f"{ended['phased']} of 10 trials of phased ended at the suite's limit of {steps} tool steps: --max-tool-steps {2 * steps} "
+    )
+    assert said.text.startswith(begins)  # and not of phased(max_rounds=9), whose limits are its own
+    assert not any(each.is_basis for each in (said,))
+    typed = replace(stepped.comparison, limits=trial_limits({"max_tool_steps": steps}, {}, steps))
+    assert list(suite_limit_sentences(typed)) == []
+    few = [replace(arm, summary=replace(arm.summary, stops={"finished": 9, "forced": 1})) for arm in stepped.comparison.arms]
+    assert list(suite_limit_sentences(replace(stepped.comparison, arms=tuple(few)))) == []
 
 
 def test_a_run_by_the_former_rule_says_that_its_last_calls_are_not_counted(limited):

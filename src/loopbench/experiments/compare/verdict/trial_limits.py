@@ -110,7 +110,8 @@ def suite_limit_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     rest = [f"as many or fewer of {counted(len(often) - len(shown), 'other')}"] if len(often) > len(shown) else []
     happened = f"{joined([*counts, *rest])} ended at the suite's limit of {counted(limit, 'tool step')}"
     more, who = f"--max-tool-steps {2 * limit}", "it stands" if len(often) == 1 else "they stand"
-    yield AnswerSentence(f"{happened}: {more} tells where {who} with twice as many", f"{happened}: try {more}")
+    text, brief = f"{happened}: {more} tells where {who} with twice as many", f"{happened}: try {more}"
+    yield AnswerSentence(text, brief, may_be_left_out=True)
 
 
 def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
