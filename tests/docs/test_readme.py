@@ -197,7 +197,7 @@ def without_interval(row: str, column: int) -> str:
 @pytest.mark.parametrize(("steps", "said"), [(None, "better"), (22, "undecided")])
 def test_what_phased_loses_under_tool_faults_it_loses_at_the_step_limit(tmp_path, steps, said):
     found = compared(tmp_path, ("finish", "phased"), ("flaky-tools",), steps)
-    assert (2 * found.manifest.suite.max_tool_steps if steps is None else steps) == 22
+    assert found.manifest.suite.max_tool_steps == (11 if steps is None else steps)
     (pair,) = found.comparison.pairs_on("accuracy")
     assert pair.verdict.word == said
 
