@@ -128,6 +128,10 @@ def test_reports_are_those_of_one_process_but_for_tests_that_end_theirs(suite: p
         ]
     )
     assert result.stdout.str().count("module is torn down") == 2
+
+
+def test_what_a_session_shares_is_torn_down_by_a_fork_that_lives(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess("-rA", "test_a.py", "test_c.py")
     result.stdout.fnmatch_lines(["*Captured stdout teardown*", "shared is torn down"])
 
 

@@ -154,7 +154,8 @@ class Results:
         comparison_answer = answer(self.comparison, self.budgets)
         if self.is_complete or not comparison_answer.answer_sentences:
             return comparison_answer
-        return replace(comparison_answer, answer_sentences=(PROVISIONAL, *comparison_answer.answer_sentences))
+        sentences = (replace(each, decides=None) for each in comparison_answer.answer_sentences)  # first of all it is to be resumed
+        return replace(comparison_answer, answer_sentences=(PROVISIONAL, *sentences))
 
     @cached_property
     def harness(self) -> tuple[Harness, ...]:
