@@ -77,11 +77,11 @@ test: $(READY_DEV)
 # To rewrite the asserts of all tests, so that one that fails says why, takes longer than a thousand tests: only those that failed are
 # run once more with it.
 pytest: $(READY_DEV)
-	$(PYTEST) --assert=plain --ignore=$(REAL_FRAMEWORKS) || { $(PYTEST) --last-failed --last-failed-no-failures=none; exit 1; }
+	$(PYTEST) --assert=plain --ignore=$(REAL_FRAMEWORKS) || { $(PYTEST) --last-failed --last-failed-no-failures=none --ignore=$(REAL_FRAMEWORKS); exit 1; }
 
 # By themselves, so that no other test waits until the framework is installed.
 pytest-frameworks: $(READY_DEV) $(READY_FRAMEWORK)
-	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -q $(REAL_FRAMEWORKS)
+	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -q -p no:cacheprovider $(REAL_FRAMEWORKS)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff check .

@@ -319,7 +319,7 @@ def _leave_at_last() -> None:
 
 
 def main() -> None:
-    atexit.register(_leave_at_last)  # before all others: the last one to be called
+    atexit.register(_leave_at_last)  # before nearly all others: the last of them to be called
     asking = socket.socket(fileno=int(sys.argv[1]))
     del sys.path[0]  # the folder of this file
     _import_all()

@@ -161,7 +161,7 @@ def test_only_modules_that_an_extra_is_for_cannot_be_imported(ended):
 def test_a_comparison_its_questions_its_page_and_its_gate(ended, folders):
     for words in (COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED):
         assert ended[words].returncode == 0, ended[words]
-        assert not re.search("Traceback|Exception ignored", ended[words].stderr)  # not even once Python takes its modules apart
+        assert not re.search("Traceback|Exception ignored", ended[words].stderr)  # not even at the end of the process
     assert re.search(r"not logged to MLflow, which is not installed: pip install \S*loopbench\[mlflow\]", ended[COMPARED].stderr)
     assert list(folders.glob("compared/runs/*/report.html"))
     assert all(ended[question].stdout for question in QUESTIONS)

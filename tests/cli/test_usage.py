@@ -46,7 +46,7 @@ MISTAKES = [
     ("compare --loop bare --loop bare", "--loop: 'bare' is given twice\n"),
     (
         "compare --cassette-mode replay",
-        "--cassette-mode 'replay' needs the folder of a recording: --cassette FOLDER, or cassette in a",
+        "--cassette-mode 'replay' needs the folder of a recording: --cassette FOLDER, or cassette in a TOML",
     ),
     ("gate", "--baseline is missing: file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help"),
     (

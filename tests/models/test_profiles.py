@@ -205,6 +205,10 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "Mine!"', "name", "lowercase letters, digits"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
         ('name = "a"\n"tool.rises" = 0.1', "tool.rises", "stand under [rates], their names in quotes; did you mean 'tool.raises'?"),
+        ('name = "a"\nrates = 3', "rates", "a table of names and values is needed"),
+        ('name = "a"\nclears = 3', "clears", "a table of names and values is needed"),
+        ('name = "a"\nweaknesses = 3', "weaknesses", "a list is needed"),
+        ('name = "a"\nweaknesses = [3]', "weaknesses.0", "a table of names and values is needed"),
         ('name = "a"\n[tool]\nraises = 0.1', "tool", 'stand under [rates], their names in quotes; such as "tool.raises" = 0.1'),
         (
             'name = "a"\nwhatever = 0.1',

@@ -61,7 +61,7 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"loop = ['bare']", "unknown field 'loop'; did you mean 'loops'"),
         (b"zzz = 1", "unknown field 'zzz'; known: loops, suite"),
         (b"[budget]\ncals = 3", "unknown field 'budget.cals'; did you mean 'calls'"),
-        (b"loops = 'bare'", "loops: a list is needed, .*got 'bare'"),
+        (b"loops = 'bare'", "loops: a list is needed, in square brackets, got 'bare'"),
         (b"loops = []", "loops: "),
         (b"loops = ['bare', 3]", r"loops\.1: .*got 3"),
         (b"loops = ['bare', 'bare']", "loops: 'bare' is given twice$"),

@@ -75,7 +75,7 @@ def _refuse_for_optimizations(flags: Mapping[str, Any]) -> None:
 
 def _warn_of_retries(experiment: Experiment, sitting: SessionSettings) -> None:
     missing = experiment.missing()
-    if not missing:
+    if sitting.retry is None and not missing:
         say("no trial is missing: nothing is run")
     if sitting.retry is not None and not missing.again:
         what = "errored" if sitting.retry == "infrastructure" else "errored, crashed or timed out"

@@ -7,7 +7,8 @@ solved, whatever it answers. So a run under a limit gives what the records of a 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from loopbench.protocol import StopReason
 
@@ -22,6 +23,8 @@ class TrialLimits:
     """How trials end that reach one of them."""
     suite_steps: int | None = None
     """The tool steps that the suite grants a trial, where the run set no limit of its own to them; None where that is not known."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Arm → its trials that ended at that limit of the suite's."""
 
     def title(self, title: str) -> str:
         """Return the title of what was found under these limits: with them behind it, if there are any."""

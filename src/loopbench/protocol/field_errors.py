@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _WHOLE, _NUMBER, _TEXT, _SWITCH = "a whole number is needed", "a number is needed", "a text is needed", "true or false is needed"
-_LIST = 'a list is needed, such as ["one", "another"]'
+_LIST, _TABLE = "a list is needed, in square brackets", "a table of names and values is needed"
 NEEDED: Mapping[str, str] = {
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
@@ -17,7 +17,9 @@ NEEDED: Mapping[str, str] = {
     "string_type": _TEXT,
     "tuple_type": _LIST,
     "list_type": _LIST,
-    "dict_type": "a table is needed, such as { name = value }",
+    "dict_type": _TABLE,
+    "model_type": _TABLE,
+    "model_attributes_type": _TABLE,
     "missing": "it is missing",
     "bool_parsing": _SWITCH,
     "bool_type": _SWITCH,

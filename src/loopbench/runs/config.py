@@ -292,9 +292,8 @@ class CompareConfig(BaseModel):
     @model_validator(mode="after")
     def _cassette_is_there(self) -> Self:
         if self.cassette is None and self.cassette_mode is not None:
-            raise ValueError(
-                f"cassette_mode {self.cassette_mode!r} needs the folder of a recording: --cassette FOLDER, or cassette in a file"
-            )
+            missing = "the folder of a recording: --cassette FOLDER, or cassette in a TOML file"
+            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs {missing}")
         return self
 
     @property

@@ -156,18 +156,13 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     module = name.removesuffix(".py")
+    such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
     if module.isidentifier() and Path(f"{module}.py").is_file():  # it is not imported: the user has not typed which of its names
-        raise ValueError(
-            f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{_class_name(module)}"
-        )
+        raise ValueError(f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}")
     known_names = nearest(name, candidates)
     may_be_own = kind == "suite" and "did you mean" not in known_names
     own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
     raise ValueError(f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
-
-
-def _class_name(module: str) -> str:
-    return "".join(part.capitalize() for part in module.split("_"))
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:

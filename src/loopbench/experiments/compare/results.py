@@ -35,7 +35,7 @@ from .verdict.exposure import exposures
 from .verdict.measured_forms import are_mixed
 from .verdict.misleading_plans import misleading_plans
 from .verdict.sentence import AnswerSentence
-from .verdict.trial_limits import trial_limits
+from .verdict.trial_limits import ended_at_limit, trial_limits
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
@@ -205,11 +205,14 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared = replace(compared, pooled=())
     planned = before_and_after(manifest) if is_test(folder) else []
     compared = with_planned_pairs(compared, records, planned)
+    limits = trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps)
+    if limits.suite_steps is not None:
+        limits = replace(limits, ended=ended_at_limit(records, limits.suite_steps))
     compared = replace(
         compared,
         main_warnings=(*compared.main_warnings, *_warnings(folder, manifest, records)),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
-        limits=trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps),
+        limits=limits,
     )
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))

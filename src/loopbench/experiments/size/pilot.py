@@ -287,7 +287,7 @@ def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
 
 
 def trials_at_once(run: Results) -> float:
-    """Return how many trials of a run were in progress at once: as many as had a place, or fewer for want of processors."""
+    """Return how many trials of a run were in progress at once: as many as had a place, or fewer if processors lacked."""
     places, ran = _in_flight(run.manifest.settings), where(run.records, lambda record: record.status != "excluded")
     if len(ran) < places:
         return places

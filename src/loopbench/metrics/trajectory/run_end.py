@@ -44,7 +44,7 @@ def calls_left_out(trial: TracedTrial) -> list[TracedStep]:
 
 _STOPS = {
     StopReason.MAX_STEPS.value: "the limit was reached (max_steps)",
-    StopReason.FORCED.value: "the step limit was reached, and an answer was asked for (forced)",
+    StopReason.FORCED.value: "the limit was reached, and an answer was asked for (forced)",
     StopReason.UNFINISHED.value: "the one turn was over (unfinished)",
     StopReason.ERROR_VALVE.value: "the error valve ended the run",
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike, where
 from loopbench.metrics.trial_limits import TRIAL_LIMITS, TrialLimits
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted, joined
@@ -89,29 +92,33 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     yield AnswerSentence(f"{holds}; {what}{each}: {reached}", is_basis=True)
 
 
-def suite_limit_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
-    """Yield which loops ended many of their trials at the suite's own step limit: with more steps they may stand elsewhere.
+def ended_at_limit(records: Sequence[Record], steps: int) -> dict[str, int]:
+    """Return how many trials of each arm ended at a step limit of so many steps, and not at one of the loop's own."""
 
-    Arms whose limits were typed as their options are left out: theirs is another limit.
-    """
+    def is_at_limit(record: Record) -> bool:
+        return record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= steps
+
+    return Counter(record.arm for record in alike(where(records, is_at_limit)))
+
+
+def suite_limit_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield which loops ended many of their trials at the suite's own step limit: with more steps they may stand elsewhere."""
     limit, ended, scored = comparison.limits.suite_steps, dict[str, int](), dict[str, int]()
     if limit is None:
         return
     for arm in comparison.arms:
-        if not any(option.startswith("max_") for option in arm.info.options):
-            name = short_name(arm.info)
-            ended[name] = ended.get(name, 0) + sum(arm.summary.stops.get(stop, 0) for stop in _AT_STEP_LIMIT)
-            scored[name] = scored.get(name, 0) + arm.summary.scored
+        name = short_name(arm.info)
+        ended[name] = ended.get(name, 0) + comparison.limits.ended.get(arm.info.arm, 0)
+        scored[name] = scored.get(name, 0) + arm.summary.scored
     often = sorted((loop for loop in ended if ended[loop] and ended[loop] >= OFTEN * scored[loop]), key=lambda loop: -ended[loop])
     if not often:
         return
     shown = often if len(often) <= MAX_NAMES + 1 else often[:MAX_NAMES]
-    counts = [f"{ended[loop]:,} of {counted(scored[loop], 'trial')} of {loop}" for loop in shown]
-    rest = [f"as many or fewer of {counted(len(often) - len(shown), 'other')}"] if len(often) > len(shown) else []
-    happened = f"{joined([*counts, *rest])} ended at the suite's limit of {counted(limit, 'tool step')}"
-    more, who = f"--max-tool-steps {2 * limit}", "it stands" if len(often) == 1 else "they stand"
-    text, brief = f"{happened}: {more} tells where {who} with twice as many", f"{happened}: try {more}"
-    yield AnswerSentence(text, brief, may_be_left_out=True)
+    rest = [counted(len(often) - len(shown), "other")] if len(often) > len(shown) else []
+    counts = joined([*(f"{loop} in {ended[loop]:,} of {counted(scored[loop], 'trial')}" for loop in shown), *rest])
+    at, more = f"ended at the suite's limit of {counted(limit, 'tool step')}", f"--max-tool-steps {2 * limit}"
+    text = f"{counts} {at}: {more} tells where {'it stands' if len(often) == 1 else 'they stand'} with twice as many"
+    yield AnswerSentence(text, f"{joined([*shown, *rest])} often {at}: try {more}", may_be_left_out=True)
 
 
 def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
