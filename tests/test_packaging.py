@@ -10,6 +10,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -79,6 +80,11 @@ def test_the_wheel_makes_the_command_and_the_plugin_of_pytest(wheel):
         "console_scripts": project()["scripts"],
         **project()["entry-points"],
     }
+
+
+@pytest.mark.parametrize("name", project()["scripts"])
+def test_a_declared_command_leads_to_a_function(name):
+    assert callable(EntryPoint(name, project()["scripts"][name], "console_scripts").load())
 
 
 IN_ONE_PROCESS = """

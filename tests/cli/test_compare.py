@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from loopbench.cli.console import WIDE
+from loopbench.cli.process import _OutlastingOutput
 from loopbench.cli.render_arms import arm_lines
 from loopbench.experiments.compare.results import results
 from loopbench.metrics.comparison import ArmResult
+from loopbench.reports.tracking_beside import MlflowLog
 from tests.prepared import start_command
 from tests.sealing import unseal
 
@@ -286,3 +288,12 @@ def test_a_file_in_the_place_of_the_runs_folder_is_named(here, loopbench, comman
     ended = loopbench(*command, "--runs", runs)
     assert (ended.code, ended.out, ended.err) == (2, "", "error: --runs: afile is a file; name a folder\n")
     assert (here / "afile").read_text() == "mine"
+
+
+def test_a_pipe_has_the_results_before_they_are_logged(here, loopbench, monkeypatch):
+    """MLflow takes longer than all else: whoever reads the results need not wait for it."""
+    done: list[str] = []
+    monkeypatch.setattr(_OutlastingOutput, "flush", lambda _: done.append("flushed"))
+    monkeypatch.setattr(MlflowLog, "finish", lambda *_: done.append("logged"))
+    assert loopbench("compare", *QUICK, "--json").code == 0
+    assert "flushed" in done[: done.index("logged")]

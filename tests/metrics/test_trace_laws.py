@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.record_fields import MAX_COUNT
@@ -134,6 +134,7 @@ def test_an_event_of_another_version_is_a_note_of_its_name() -> None:
     assert read({"events": [{"event": "pause", "kind": "x", "seconds": 3}]}).events == (Note("pause", {"seconds": 3}),)
 
 
+@example(ToolRun(TracedCall("f", {}), UNTOLD, "4"))
 @given(run=RUN)
 def test_what_a_tools_run_says_follows_from_its_fields(run: ToolRun) -> None:
     assert run.ok == (run.status in ("success", "untold"))
