@@ -73,7 +73,7 @@ def test_version(loopbench):
         (["compare", "--config", "torn.toml"], "torn.toml: not valid TOML"),
         (["compare", "--config", "latin.toml"], "latin.toml: not valid TOML"),
         (["compare", "--config", "typed.toml"], "typed.toml: seed: "),
-        (["compare", "--config", "keyed.toml"], "keyed.toml: provider: Input should be a valid dictionary"),
+        (["compare", "--config", "keyed.toml"], "keyed.toml: provider: a table of names and values is needed"),
         (["compare", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' is given twice"),
         (["compare", "--config", "alone.toml"], "error: alone.toml: "),
         (["optimize", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' is given twice"),
