@@ -31,7 +31,7 @@ FOLDER = "LOOPBENCH_SLOW_TESTS"
 """The environment variable that tells pytest's processes where to write."""
 COSTLY = ROOT / "tests" / "costly.txt"
 """The test functions that `make fast` leaves out for their cost, one a line, by which tests/conftest.py marks them as thorough."""
-COSTLY_S = 0.2
+COSTLY_S = 0.1
 """CPU seconds of all cases of a function from which on it is costly."""
 
 
