@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, where
 from loopbench.metrics.trial_limits import TRIAL_LIMITS, TrialLimits
@@ -67,13 +67,11 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
 
 def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield that the verdict holds under the run's limits to a trial, and how many trials of each loop ended at one."""
-    limits, trials, scored = comparison.limits, dict[str, int](), dict[str, int]()
+    limits = comparison.limits
     if not limits.words:
         return
-    for arm in comparison.arms:
-        name = short_name(arm.info)
-        trials[name] = trials.get(name, 0) + sum(arm.summary.stops.get(stop, 0) for stop in limits.stops)
-        scored[name] = scored.get(name, 0) + arm.summary.scored
+    trials = _by_loop(comparison, lambda arm: sum(arm.summary.stops.get(stop, 0) for stop in limits.stops))
+    scored = _by_loop(comparison, lambda arm: arm.summary.scored)
     holds = f"All of this is for {limits.words}"
     if not any(trials.values()):
         yield AnswerSentence(f"{holds}, which no trial reached", is_basis=True)
@@ -103,13 +101,11 @@ def ended_at_limit(records: Sequence[Record], steps: int) -> dict[str, int]:
 
 def suite_limit_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield which loops ended many of their trials at the suite's own step limit: with more steps they may stand elsewhere."""
-    limit, ended, scored = comparison.limits.suite_steps, dict[str, int](), dict[str, int]()
+    limit = comparison.limits.suite_steps
     if limit is None:
         return
-    for arm in comparison.arms:
-        name = short_name(arm.info)
-        ended[name] = ended.get(name, 0) + comparison.limits.ended.get(arm.info.arm, 0)
-        scored[name] = scored.get(name, 0) + arm.summary.scored
+    ended = _by_loop(comparison, lambda arm: comparison.limits.ended.get(arm.info.arm, 0))
+    scored = _by_loop(comparison, lambda arm: arm.summary.scored)
     often = sorted((loop for loop in ended if ended[loop] and ended[loop] >= OFTEN * scored[loop]), key=lambda loop: -ended[loop])
     if not often:
         return
@@ -119,6 +115,15 @@ def suite_limit_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     at, more = f"ended at the suite's limit of {counted(limit, 'tool step')}", f"--max-tool-steps {2 * limit}"
     text = f"{counts} {at}: {more} tells where {'it stands' if len(often) == 1 else 'they stand'} with twice as many"
     yield AnswerSentence(text, f"{joined([*shown, *rest])} often {at}: try {more}", may_be_left_out=True)
+
+
+def _by_loop(comparison: Comparison, trials: Callable[[ArmResult], int]) -> dict[str, int]:
+    """Return the sum over the arms of each loop, by its short name."""
+    sums: dict[str, int] = {}
+    for arm in comparison.arms:
+        name = short_name(arm.info)
+        sums[name] = sums.get(name, 0) + trials(arm)
+    return sums
 
 
 def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
