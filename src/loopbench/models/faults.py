@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -345,15 +346,12 @@ def shows_feedback(before: Request, now: Request, last_reply: Reply) -> bool:
     Compared as bags of words without digits, so that it holds for any loop's wording and layout.
     """
     texts_before, texts_now = texts_apart(before, now)
-    new = _words(texts_now) - _words(texts_before)
-    new -= Counter(_WORD.findall(last_reply.text))
-    for call in last_reply.calls:
-        new -= Counter(_WORD.findall(f"{call.name} {call.arguments}"))
-    return bool(new)
+    if not texts_now:
+        return False
+    calls = [f"{call.name} {call.arguments}" for call in last_reply.calls]
+    said = _words([*texts_before, last_reply.text, *calls])
+    return any(times > said[word] for word, times in _words(texts_now).items())
 
 
 def _words(texts: Iterable[str]) -> Counter[str]:
-    counted: Counter[str] = Counter()
-    for text in texts:
-        counted.update(_WORD.findall(text))
-    return counted
+    return Counter(itertools.chain.from_iterable(map(_WORD.findall, texts)))

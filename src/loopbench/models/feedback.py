@@ -7,6 +7,7 @@ is a blind retry.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -41,13 +42,14 @@ class FaultSigns:
     """Words of which any message about the mistake has one, for loops that refuse a call before a tool can."""
 
 
-_WORD = re.compile(r"\w*[^\W\d]\w*")
+_WORD = re.compile(r"\w+")
 _ESCAPED = re.compile(r"\\[nrt]")
 
 
 def words_of(*texts: str) -> list[str]:
     """Return the words of texts in small letters; numbers are none."""
-    return [word for text in texts for word in _WORD.findall(_ESCAPED.sub(" ", text).lower())]
+    found = itertools.chain.from_iterable(_WORD.findall(_ESCAPED.sub(" ", text).lower()) for text in texts)
+    return [word for word in found if not word.isdecimal()]
 
 
 def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSigns, tool_text: str = "") -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import AnyStr
 
 from loopbench.protocol import Message, Request
 
@@ -37,26 +38,34 @@ def _equal(one: Sequence[Message], other: Sequence[Message]) -> int:
 
 
 def _from_where_they_differ(one: str, other: str) -> tuple[str, str]:
-    shared = _most(min(len(one), len(other)), lambda size: one[:size] == other[:size])
+    shared = shared_length(one, other)
     cut = one.rfind(" ", 0, shared) + 1
     return one[cut:], other[cut:]
 
 
 def _up_to_where_they_differ(one: str, other: str) -> tuple[str, str]:
-    shared = _most(min(len(one), len(other)), lambda size: one[len(one) - size :] == other[len(other) - size :])
+    ends = len(one), len(other)
+    shared = _most(min(ends), lambda low, high: one[ends[0] - high : ends[0] - low] == other[ends[1] - high : ends[1] - low])
     cut = one.find(" ", len(one) - shared)
     shared_chars = 0 if cut < 0 else len(one) - cut
     return one[: len(one) - shared_chars], other[: len(other) - shared_chars]
 
 
-def _most(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the greatest size up to `most` that holds, where what holds for a size holds for all smaller ones."""
-    if holds(most):
+def shared_length(one: AnyStr, other: AnyStr, least: int = 0) -> int:
+    """Return the length of the longest beginning that two texts share, of whose first `least` characters that is known."""
+    return _most(min(len(one), len(other)), lambda low, high: one[low:high] == other[low:high], least)
+
+
+def _most(most: int, is_same: Callable[[int, int], bool], least: int = 0) -> int:
+    """Return the greatest size up to `most` up to which all is the same; it is up to `least`.
+
+    `is_same`: whether that holds from one size to another. No stretch is looked at twice where it is the same.
+    """
+    if is_same(least, most):
         return most
-    least = 0
     while most - least > 1:
         middle = (least + most) // 2
-        if holds(middle):
+        if is_same(least, middle):
             least = middle
         else:
             most = middle

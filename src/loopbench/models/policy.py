@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -29,6 +30,7 @@ from loopbench.protocol.legibility import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
 from .prompt_view import PromptView, ShownResult, concrete
+from .receipts import PLAIN
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
@@ -209,8 +211,7 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
 
     Results that the call came from need not be shown: the request names the failed call itself.
     """
-    text = view.text.replace("\\", "")
-    unspaced = _unspaced(view.text)
+    text, unspaced = _readable(view.text)
 
     def likeness(planned: PlannedCall) -> tuple[float, int, int, int]:
         calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
@@ -222,6 +223,12 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
     candidates = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
     open_ = [call for call in candidates if call.id not in view.results or call.fails]
     return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
+
+
+@functools.lru_cache(maxsize=1)
+def _readable(text: str) -> tuple[str, str]:
+    """Return a prompt without backslashes, and without white space as well; one that asks to recover is read twice."""
+    return text.replace("\\", ""), _unspaced(text)
 
 
 def named_in(name: str, text: str) -> Iterator[int]:
@@ -250,18 +257,25 @@ def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
     return (shown / len(call.arguments) if call.arguments else 0.0, shown)
 
 
-def _as_json(name: str, value: Any) -> set[str]:
+def _as_json(name: str, value: Any) -> Collection[str]:
     """Return an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came, 3 also as 3.0.
 
-    Each up to what ends it, so that 7 is not found in 75.
+    Each up to what ends it, so that 7 is not found in 75. Loops show the same plain arguments again and again.
     """
+    return _plain_as_json(name, value) if type(value) in PLAIN else _written(name, value)
+
+
+def _written(name: str, value: Any) -> frozenset[str]:
     said = {
         f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}"
         for in_ascii, sorts in itertools.product((True, False), repeat=2)
     }
     if isinstance(value, int) and not isinstance(value, bool):
         said |= {f"{text}.0" for text in said}
-    return {_unspaced(text) + end for text in said for end in ",}"}
+    return frozenset(_unspaced(text) + end for text in said for end in ",}")
+
+
+_plain_as_json = functools.lru_cache(maxsize=2048, typed=True)(_written)
 
 
 def _unspaced(text: str) -> str:

@@ -32,7 +32,7 @@ class CallKey(NamedTuple):
 
 def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
     """Return the key of a call. A trial asks for each of its calls' several times, and a run for those of its tasks."""
-    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments)) and _PLAIN.issuperset(map(type, arguments.values())):
+    if type(arguments) is dict and PLAIN.issuperset(map(type, arguments)) and PLAIN.issuperset(map(type, arguments.values())):
         return _key_of_plain(tool, *arguments, *arguments.values())
     return _key_of(tool, arguments)
 
@@ -42,7 +42,7 @@ def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
     return call_key(tool, arguments).digest
 
 
-_PLAIN = frozenset({str, int, bool, type(None)})
+PLAIN = frozenset({str, int, bool, type(None)})
 """Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
 
 

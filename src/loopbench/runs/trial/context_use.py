@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from loopbench.metrics.context import DISTANCES, MIN_CACHED_TOKENS, distance_range
+from loopbench.models.new_text import shared_length
 from loopbench.models.receipts import ReceiptEntry, Truth
 from loopbench.protocol import Message, Plan, Request, Role
 from loopbench.protocol.digest import canonical_json
@@ -192,15 +193,8 @@ def _most_in_common(content: bytes, others: Sequence[bytes]) -> int:
     """Return the length of the longest beginning that a content shares with any of the others."""
     most = 0
     for other in others:
-        if other[: most + 1] != content[: most + 1]:
-            continue
-        high = min(len(content), len(other))
-        while most < high:
-            middle = (most + high + 1) // 2
-            if content[:middle] == other[:middle]:
-                most = middle
-            else:
-                high = middle - 1
+        if other[: most + 1] == content[: most + 1]:
+            most = shared_length(content, other, most)
     return most
 
 

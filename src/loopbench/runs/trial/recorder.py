@@ -128,7 +128,7 @@ class Recorder(Observer):
 
     def digest(self) -> str:
         """Return the sha256 of moves and observations, without times and wording of prompts."""
-        return sha256(_encoded(_in_order(self._digested)))
+        return sha256(f"[{','.join(_in_order(self._digested))}]")
 
     def line(self, head: TraceHead) -> bytes:
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
@@ -229,12 +229,12 @@ def trace_line(trace: Trace) -> bytes:
 _AT_ONCE, _IN_TURN = "at once", "in turn"
 
 
-def _in_order(digested: list[Any]) -> list[Any]:
-    """Return events with those that may happen at once, tool runs and replies of a scope, sorted, since they end in any order."""
-    ordered: list[Any] = []
+def _in_order(digested: list[Any]) -> list[str]:
+    """Return events as JSON, those that may happen at once, tool runs and replies of a scope, sorted: they end in any order."""
+    ordered: list[str] = []
     for at_once, items in itertools.groupby(digested, key=operator.itemgetter(0)):
-        group = list(items)
-        ordered.extend(sorted(group, key=_encoded) if at_once == _AT_ONCE and len(group) > 1 else group)
+        texts = [_encoded(item, 1) for item in items]
+        ordered += sorted(texts) if at_once == _AT_ONCE else texts
     return ordered
 
 
