@@ -157,7 +157,7 @@ def test_show_explains_a_trial_that_failed(machine, loopbench):
     assert "\x1b" not in found.out
     whole = json.loads(loopbench("show", "latest", f"bare/stubborn/{failed['task']}/0", "--json").out)
     assert whole["stop"] == "error_valve"
-    refused = loopbench("show", "latest", "bare/stubborn")
+    refused = loopbench("show", "latest", "bare/stub")
     assert (refused.code, "matches 30 trials" in refused.err) == (2, True)
 
 
@@ -223,7 +223,18 @@ def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
     assert total.startswith(f"{len(missed)} trials were not solved")
     assert all(record["scores"]["accuracy"] < 1 for record in missed)
     assert [line.split()[0] for line in lines[:-1]] == [f"{r['arm']}/{r['task']}/{r['repeat']}" for r in missed]
+    of_arm = [record for record in missed if record["arm"] == "react_extract/flaky-format"]
+    assert len({tokens_of(record) for record in of_arm}) > 1
+    for typed in ("react_extract/flaky-format", "react_extract"):
+        assert json.loads(loopbench("show", "latest", typed, "--json").out) == sorted(of_arm, key=lambda each: -tokens_of(each))
     assert loopbench("show", "latest", lines[0].split()[0]).code == 0
+    costliest, *_ = loopbench("show", "latest", "react_extract").out.splitlines()
+    assert costliest.endswith(f"; {max(map(tokens_of, of_arm)):,} tokens")
+
+
+def tokens_of(record):
+    """Return the tokens of a trial, from its record as JSON."""
+    return record["input_tokens"] + record["output_tokens"]
 
 
 def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):

@@ -82,5 +82,6 @@ def failures(records: Sequence[Record]) -> None:
     for record in records:
         struck = _struck(record)
         ending = (record.stop or LOST) if record.status == "scored" else f"{record.status}: {record.reason}"
-        console.print(Text(terminal_safe(f"{record.arm}/{record.task}/{record.repeat}  {ending}; {struck}")), soft_wrap=True)
+        spent = f"; {counted(record.tokens, 'token')}" if record.tokens else ""
+        console.print(Text(terminal_safe(f"{record.arm}/{record.task}/{record.repeat}  {ending}; {struck}{spent}")), soft_wrap=True)
     console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

@@ -1,8 +1,9 @@
-"""`loopbench show`: the trace of one trial, or a list of the trials that were not solved."""
+"""`loopbench show`: the trace of one trial, or the trials that were not solved."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.newer import newer_versions
 from loopbench.runs.store.each_record import each_record, find_trial
-from loopbench.runs.store.files import read_manifest_json, step_limit, versions_in
+from loopbench.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
@@ -23,7 +24,8 @@ from .options import JsonOption, OptionGroup, ReadRunChoice, with_options
 
 class ShowOptions(OptionGroup):
     trial: Annotated[str | None, typer.Argument()] = None
-    """ARM/TASK/REPEAT, or parts that no other trial has (ARM/0007); if absent, the trials that were not solved are counted."""
+    """ARM/TASK/REPEAT, or parts that no other trial has (ARM/0007). Of an ARM or a LOOP alone the trials are listed that were not
+    solved, the costliest first; if absent, those of all arms are counted."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
     """Print the trial's prompts, replies and results, too, long ones cut."""
     full: bool = False
@@ -40,9 +42,17 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
     if newer := newer_versions(folder, versions_in(manifest)):
         say(f"warning: {newer}")
     if options.trial is None:
-        _list_missed(folder, as_json=output.as_json, show_all=options.show_all)
+        _list_missed(_missed(folder), folder, as_json=output.as_json, show_all=options.show_all)
         return
-    record = find_trial(folder, options.trial)
+    try:
+        record = find_trial(folder, options.trial)
+    except RunError:
+        arms = arms_in(manifest, options.trial)
+        if not arms:
+            raise
+        missed = sorted((record for record in _missed(folder) if record.arm in arms), key=lambda record: -record.tokens)
+        _list_missed(missed, folder, as_json=output.as_json, show_all=True)
+        return
     trace = as_judged(read_trace(folder, record), record, step_limit(manifest, record.arm))
     if output.as_json:
         print(json.dumps(trace.to_json(), ensure_ascii=True))
@@ -52,14 +62,18 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
         render_trace.print_steps(trace, record)
 
 
-def _list_missed(folder: Path, *, as_json: bool, show_all: bool) -> None:
-    """Print the trials that were not solved: how many each arm has, or each of them."""
+def _missed(folder: Path) -> list[Record]:
+    """Return the trials that were not solved, by name."""
     by_trial: dict[tuple[str, str, int], Record] = {}
     for record in each_record(folder):
         by_trial.pop(record.key, None)
         if record.status != "excluded" and not record.is_solved:
             by_trial[record.key] = record
-    missed = [by_trial[key] for key in sorted(by_trial)]
+    return [by_trial[key] for key in sorted(by_trial)]
+
+
+def _list_missed(missed: Sequence[Record], folder: Path, *, as_json: bool, show_all: bool) -> None:
+    """Print trials that were not solved: how many each arm has, or each of them."""
     if as_json:
         print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
     elif show_all:

@@ -92,11 +92,21 @@ def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
 
     None where it is not known, as of a manifest that is damaged or none of a comparison.
     """
-    suite, arms = manifest.get("suite"), manifest.get("arms")
+    suite = manifest.get("suite")
     limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
-    arm_entries = [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
-    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in arm_entries)
+    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in _arm_entries(manifest))
     return limit if was_set and isinstance(limit, int) else None
+
+
+def arms_in(manifest: Mapping[str, object], typed: str) -> list[str]:
+    """Return the names of the arms that a user may mean by the name of one, or of its loop; of a damaged manifest none."""
+    names = [str(each.get("arm")) for each in _arm_entries(manifest)]
+    return [name for name in names if name == typed or name.startswith(f"{typed}/")]
+
+
+def _arm_entries(manifest: Mapping[str, object]) -> list[dict[str, object]]:
+    arms = manifest.get("arms")
+    return [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
 
 
 def own_file(path: Path, flags: int) -> FileIO:
