@@ -61,7 +61,7 @@ def report_html(results: Results, *, with_fork: bool = False) -> str:
 
 def _losses_as_text(run: Results) -> str:
     """Return the sections that are made from traces, as JSON."""
-    sections = _present(_loss_sections(replace(run, comparison=ranked(run.comparison)), ""))
+    sections = _present(_loss_sections(replace(run, comparison=ranked(run.comparison)), "", with_fork=True))
     sections = _under_limits(run.comparison.limits, sections)
     section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
     return json.dumps([(each.id, each.title, section(each, 2)) for each in sections])
@@ -154,12 +154,12 @@ def _under_limits(limits: TrialLimits, sections: tuple[PageSection, ...]) -> tup
     return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in sections) if limits.words else sections
 
 
-def _loss_sections(run_results: Results, prefix: str) -> tuple[PageSection | None, ...]:
-    """Return the sections that are made from traces, or one that says why they cannot be read."""
+def _loss_sections(run_results: Results, prefix: str, *, with_fork: bool = False) -> tuple[PageSection | None, ...]:
+    """Return the sections that are made from traces, or one that says why they cannot be read. `with_fork`: see `find_losses`."""
     infos = [arm.info for arm in run_results.comparison.arms]
     run_results = replace(run_results, folder=run_results.folder.resolve())
     try:
-        losses = find_losses(run_results, prefix)
+        losses = find_losses(run_results, prefix, with_fork=with_fork)
         return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
     except RunError as error:
         text = str(error).replace(
