@@ -158,7 +158,8 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_UnplacedStep]:
             if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
-                decided = [_of_call(call, None, place, slot._replace(place=number)) for number, call in enumerate(event.calls, 1)]
+                slots_of_calls = (_Slot(slot.scope, slot.reply, number) for number in range(1, len(event.calls) + 1))
+                decided = [_of_call(call, None, place, own) for call, own in zip(event.calls, slots_of_calls, strict=True)]
                 waiting.setdefault(event.scope, []).extend(decided)
                 steps_found.extend(decided)
         elif isinstance(event, ToolRun):
