@@ -274,14 +274,15 @@ class Measured:
         return cls(mean, sum(map(len, values.values.values())), over_templates)
 
 
-def summarize(records: Sequence[Record], alpha: float = ALPHA, measured: Mapping[str, Measured] | None = None) -> ArmSummary:
+def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[str, Measured] | None = None) -> ArmSummary:
     """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval.
 
-    `measured`: what is known of each measure; None: nothing yet.
+    `known`: what has been read of measures already, by name.
     """
     scored = scored_of(records)
-    if measured is None:
-        measured = {name: Measured.of(name, task_values(scored, metric), alpha) for name, metric in METRICS.items()}
+    measured = dict(known or {})
+    for name in METRICS.keys() - measured.keys():
+        measured[name] = Measured.of(name, task_values(scored, METRICS[name]), alpha)
     statuses = Counter(record.status for record in alike(records))
     faults = count_faults(scored)
     return ArmSummary(
