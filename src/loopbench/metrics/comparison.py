@@ -195,27 +195,18 @@ def compare(
     by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin, look)
     agents = [info for info in arms if death_cause(scored_of(by_arm[info.arm])) != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
-    measured: dict[str, dict[str, Measured]] = {arm: {} for arm in by_arm}
-
-    def values_of(metric: str) -> dict[str, TaskValues]:
-        """Return each arm's values of a metric, by task; what the summaries say of them is kept longer than they are."""
-        values = {arm: task_values(own, METRICS[metric]) for arm, own in by_arm.items()}
-        for arm, own in values.items():
-            measured[arm][metric] = Measured.of(metric, own, rules.level)
-        return values
-
-    scores = values_of(PRIMARY)
+    measures = _ArmMeasures(by_arm, rules.level)
+    scores = measures.values(PRIMARY)
     of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
     pairs = with_repeats(of_accuracy, by_arm, agents)
     spent: dict[str, Mapping[str, TaskValues]] = {}
-    for metric in METRICS:
-        if metric != PRIMARY:
-            values = values_of(metric)
-            pairs += rules.decided(metric, _matched_values(matched, values))
-            if metric in UNITS:
-                spent[metric] = values
+    for metric in (name for name in METRICS if name != PRIMARY):
+        values = measures.values(metric)
+        pairs += rules.decided(metric, _matched_values(matched, values))
+        if metric in UNITS:
+            spent[metric] = values
 
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measured[info.arm])) for info in arms)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
     summaries = {arm.info.arm: arm.summary for arm in compared}
     same_air = _under_same_conditions(compared)
     unrecorded, (unreplayable, left_out) = _unrecorded_warnings(records), excluded_warnings(records)
@@ -268,6 +259,22 @@ class _FamilyRules:
         """Return the pairs of one family, from the values of the metric."""
         tests = {names: paired_test(metric, a, b, self.margin) for names, (a, b) in values}
         return pairs_of_family(metric, tests, self.alpha, self.look)
+
+
+class _ArmMeasures:
+    """Reads the measures of all arms one by one; of each measure's values only what the arms' summaries say of them is kept."""
+
+    def __init__(self, by_arm: Mapping[str, Sequence[Record]], level: float) -> None:
+        self.known: dict[str, dict[str, Measured]] = {arm: {} for arm in by_arm}
+        self._by_arm = by_arm
+        self._level = level
+
+    def values(self, metric: str) -> dict[str, TaskValues]:
+        """Return each arm's values of a metric, by task."""
+        values = {arm: task_values(records, METRICS[metric]) for arm, records in self._by_arm.items()}
+        for arm, own in values.items():
+            self.known[arm][metric] = Measured.of(metric, own, self._level)
+        return values
 
 
 def _matched_values(matched: Sequence[tuple[str, str]], values: Mapping[str, TaskValues]) -> list[_TwoArms]:
