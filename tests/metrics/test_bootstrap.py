@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from loopbench.metrics import bootstrap
 from loopbench.metrics.bootstrap import MIN_DRAWS, bca, bca_ratio, draw_counts, draws_of, expanded, unit_sums
 from loopbench.metrics.statistics import Floats
 from tests.cases import cases
@@ -128,3 +129,9 @@ def test_units_are_summed_and_drawn():
     assert (counts.sum(1) == 5).all()
     assert counts.mean() == 1
     assert counts.var() == pytest.approx(0.8, abs=0.05)  # of a binomial with 5 draws of 1/5
+
+
+def test_draws_are_the_same_whether_or_not_they_are_kept(monkeypatch):
+    kept = np.concatenate(list(draw_counts(7, 2_000, seed=1)))
+    monkeypatch.setattr(bootstrap, "_MAX_KEPT", 0)
+    assert np.array_equal(np.concatenate(list(draw_counts(7, 2_000, seed=1))), kept)

@@ -16,6 +16,7 @@ from loopbench.experiments.compare.prepare import Experiment, prepare, without_f
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
+from loopbench.metrics.record_table import RecordTable
 from loopbench.protocol.counts import counted
 from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
@@ -138,7 +139,8 @@ def _say_where_it_is_logged(experiment: Experiment, log: MlflowLog, *, quiet: bo
 
 def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
     """Return the experiment with what this session has added to the run's past."""
-    return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past))
+    read = run.records.store if isinstance(run.records, RecordTable) else None
+    return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past, read))
 
 
 def _left(experiment: Experiment, run: Results) -> int:

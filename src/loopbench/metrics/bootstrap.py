@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -154,7 +155,20 @@ def unit_sums(values: Floats, clusters: Clusters) -> Floats:
 
 
 def draw_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
-    """Yield counts[draw, unit] of so many bootstrap draws with replacement, some at a time."""
+    """Yield counts[draw, unit] of so many bootstrap draws with replacement, some at a time; they are not to be changed."""
+    return iter(_kept_counts(units, draws, seed)) if units * draws <= _MAX_KEPT else _drawn_counts(units, draws, seed)
+
+
+_MAX_KEPT = 1_000_000
+"""Counts up to which draws are kept, 8 MB: the same units are drawn anew for each arm and each quantity."""
+
+
+@lru_cache(maxsize=2)
+def _kept_counts(units: int, draws: int, seed: int) -> tuple[Floats, ...]:
+    return tuple(_drawn_counts(units, draws, seed))
+
+
+def _drawn_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
     generator, rows = np.random.default_rng(seed), _rows(units)
     for start in range(0, draws, rows):
         drawn = generator.integers(0, units, (min(rows, draws - start), units))

@@ -28,7 +28,19 @@ from .same_trials import same_pairs
 from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, interval_json
-from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, summarize, task_values
+from .summary import (
+    FAULT_COUNTS,
+    METRICS,
+    PRIMARY,
+    ArmSummary,
+    DeathCause,
+    Measured,
+    TaskValues,
+    death_cause,
+    scored_of,
+    summarize,
+    task_values,
+)
 from .trial_limits import NO_LIMITS, TrialLimits
 
 
@@ -181,21 +193,21 @@ def compare(
     different versions of it.
     """
     by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin, look)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level)) for info in arms)
-    summaries = {arm.info.arm: arm.summary for arm in compared}
-    agents = [arm.info for arm in compared if arm.summary.dead != "never asked"]
+    agents = [info for info in arms if death_cause(scored_of(by_arm[info.arm])) != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
-    scores = _values(by_arm, PRIMARY)
+    measures = _ArmMeasures(by_arm, rules.level)
+    scores = measures.values(PRIMARY)
     of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
     pairs = with_repeats(of_accuracy, by_arm, agents)
     spent: dict[str, Mapping[str, TaskValues]] = {}
-    for metric in METRICS:
-        if metric != PRIMARY:
-            values = _values(by_arm, metric)
-            pairs += rules.decided(metric, _matched_values(matched, values))
-            if metric in UNITS:
-                spent[metric] = values
+    for metric in (name for name in METRICS if name != PRIMARY):
+        values = measures.values(metric)
+        pairs += rules.decided(metric, _matched_values(matched, values))
+        if metric in UNITS:
+            spent[metric] = values
 
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
+    summaries = {arm.info.arm: arm.summary for arm in compared}
     same_air = _under_same_conditions(compared)
     unrecorded, (unreplayable, left_out) = _unrecorded_warnings(records), excluded_warnings(records)
     dead = [dead_arm_warning(arm) for arm in compared]
@@ -249,9 +261,20 @@ class _FamilyRules:
         return pairs_of_family(metric, tests, self.alpha, self.look)
 
 
-def _values(by_arm: Mapping[str, Sequence[Record]], metric: str) -> dict[str, TaskValues]:
-    """Return each arm's values of a metric, by task."""
-    return {arm: task_values(records, METRICS[metric]) for arm, records in by_arm.items()}
+class _ArmMeasures:
+    """Reads the measures of all arms one by one; of each measure's values only what the arms' summaries say of them is kept."""
+
+    def __init__(self, by_arm: Mapping[str, Sequence[Record]], level: float) -> None:
+        self.known: dict[str, dict[str, Measured]] = {arm: {} for arm in by_arm}
+        self._by_arm = by_arm
+        self._level = level
+
+    def values(self, metric: str) -> dict[str, TaskValues]:
+        """Return each arm's values of a metric, by task."""
+        values = {arm: task_values(records, METRICS[metric]) for arm, records in self._by_arm.items()}
+        for arm, own in values.items():
+            self.known[arm][metric] = Measured.of(metric, own, self._level)
+        return values
 
 
 def _matched_values(matched: Sequence[tuple[str, str]], values: Mapping[str, TaskValues]) -> list[_TwoArms]:

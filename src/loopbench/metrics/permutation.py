@@ -99,6 +99,7 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
     return law
 
 
+@lru_cache(maxsize=256)
 def _coins(n: int) -> Floats:
     """Return the chance of each number of heads among n fair coins."""
     heads, gammaln = np.arange(n + 1.0), special.gammaln
@@ -130,7 +131,9 @@ def _denominator(sums: Floats) -> int:
     """Return the smallest number that makes all sums whole; 0 where there is none, and for sizes beyond exact whole numbers."""
     if float(np.abs(sums).max()) * MAX_DENOMINATOR > 2**40:
         return 0
-    candidates = np.arange(1, MAX_DENOMINATOR + 1)
+    if _is_whole(sums).all():  # as counts are
+        return 1
+    candidates = np.arange(2, MAX_DENOMINATOR + 1)
     for first in sums[:8]:
         candidates = candidates[_is_whole(first * candidates)]
     return next((int(candidate) for candidate in candidates if _is_whole(sums * candidate).all()), 0)

@@ -255,9 +255,34 @@ def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float 
     return TaskValues(values, clusters, templates)
 
 
-def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
-    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
-    scored = where(records, _is_scored)
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a summary says of one measure."""
+
+    mean: Interval | None
+    """Over the tasks where it is known."""
+    known: int
+    """Scored trials where it is known."""
+    over_templates: Interval | None = None
+    """See `ArmSummary`."""
+
+    @classmethod
+    def of(cls, name: str, values: TaskValues, alpha: float) -> Measured:
+        """Sum up the values of the measure of that name."""
+        mean = (_share if METRICS[name].is_share else _mean)(values, alpha)
+        over_templates = _over_templates(values, alpha) if name == PRIMARY else None
+        return cls(mean, sum(map(len, values.values.values())), over_templates)
+
+
+def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[str, Measured] | None = None) -> ArmSummary:
+    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval.
+
+    `known`: what has been read of measures already, by name.
+    """
+    scored = scored_of(records)
+    measured = dict(known or {})
+    for name in METRICS.keys() - measured.keys():
+        measured[name] = Measured.of(name, task_values(scored, METRICS[name]), alpha)
     statuses = Counter(record.status for record in alike(records))
     faults = count_faults(scored)
     return ArmSummary(
@@ -266,8 +291,8 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         errored=statuses["errored"],
         excluded=statuses["excluded"],
         tasks=len({record.task for record in alike(scored)}),
-        means={name: (_share if value.is_share else _mean)(scored, value, alpha) for name, value in METRICS.items()},
-        known={name: sum(map(len, task_values(scored, METRICS[name]).values.values())) for name in COSTS},
+        means={name: measured[name].mean for name in METRICS},
+        known={name: measured[name].known for name in COSTS},
         stops=_counted(Counter(record.stop for record in alike(scored) if record.stop is not None)),
         errors=_summed(record.errors for record in alike(scored)),
         retries=_summed(record.retries for record in alike(records)),
@@ -283,7 +308,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         retention_at=_retention_at(scored, alpha),
         tells_faults=not records or any(record.tells_faults for record in alike(records)),
         lost_to=lost_to(scored),
-        over_templates=_over_templates(scored, alpha),
+        over_templates=measured[PRIMARY].over_templates,
         served_by_cache=served_by_cache(scored),
     )
 
@@ -301,8 +326,9 @@ def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | 
     return sum(getattr(record, name) for record in known_records) if known_records or not scored else None
 
 
-def _is_scored(record: Record) -> bool:
-    return record.status == "scored"
+def scored_of(records: Sequence[Record]) -> Sequence[Record]:
+    """Return the scored trials."""
+    return where(records, lambda record: record.status == "scored")
 
 
 def _asked(record: Record) -> bool:
@@ -344,32 +370,30 @@ def false_success(
     return accuracy < 1 and claimed and (hurt or planned_call_unknown)
 
 
-def _share(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
-    values = task_values(records, metric)
+def _share(values: TaskValues, alpha: float) -> Interval | None:
     if not values.values:
         return None
     return accuracy_interval(list(values.values.values()), list(values.clusters.values()), alpha)
 
 
-def _retention_at(records: Sequence[Record], alpha: float) -> dict[str, Interval]:
-    distances = {distance for record in alike(records) for distance in record.results_needed}
-    shares = {name: _share(records, partial(retention_at, distance=name), alpha) for name in DISTANCES if name in distances}
-    return {name: share for name, share in shares.items() if share is not None}
+def _mean(values: TaskValues, alpha: float) -> Interval | None:
+    if not values.values:
+        return None
+    return mean_interval(list(values.means.values()), list(values.clusters.values()), alpha)
 
 
-def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:
-    values = task_values(records, METRICS[PRIMARY])
+def _over_templates(values: TaskValues, alpha: float) -> Interval | None:
     templates = values.shared_templates(values.values)
     if templates is None:
         return None
     return replace(accuracy_interval(list(values.values.values()), templates, alpha), n=unit_count(templates), units=None)
 
 
-def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
-    values = task_values(records, metric)
-    if not values.values:
-        return None
-    return mean_interval(list(values.means.values()), list(values.clusters.values()), alpha)
+def _retention_at(scored: Sequence[Record], alpha: float) -> dict[str, Interval]:
+    distances = {distance for record in alike(scored) for distance in record.results_needed}
+    shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES if name in distances}
+    shares = {name: _share(values, alpha) for name, values in shown.items()}
+    return {name: share for name, share in shares.items() if share is not None}
 
 
 def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:

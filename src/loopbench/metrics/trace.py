@@ -84,7 +84,7 @@ class ModelExchange:
     number: int = field(default=0, compare=False)
     """1-based among the trial's requests, as `loopbench show` counts them; the reader counts, the JSON does not hold it."""
 
-    @property
+    @cached_property
     def move_kind(self) -> str:
         """`act`, `answer`, `text`, …; empty if no move was read."""
         return str(_get(self.move, "move", str)) if self.move else ""
@@ -169,7 +169,7 @@ class ModelExchange:
 
 
 @quick_frozen
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots, so that the result is cached
 class ToolRun:
     """One run of a tool, and what the loop got of it."""
 
@@ -193,7 +193,7 @@ class ToolRun:
         """Whether it gave a result: a fault may leave a success with nothing in it."""
         return self.ok and self.fault != GARBAGE
 
-    @property
+    @cached_property
     def result(self) -> str:
         """What the tool gave, without a scripted run's receipt."""
         return strip_receipts(self.data)

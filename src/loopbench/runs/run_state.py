@@ -102,16 +102,16 @@ class RunState:
         return attempt is not None and attempt.status == "scored" and attempt.stop in FAVOURED
 
 
-def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
+def read_state(folder: Path, earlier: RunState | None = None, read: RecordStore | None = None) -> RunState:
     """Read the state of a run; return `earlier` if nothing was written since. A torn last line is skipped.
 
-    Raises RunError for any other line that is not a record.
+    `read`: all records of the run, where they have just been read. Raises RunError for any other line that is not a record.
     """
     path = folder / TRIALS
     size = path.stat().st_size if path.exists() else 0
     if earlier is not None and earlier.size == size:
         return earlier
-    store = read_all(folder)
+    store = read_all(folder) if read is None else read
     order, begins = by_trial(store)
     attempts = store.rows["attempt"][order]
     counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a line that only judges the same attempt again

@@ -59,7 +59,7 @@ def test_the_part_that_was_made_elsewhere_stands_in_its_place(breeze, changed, t
 def once(find: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, which may be called once."""
     calls = iter([find])
-    return lambda *given: next(calls)(*given)
+    return lambda *given, **named: next(calls)(*given, **named)
 
 
 def test_a_short_run_asks_for_no_fork(breeze, monkeypatch):

@@ -6,9 +6,12 @@ cause that they name there as often has cost nothing that the counts can show.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from loopbench.metrics.record import Record
@@ -16,6 +19,7 @@ from loopbench.metrics.record_table import where
 from loopbench.metrics.statistics import ALPHA, fisher_greater
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.metrics.trajectory.divergence import explain, read_trial
+from loopbench.runs.forking import text_beside
 from loopbench.runs.store.traces import Traces
 
 MAX_SOLVED = 150
@@ -23,6 +27,8 @@ MAX_SOLVED = 150
 long as to explain the losses."""
 MIN_SOLVED = 30
 """Solved trials of an arm that are looked at however many arms there are."""
+MIN_BESIDE = 100
+"""Trials of a run from which on a fork may look at the solved ones: to fork takes as long as to look at a few."""
 AS_OFTEN = 0.5
 """Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
 LOST_ONLY: Mapping[Cause, str] = {
@@ -74,25 +80,76 @@ class BaseRate:
 BaseRates = Mapping[Cause, BaseRate]
 
 
-def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
+@dataclass(frozen=True, slots=True)
+class SolvedTrials:
+    """What the rules name in the solved trials of one arm."""
+
+    traced: int = 0
+    """Solved trials with a trace."""
+    causes: Counter[Cause] = field(default_factory=Counter)
+    """Cause → in how many of those that were looked at."""
+
+
+LookedAt = Callable[[Collection[str]], Mapping[str, SolvedTrials]]
+"""Gives the solved trials of the arms that are asked for. Raises RunError for an invalid trace."""
+
+
+def solved_trials(traces: Traces, records: Sequence[Record], arms: Collection[str]) -> dict[str, SolvedTrials]:
+    """Look at solved trials of these arms. Raises RunError for an invalid trace."""
+    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
+    traced = Counter(record.arm for record in _traced(solved))
+    looked_at = {arm: SolvedTrials(traced[arm]) for arm in arms}
+    for record in _spread(_traced(solved), traced, _most(arms)):
+        looked_at[record.arm].causes[explain(read_trial(traces.read(record), record)).cause] += 1
+    return looked_at
+
+
+def _most(arms: Collection[str]) -> int:
+    """Return how many solved trials of each of these arms are looked at."""
+    return max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)
+
+
+@contextmanager
+def solved_beside(traces: Traces, records: Sequence[Record], *, wanted: bool) -> Iterator[LookedAt]:
+    """Give what looks at solved trials; of many records, if `wanted`, a fork does so within the block, where that is safe.
+
+    The causes of lost trials say of which arms; what goes on beside them takes all arms that lost a trial with a trace. Where fewer
+    are asked for, so that more trials of each are to be looked at, or no fork has an answer, they are looked at on the spot.
+    """
+    look = partial(solved_trials, traces, records)
+    is_long = wanted and len(records) >= MIN_BESIDE
+    lost = where(records, lambda record: record.status == "scored" and not record.is_solved) if is_long else ()
+    expected = {record.arm for record in _traced(lost)}
+    with text_beside(lambda: _as_text(look(expected)), wanted=bool(expected)) as beside:
+
+        def looked_at(arms: Collection[str]) -> Mapping[str, SolvedTrials]:
+            text = beside() if arms and expected.issuperset(arms) and _most(arms) == _most(expected) else None
+            return look(arms) if text is None else _of_text(text)
+
+        yield looked_at
+
+
+def _as_text(looked_at: Mapping[str, SolvedTrials]) -> str:
+    return json.dumps({arm: (solved.traced, solved.causes) for arm, solved in looked_at.items()})
+
+
+def _of_text(text: str) -> dict[str, SolvedTrials]:
+    return {arm: SolvedTrials(traced, Counter(causes)) for arm, (traced, causes) in json.loads(text).items()}
+
+
+def base_rates(looked_at: LookedAt, named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
     """Return the base rates of each arm's causes; none of those in `LOST_ONLY`, nor of an arm without the trace of a solved trial.
 
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
-    arms = {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)}
-    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
-    traced = Counter(record.arm for record in _traced(solved))
-    solved_causes: dict[str, Counter[Cause]] = {arm: Counter() for arm in arms}
-    most = max(MAX_SOLVED // len(arms), MIN_SOLVED) if arms else 0
-    for record in _spread(_traced(solved), traced, most):
-        solved_causes[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
-    return {arm: _rates(causes, solved_causes.get(arm, Counter()), traced[arm]) for arm, causes in named.items()}
+    solved = looked_at({arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)})
+    return {arm: _rates(causes, solved.get(arm, SolvedTrials())) for arm, causes in named.items()}
 
 
-def _rates(named: Mapping[Cause, int], solved_causes: Counter[Cause], traced: int) -> BaseRates:
-    of_lost, of_solved = sum(named.values()), solved_causes.total()
+def _rates(named: Mapping[Cause, int], solved: SolvedTrials) -> BaseRates:
+    of_lost, of_solved = sum(named.values()), solved.causes.total()
     return {
-        cause: BaseRate(many, of_lost, solved_causes[cause], of_solved, is_sample=of_solved < traced)
+        cause: BaseRate(many, of_lost, solved.causes[cause], of_solved, is_sample=of_solved < solved.traced)
         for cause, many in named.items()
         if of_solved and cause not in LOST_ONLY
     }

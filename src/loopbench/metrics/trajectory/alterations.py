@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from loopbench.protocol import Role, StopReason, render_value
 from loopbench.protocol.legibility import Side, bare, common_start
-from loopbench.protocol.receipts import MARK, Sighting, sightings
+from loopbench.protocol.receipts import MARK, Sighting, receipt_of, sightings
 from loopbench.protocol.values import one_line
 
 from ..trace import Note, ToolRun, TracedCall
@@ -141,7 +141,7 @@ def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
 
 def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
     runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun)]
-    known_receipts = frozenset(receipt for _, run in runs for receipt in _beside_receipts((run.data,)))
+    known_receipts = frozenset(receipt for _, run in runs for receipt in _receipts(run))
     others = frozenset(run.result.replace("\\", "") for _, run in runs)
     for place, run in runs:
         prompt = _next_prompt(trial, place)
@@ -159,7 +159,7 @@ def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
 def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
     """Return the error valve that ended a run right after a call that had given a result."""
     place, last = next(((at, run) for at, run in reversed(list(enumerate(trial.events))) if not isinstance(run, Note)), (0, None))
-    if trial.head.stop == StopReason.ERROR_VALVE.value and isinstance(last, ToolRun) and last.gave_result:
+    if trial.head.stop == StopReason.ERROR_VALVE and isinstance(last, ToolRun) and last.gave_result:
         detail = f"the error valve ended the run when {call_text(last.call)} had given {quoted_answer(last.result)}"
         yield Alteration("lost observation", detail, place)
 
@@ -194,8 +194,21 @@ def _shows_beginning(prompt: Prompt, run: ToolRun) -> bool:
 
 def _beside_own_receipt(prompt: Prompt, run: ToolRun) -> list[tuple[Sighting, str]]:
     """Return what stands beside the marks of a result's receipt, each also without quotes and white space."""
-    marks = _beside_receipts((run.data,))
-    return [(one, bare(one.text)) for receipt, seen in _beside_receipts(prompt).items() if receipt in marks for one in seen]
+    own = _receipts(run)
+    return [(one, bare(one.text)) for receipt, seen in _beside_receipts(prompt).items() if receipt in own for one in seen]
+
+
+def _receipts(run: ToolRun) -> set[str]:
+    """Return the receipts that a result has marks of, as CALL.CONTENT."""
+    return {receipt_of(mark) for mark in MARK.finditer(run.data)}
+
+
+def _is_shown_whole(prompt: Prompt, run: ToolRun) -> bool:
+    """Whether a prompt shows a result just as the tool gave it, between the two marks of its receipt: nothing was changed, then."""
+    marks = list(MARK.finditer(run.data))
+    if len(marks) != 2 or marks[0].start() or marks[1].end() != len(run.data) or marks[0].group(1, 2) != marks[1].group(3, 4):
+        return False
+    return any(run.data in message for message in prompt)
 
 
 def _beside_receipts(prompt: Prompt) -> dict[str, list[Sighting]]:
@@ -224,6 +237,8 @@ def _told_instead(prompt: Prompt, run: ToolRun, known_receipts: frozenset[str], 
     own receipt, or anywhere if the prompt has none of it. `known_receipts`: receipts of the trial's results;
     `others`: its results, without backslashes.
     """
+    if _is_shown_whole(prompt, run):
+        return None
     beside_own = _beside_own_receipt(prompt, run)
     if beside_own:
         altered_texts = [one.text for one, text in beside_own if _is_changed(text, one.side, bare(run.result))]
@@ -274,7 +289,7 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
     place, last = trial.last_ask
     if place is None or last is None or not trial.once(_is_known):
         return
-    if trial.head.stop != StopReason.FINISHED.value:
+    if not trial.is_finished:
         yield from _ignored(trial)
         return
     matching = trial.once(_matching)
@@ -303,7 +318,7 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
 def _ignored(trial: TracedTrial) -> Iterator[Alteration]:
     """Return the answer that the model gave more than once, in a run that never ended with it."""
     stated = [
-        (place, _line_of_value(ask.value)) for place, ask in trial.asks() if ask.role == Role.DECIDE.value and ask.value is not None
+        (place, _line_of_value(ask.value)) for place, ask in trial.asks() if ask.role == Role.DECIDE and ask.value is not None
     ]
     for place, answer in stated:
         count = sum(other == answer for _, other in stated)

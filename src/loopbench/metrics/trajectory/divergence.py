@@ -145,7 +145,7 @@ def _fault(trial: TracedTrial, finding: RuleFinding) -> str:
 def _limited(trial: TracedTrial) -> RuleFinding | None:
     place, last = trial.last_ask
     stop = trial.head.stop
-    if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
+    if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW:
         stop = last.error[0]
     if stop not in SPENT:
         return None
@@ -205,8 +205,9 @@ def _misread(trial: TracedTrial) -> RuleFinding | None:
 
 
 def _blocked(trial: TracedTrial) -> RuleFinding | None:
-    lasting = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
-    return None if trial.is_finished else _worst(trial, list(lasting))
+    if trial.is_finished:
+        return None
+    return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit"])
 
 
 def _gave_up(trial: TracedTrial) -> RuleFinding | None:

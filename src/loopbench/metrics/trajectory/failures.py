@@ -69,7 +69,7 @@ class TracedTrial:
 
     @property
     def is_finished(self) -> bool:
-        return self.head.stop == StopReason.FINISHED.value
+        return self.head.stop == StopReason.FINISHED
 
     def once(self, read: Callable[[TracedTrial], Fact]) -> Fact:
         """Return what a function reads off the trace and the record alone; it is called once, whatever the other course is."""
@@ -96,6 +96,12 @@ class TracedTrial:
     def unmatched(self) -> frozenset[int]:
         """Places in the course of steps without a counterpart in the other one; all where there is none."""
         return unmatched(self.other, [step.signature for step in self.course])
+
+    @cached_property
+    def setbacks(self) -> Sequence[Setback]:
+        """What went wrong and was not put right afterwards, in time."""
+        candidates = [*_of_replies(self), *_of_calls(self)]
+        return sorted((setback for setback in candidates if _stands(self, setback)), key=lambda setback: setback.event)
 
     @property
     def repeated(self) -> frozenset[int]:
@@ -124,7 +130,7 @@ class TracedTrial:
 
         A loop may count its replies or its calls: the larger number counts.
         """
-        if self.limit is None or self.head.stop != StopReason.MAX_STEPS.value:
+        if self.limit is None or self.head.stop != StopReason.MAX_STEPS:
             return 0
         return max(0, self.limit - max(self.record.steps, self.record.tool_calls))
 
@@ -212,8 +218,7 @@ class Setback:
 
 def setbacks(trial: TracedTrial, since: int) -> list[Setback]:
     """Return what went wrong after an event and was not put right afterwards, in time."""
-    candidates = [*_of_replies(trial, since), *_of_calls(trial, since)]
-    return sorted((setback for setback in candidates if _stands(trial, setback)), key=lambda setback: setback.event)
+    return [setback for setback in trial.setbacks if setback.event > since]
 
 
 def _stands(trial: TracedTrial, setback: Setback) -> bool:
@@ -224,8 +229,8 @@ def _stands(trial: TracedTrial, setback: Setback) -> bool:
     return trial.is_open(setback.fault, event.role if isinstance(event, ModelExchange) else "")
 
 
-def _of_replies(trial: TracedTrial, since: int) -> Iterator[Setback]:
-    for place, ask in trial.asks(since):
+def _of_replies(trial: TracedTrial) -> Iterator[Setback]:
+    for place, ask in trial.asks():
         if ask.wire_error is not None and not _was_read(trial, place, ask):
             kind: Kind = "unfit" if trial.is_scripted and not ask.fault else "unreadable"
             yield Setback(kind, place, group(ask), ask.wire_error, ask.fault)
@@ -233,7 +238,7 @@ def _of_replies(trial: TracedTrial, since: int) -> Iterator[Setback]:
             yield Setback("misread", place, group(ask), ask.reply_text, ask.fault)
         elif ask.error is not None and not any(_same_request(ask, later) and later.error is None for _, later in trial.asks(place)):
             yield Setback("request", place, group(ask), ": ".join(ask.error), ask.fault)
-        elif ask.role == Role.DECIDE.value and ask.move_kind == "text":
+        elif ask.role == Role.DECIDE and ask.move_kind == "text":
             yield Setback("no call", place, group(ask), ask.reply_text, ask.fault)
 
 
@@ -255,7 +260,7 @@ def _same_request(one: ModelExchange, other: ModelExchange) -> bool:
     return (one.role, one.scope) == (other.role, other.scope)
 
 
-def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
+def _of_calls(trial: TracedTrial) -> Iterator[Setback]:
     put_right = {step.call.key for step in trial.course if step.call is not None and step.gave_result}
     keys_called: set[str] = set()
     for number, step in enumerate(trial.course):
@@ -263,8 +268,6 @@ def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
             continue
         was_made = step.call.key in keys_called
         keys_called.add(step.call.key)
-        if step.event <= since:
-            continue
         decider = trial.decider(step.event)
         mark = decider.fault if decider is not None else ""
         run = trial.events[step.event]

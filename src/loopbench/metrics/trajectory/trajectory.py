@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from loopbench.protocol import Role, render_value
 from loopbench.protocol.digest import sha256
@@ -94,8 +94,7 @@ def shortened(text: str, most: int = MAX_TEXT) -> str:
 # --- steps ---
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Slot:
+class _Slot(NamedTuple):
     """Where a call was decided on: what is at once is put in this order."""
 
     scope: tuple[tuple[int, str], ...] = ()
@@ -113,16 +112,32 @@ class _UnplacedStep:
     event: int
     slot: _Slot
     kind: Kind | None = None
-    content: str = ""
+    said: str = ""
+    """What the signature of a reply's step is of."""
     text: str = ""
     observed: str = ""
     call: TracedCall | None = None
-    gave_result: bool = False
+    ran: ToolRun | None = None
+    """The run of the call; None: no tool has run it."""
+
+    @property
+    def content(self) -> str:
+        """What its signature is of."""
+        if self.call is None:
+            return self.said
+        came: list[object] = [NOT_RUN]
+        if self.ran is not None and not self.ran.never_ran:
+            came = [self.ran.ok, self.ran.error_type or "", self.ran.result]
+        return canonical(["call", self.call.tool, self.call.arguments, *came])
 
     @property
     def step(self) -> TracedStep:
         assert self.kind is not None
-        return TracedStep(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave_result)
+        signature = _signature(self.content)
+        if self.call is None:
+            return TracedStep(self.kind, self.text, self.observed, signature, self.event)
+        gave_result = self.ran is not None and self.ran.gave_result
+        return TracedStep(self.kind, call_text(self.call), _came_of(self.ran), signature, self.event, self.call, gave_result)
 
 
 def _attributed(happened: Sequence[TraceEvent]) -> list[_UnplacedStep]:
@@ -143,9 +158,8 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_UnplacedStep]:
             if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
-                decided = [
-                    _of_call(call, None, place, _Slot(slot.scope, slot.reply, number)) for number, call in enumerate(event.calls, 1)
-                ]
+                slots_of_calls = (_Slot(slot.scope, slot.reply, number) for number in range(1, len(event.calls) + 1))
+                decided = [_of_call(call, None, place, own) for call, own in zip(event.calls, slots_of_calls, strict=True)]
                 waiting.setdefault(event.scope, []).extend(decided)
                 steps_found.extend(decided)
         elif isinstance(event, ToolRun):
@@ -207,29 +221,30 @@ def _of_ask(ask: ModelExchange, place: int, slot: _Slot, *, goes_on: bool) -> _U
     step = _UnplacedStep(bool(ask.scope), place, slot)
     if ask.error is not None:
         kind, message = ask.error
-        step.kind, step.content = "failed", canonical(["failed", group(ask), kind])
+        step.kind, step.said = "failed", canonical(["failed", group(ask), kind])
         step.text, step.observed = group(ask), f"{kind}: {shortened(message)}"
     elif ask.wire_error is not None:
-        step.kind, step.content = "unreadable", canonical(["unreadable", group(ask)])
+        step.kind, step.said = "unreadable", canonical(["unreadable", group(ask)])
         step.text, step.observed = group(ask), shortened(ask.wire_error)
     elif ask.role == DECIDING and ask.move_kind == "text":
-        step.kind, step.content = "other", canonical(["text"])
+        step.kind, step.said = "other", canonical(["text"])
         step.text, step.observed = "no call", shortened(ask.reply_text)
     elif ask.role in CHOOSING and ask.move_kind == "answer" and goes_on:
-        step.kind, step.content = "other", canonical(["stated", render_value(ask.value)])
+        step.kind, step.said = "other", canonical(["stated", render_value(ask.value)])
         step.text, step.observed = f"answer {shortened(render_value(ask.value))}", "the run went on"
     return step
 
 
 def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> _UnplacedStep:
-    observed = NOT_RUN
-    came: list[object] = [NOT_RUN]
-    if ran is not None:
-        failed, gave = f"{ran.error_type or 'error'}: ", shortened(ran.result)
-        observed = gave if ran.ok or gave.startswith(failed) else f"{failed}{gave}"
-        came = came if ran.never_ran else [ran.ok, ran.error_type or "", ran.result]
-    content = canonical(["call", call.tool, call.arguments, *came])
-    return _UnplacedStep(True, place, slot, "call", content, call_text(call), observed, call, ran is not None and ran.gave_result)
+    return _UnplacedStep(True, place, slot, "call", call=call, ran=ran)
+
+
+def _came_of(ran: ToolRun | None) -> str:
+    """Return what came of a call, short."""
+    if ran is None:
+        return NOT_RUN
+    failed, gave = f"{ran.error_type or 'error'}: ", shortened(ran.result)
+    return gave if ran.ok or gave.startswith(failed) else f"{failed}{gave}"
 
 
 def _last(head: TraceHead) -> TracedStep:

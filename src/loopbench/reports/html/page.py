@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, partial
 from importlib.resources import files
@@ -50,26 +50,34 @@ _BREAKS = re.compile(r"([/(=_])(?=\w)")
 MAX_UNBROKEN = 12
 MIN_SHARED = 300
 """Trials of a run from which on two processes make its page: a fork takes as long as the losses of a few."""
+Sections = tuple[PageSection, ...]
 TEMPLATES = files("loopbench.reports.html").joinpath("templates")
 
 
 def report_html(results: Results, *, with_fork: bool = False) -> str:
     """Return the page of one run. `with_fork`: of a long run a fork of this process, where that is safe, makes a part of it."""
-    with text_beside(partial(_losses_as_text, results), wanted=with_fork and len(results.records) >= MIN_SHARED) as losses:
-        return render(Page(run_title(results), _subtitle(results), sections(results, losses=losses)))
+    is_shared = with_fork and len(results.records) >= MIN_SHARED
+    with text_beside(partial(_losses_as_text, results), wanted=is_shared) as losses:
+        before, behind = map(_on_page, _around_losses(results))  # all that can be made before the fork has ended
+        text = losses()
+        lost = _losses(results) if text is None else _losses_of_text(text)
+        return render(Page(run_title(results), _subtitle(results), (*before, *lost, *behind)))
 
 
 def _losses_as_text(run: Results) -> str:
     """Return the sections that are made from traces, as JSON."""
-    sections = _present(_loss_sections(replace(run, comparison=ranked(run.comparison)), ""))
-    sections = _under_limits(run.comparison.limits, sections)
-    section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
-    return json.dumps([(each.id, each.title, section(each, 2)) for each in sections])
+    return json.dumps([(each.id, each.title, each.html) for each in _on_page(_losses(run, with_fork=True))])
 
 
-def _losses_of_text(text: str) -> tuple[PageSection, ...]:
+def _losses_of_text(text: str) -> Sections:
     """Return these sections again; a fork of this process has escaped what they show."""
     return tuple(PageSection(anchor, title, html=trusted(html)) for anchor, title, html in json.loads(text))
+
+
+def _on_page(sections: Sections) -> Sections:
+    """Return the sections of a run as they stand on its page."""
+    section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
+    return tuple(replace(each, blocks=(), html=section(each, 2)) for each in sections)
 
 
 def _subtitle(run: Results) -> str:
@@ -105,7 +113,7 @@ def _chapter(run: Results, name: str) -> Chapter:
     return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", sections)
 
 
-def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[PageSection, ...]:
+def _present(sections: Iterable[PageSection | None], prefix: str = "") -> Sections:
     """Return the sections that there are, with a prefix before their ids."""
     present = [section for section in sections if section is not None]
     return tuple(replace(section, id=f"{prefix}-{section.id}") if prefix else section for section in present)
@@ -120,17 +128,19 @@ def optimization_html(result: OptimizationResult) -> str:
     return render(Page(optimization_title(result.manifest), subtitle, (*optimization_sections(result), *tested)))
 
 
-def sections(run: Results, prefix: str = "", losses: Callable[[], str | None] = lambda: None) -> tuple[PageSection, ...]:
-    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids.
+def sections(run: Results, prefix: str = "") -> Sections:
+    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
+    before, behind = _around_losses(run, prefix)
+    return (*before, *_losses(run, prefix), *behind)
 
-    `losses`: waits for what `_losses_as_text` has made elsewhere; None where nothing has.
-    """
+
+def _around_losses(run: Results, prefix: str = "") -> tuple[Sections, Sections]:
+    """Return the sections of a run before and behind those that are made from traces."""
     ablation = ablation_result(run)
     verdict = verdict_section(run, None if ablation is None else conclusions(ablation))
     views, harnesses, run = run.views, run.harness, replace(run, comparison=ranked(run.comparison))
     comparison, records = run.comparison, run.records
     infos = [arm.info for arm in comparison.arms]
-    manifest, validity = manifest_section(run), validity_section(run.folder)
     before = (
         verdict,
         None if ablation is None else effects_section(ablation),
@@ -144,22 +154,27 @@ def sections(run: Results, prefix: str = "", losses: Callable[[], str | None] = 
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
     )
-    text = losses()
-    lost = _loss_sections(run, prefix) if text is None else _losses_of_text(text)
-    return _under_limits(comparison.limits, _present((*before, *lost, validity, manifest), prefix))
+    behind = validity_section(run.folder), manifest_section(run)
+    return _under_limits(comparison.limits, _present(before, prefix)), _under_limits(comparison.limits, _present(behind, prefix))
 
 
-def _under_limits(limits: TrialLimits, sections: tuple[PageSection, ...]) -> tuple[PageSection, ...]:
+def _losses(run: Results, prefix: str = "", *, with_fork: bool = False) -> Sections:
+    """Return the sections of a run that are made from traces. `with_fork`: see `find_losses`."""
+    run = replace(run, comparison=ranked(run.comparison))
+    return _under_limits(run.comparison.limits, _present(_loss_sections(run, prefix, with_fork=with_fork), prefix))
+
+
+def _under_limits(limits: TrialLimits, sections: Sections) -> Sections:
     """Return the sections of a run whose tables say under which limits of its own to each trial they hold."""
     return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in sections) if limits.words else sections
 
 
-def _loss_sections(run_results: Results, prefix: str) -> tuple[PageSection | None, ...]:
-    """Return the sections that are made from traces, or one that says why they cannot be read."""
+def _loss_sections(run_results: Results, prefix: str, *, with_fork: bool) -> tuple[PageSection | None, ...]:
+    """Return the sections that are made from traces, or one that says why they cannot be read. `with_fork`: see `find_losses`."""
     infos = [arm.info for arm in run_results.comparison.arms]
     run_results = replace(run_results, folder=run_results.folder.resolve())
     try:
-        losses = find_losses(run_results, prefix)
+        losses = find_losses(run_results, prefix, with_fork=with_fork)
         return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
     except RunError as error:
         text = str(error).replace(
