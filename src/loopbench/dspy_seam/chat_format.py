@@ -298,10 +298,15 @@ class SignatureCodec(ABC):
         signature, fields = _READ_ALREADY.pop(reply.text, (None, {}))
         if signature is self.signature:
             return fields
-        try:
-            return FORMAT.read(self.signature, reply.text)
-        except AdapterParseError as error:
-            raise WireError(complaint(error, self.signature)) from None
+        refusing_signature, problem = _REFUSED_ALREADY.get(reply.text, (None, ""))
+        if refusing_signature is not self.signature:
+            try:
+                return FORMAT.read(self.signature, reply.text)
+            except AdapterParseError as error:
+                problem = complaint(error, self.signature)
+            _REFUSED_ALREADY.clear()
+            _REFUSED_ALREADY[reply.text] = self.signature, problem
+        raise WireError(problem)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -316,6 +321,9 @@ def _part(annotation: Any) -> GrammarPart:
 _READ_ALREADY: dict[str, tuple[Any, Fields]] = {}
 """The reply that a codec rendered last: its text → its signature, and the fields that were read from it as a check. Whoever reads
 the text first gets these."""
+_REFUSED_ALREADY: dict[str, tuple[Any, str]] = {}
+"""The reply that was refused last: its text → its signature, and why. DSPy's lenient reading, which has failed then, is slow, and
+a reply that a fault has spoiled is read by the model, by the harness and by the loop."""
 
 
 def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
