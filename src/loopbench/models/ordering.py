@@ -37,18 +37,19 @@ class InOrder(WrappedModel):
         finally:
             self._end()
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self._chunks_in_turn(request) if request.scope else self.model.stream(request)
+
+    async def _chunks_in_turn(self, request: Request) -> AsyncIterator[Chunk]:
         """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
         chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
         async with contextlib.aclosing(chunks):
             while True:
-                if request.scope:
-                    await self._wait(request.scope)
+                await self._wait(request.scope)
                 try:
                     chunk = await anext(chunks, None)
                 finally:
-                    if request.scope:
-                        self._end()
+                    self._end()
                 if chunk is None:
                     return
                 yield chunk
