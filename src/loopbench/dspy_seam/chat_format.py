@@ -73,7 +73,7 @@ class ChatFormat(dspy.ChatAdapter):
     ) -> str:
         if prefix or suffix or not all(type(value) is str for value in inputs.values()):
             return str(super().format_user_message_content(signature, inputs, prefix, suffix, main_request))
-        parts = [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in signature.input_fields if name in inputs]
+        parts = [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in inputs_of(signature) if name in inputs]
         if main_request:
             parts.append(_output_requirements(signature))
         # DSPy's join begins and ends with the empty prefix and suffix, which `strip` removes.
@@ -208,6 +208,11 @@ def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
 
 
 @lru_cache(maxsize=512)
+def inputs_of(signature: Any) -> tuple[str, ...]:
+    return tuple(signature.input_fields)
+
+
+@lru_cache(maxsize=512)
 def outputs_of(signature: Any) -> dict[str, Any]:
     return {name: info.annotation for name, info in signature.output_fields.items()}
 
@@ -260,11 +265,15 @@ class SignatureCodec(ABC):
 
     def render(self, move: Move) -> Reply:
         fields = self.fields(move)
-        parts = [
-            f"[[ ## {name} ## ]]\n{_field_text(name, fields[name], annotation)}"
-            for name, annotation in outputs_of(self.signature).items()
-        ]
-        return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
+        parts: list[str] = []
+        read_back: Fields = {}
+        for name, annotation in outputs_of(self.signature).items():
+            text, read_back[name] = _rendered_field(name, fields[name], annotation)
+            parts.append(f"[[ ## {name} ## ]]\n{text}")
+        reply = "\n\n".join([*parts, "[[ ## completed ## ]]\n"])
+        _READ_ALREADY.clear()
+        _READ_ALREADY[reply] = self.signature, read_back
+        return Reply(reply)
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         """Return a grammar of the signature's fields, each of its type.
@@ -286,10 +295,18 @@ class SignatureCodec(ABC):
     @read_once
     def read(self, reply: Reply) -> Fields:
         """Return the output fields of a reply. Raises WireError."""
-        try:
-            return FORMAT.read(self.signature, reply.text)
-        except AdapterParseError as error:
-            raise WireError(complaint(error, self.signature)) from None
+        signature, fields = _READ_ALREADY.pop(reply.text, (None, {}))
+        if signature is self.signature:
+            return fields
+        refusing_signature, problem = _REFUSED_ALREADY.get(reply.text, (None, ""))
+        if refusing_signature is not self.signature:
+            try:
+                return FORMAT.read(self.signature, reply.text)
+            except AdapterParseError as error:
+                problem = complaint(error, self.signature)
+            _REFUSED_ALREADY.clear()
+            _REFUSED_ALREADY[reply.text] = self.signature, problem
+        raise WireError(problem)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -301,25 +318,36 @@ def _part(annotation: Any) -> GrammarPart:
     return TextLine() if annotation is str else JsonValue(TypeAdapter(annotation).json_schema())
 
 
-def _field_text(name: str, value: Any, annotation: Any) -> str:
+_READ_ALREADY: dict[str, tuple[Any, Fields]] = {}
+"""The reply that a codec rendered last: its text → its signature, and the fields that were read from it as a check. Whoever reads
+the text first gets these."""
+_REFUSED_ALREADY: dict[str, tuple[Any, str]] = {}
+"""The reply that was refused last: its text → its signature, and why. DSPy's lenient reading, which has failed then, is slow, and
+a reply that a fault has spoiled is read by the model, by the harness and by the loop."""
+
+
+def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
+    """Return a field's text, and what is read from that. Raises Inexpressible where it is another value."""
     if annotation is str:
         if not isinstance(value, str):
             raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
         lines = value.splitlines()
-        if "\n".join(lines) != value or value.strip() != value or any(_is_header(line) for line in lines):
+        if "\n".join(lines) != value or value.strip() != value or ("[[ ##" in value and any(map(_is_header, lines))):
             raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
-        return value
+        text = format(value)  # of a subclass, as it stands in the reply
+        return text, text
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         text = _ENCODER.encode(plain)
         if not text.isascii():
             text = text.translate(_LINE_BREAKS)
-        same = _read_value(text, annotation) == value
+        read = _read_value(text, annotation)
+        same = read == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"{name}: {error}") from None
     if not same:
         raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
-    return text
+    return text, read
 
 
 def _is_header(line: str) -> bool:

@@ -16,6 +16,7 @@ import dspy
 from loopbench.dspy_seam import Fields, SignatureCodec, with_instructions
 from loopbench.protocol import Act, Answer, Grammar, Inexpressible, JsonValue, Move, Role, Tool, ToolCall, ToolSpec, json_object
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tokens import schema_text
 
 FINISH = "finish"
 
@@ -179,7 +180,7 @@ def react_codec(signature: Any, instructions: str, *, extract: bool) -> ReactCod
 
 def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:
     """Return the React instructions with the list of tools; `finish` is always the last (rows S2-3, S2-4, S2-14)."""
-    lines = [_tool_line(tool.name, tool.description, canonical_json(tool.parameters.get("properties", {}))) for tool in tools]
+    lines = [_tool_line(tool.name, tool.description, schema_text(tool.parameters.get("properties", {}))) for tool in tools]
     done = (
         "finish: takes no arguments; the trajectory holds all that the answer needs."
         if extract

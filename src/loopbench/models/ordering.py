@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
 from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
@@ -31,48 +31,54 @@ class InOrder(WrappedModel):
         return self._in_turn(request) if request.scope else self.model.complete(request)
 
     async def _in_turn(self, request: Request) -> Reply:
-        async with self._turn(request.scope):
+        await self._wait(request.scope)
+        try:
             return await self.model.complete(request)
+        finally:
+            self._end()
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self._chunks_in_turn(request) if request.scope else self.model.stream(request)
+
+    async def _chunks_in_turn(self, request: Request) -> AsyncIterator[Chunk]:
         """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
         chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
         async with contextlib.aclosing(chunks):
             while True:
-                async with self._turn(request.scope):
+                await self._wait(request.scope)
+                try:
                     chunk = await anext(chunks, None)
+                finally:
+                    self._end()
                 if chunk is None:
                     return
                 yield chunk
 
-    @contextlib.asynccontextmanager
-    async def _turn(self, scope: str) -> AsyncIterator[None]:
-        if not scope:
-            yield
-            return
+    async def _wait(self, scope: str) -> None:
+        """Wait until a request is to be answered; `_end` follows once it is."""
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append((scope, mine))
         self._go_on()
         try:
             await mine
-            yield
-        finally:
+        except BaseException:
             if (scope, mine) in self._waiting:  # cancelled while it waited
                 self._waiting.remove((scope, mine))
             else:
-                self._busy = False
-                self._go_on()
+                self._end()
+            raise
+
+    def _end(self) -> None:
+        self._busy = False
+        self._go_on()
 
     def _go_on(self) -> None:
         if not self._busy and self._waiting:
             self._busy = True
-            self._count(TURNS)
+            _after(TURNS, self._answer_first, asyncio.get_running_loop().call_soon)
 
-    def _count(self, turns: int) -> None:
-        """Let so many turns of the event loop pass, then the first of those who still wait."""
-        if turns:
-            asyncio.get_running_loop().call_soon(self._count, turns - 1)
-            return
+    def _answer_first(self) -> None:
+        """Let the first of those who still wait go on."""
         still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
         if still:
             first = min(still, key=lambda waiting: waiting[0])
@@ -80,3 +86,11 @@ class InOrder(WrappedModel):
             first[1].set_result(None)
         else:
             self._busy = False
+
+
+def _after(turns: int, act: Callable[[], None], call_soon: Callable[..., object]) -> None:
+    """Act once so many turns of the event loop have passed. The scheduling is handed on, because each turn would look it up."""
+    if turns:
+        call_soon(_after, turns - 1, act, call_soon)
+    else:
+        act()

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .json_text import Encoder
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
 """A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is part of the result."""
 
@@ -90,11 +92,19 @@ def render_value(value: Any) -> str:
         if type(value) is int:
             return repr(value)
         plain = value if isinstance(value, _JSON_TYPES) else jsonable(value)
-        return legible(plain if isinstance(plain, str) else _JSON.encode(plain))
+        return legible(plain if isinstance(plain, str) else _json_of(plain))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException:  # a circular value, a key that JSON lacks, an error in a user's method
         return _legible_text(value, _notation)
+
+
+def _json_of(value: Any) -> str:
+    """Return a value as JSON: at once where JSON's own types are all that it holds, as those of most values are."""
+    try:
+        return _PLAIN_JSON.encode(value)
+    except TypeError:  # an object, or a key of another type
+        return _JSON.encode(value)
 
 
 def plain_value(value: Any) -> Any:
@@ -193,6 +203,7 @@ _JSON_TYPES = (str, int, float, dict, list, tuple)
 _MAX_PARTS = 100_000
 """Parts of a value that are looked at for an object; a circular one never ends."""
 _JSON = json.JSONEncoder(ensure_ascii=False, default=jsonable)
+_PLAIN_JSON = Encoder(ensure_ascii=False)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,6 +137,7 @@ def comes_back(codec: Codec, move: Move) -> bool:
     except Inexpressible:
         return False
     assert codec.parse(reply) == move
+    assert codec.parse(replace(reply)) == move  # read afresh: the first reader gets what rendering has read as a check
     return True
 
 

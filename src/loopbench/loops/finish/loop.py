@@ -276,7 +276,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         first = 1 if messages and messages[0].role == "system" else 0
         request = Request(
             (*messages[:first], *run.examples, *messages[first:]) if run.examples else messages,
-            (*run.tools.specs, spec_of(run.output)),
+            run.tools.specs_with(spec_of(run.output)),
             tool_choice,
             sampling=Sampling(run.temperature, run.max_tokens),
             role=codec.role,

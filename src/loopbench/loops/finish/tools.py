@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from loopbench.protocol import Observation, Tool, Toolbox, ToolCall
+from loopbench.protocol import Observation, Tool, Toolbox, ToolCall, ToolSpec
 from loopbench.protocol.tools import ToolboxAround
 
 from .output import FINISH
@@ -64,6 +64,7 @@ class CurrentTools(ToolboxAround):
     def __init__(self, within: Toolbox) -> None:
         super().__init__(within)
         self._tools = dict(within._tools)  # a copy: what is added and removed is so for this run only
+        self._offered: tuple[ToolSpec, ...] = ()
 
     def add(self, given: Tool | Callable[..., Any]) -> None:
         """Offer a tool; the same tool again changes nothing. Raises ValueError for another tool's name, and for `__finish__`."""
@@ -81,6 +82,13 @@ class CurrentTools(ToolboxAround):
         if name == FINISH:
             raise ValueError(f"{FINISH} cannot be removed: without it the run could not end")
         self._tools.pop(name, None)
+
+    def specs_with(self, finish: ToolSpec) -> tuple[ToolSpec, ...]:
+        """Return what a model reads of the tools and, last, of `__finish__`; like `specs` the same tuple as long as they stay."""
+        offered = (*self.specs, finish)
+        if offered != self._offered:
+            self._offered = offered
+        return self._offered
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.get(call.name) is self.within.get(call.name):  # both None for a tool that nobody knows

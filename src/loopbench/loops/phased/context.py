@@ -98,13 +98,14 @@ class ToolContextManager:
         return self._directory / f"{pointer}.json"
 
 
+_JSON = json.JSONEncoder(default=render_value)
 _FIELDS = ("tool", "args", "result", "task_id", "query_id")
 
 
 def _through_json(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as JSON gives them back, so that memory and directory keep the same."""
     try:
-        arguments: dict[str, Any] = json.loads(json.dumps(dict(args), default=render_value))
+        arguments: dict[str, Any] = json.loads(_JSON.encode(dict(args)))
     except (TypeError, ValueError, RecursionError):
         return {"arguments": render_value(args)}
     return arguments

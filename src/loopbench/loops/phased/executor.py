@@ -96,7 +96,7 @@ class ToolSelector:
         return format_tool(tool)
 
     def _format_tool_descriptions(self) -> str:
-        return "\n".join(self.format_tool(tool) for tool in self.toolbox)
+        return "\n".join([self.format_tool(tool) for tool in self.toolbox])
 
     def _extract_tool_calls(self, response: Reply) -> list[PhaseToolCall]:
         """Return the calls of a reply; prose has none. Raises WireError for calls that cannot be read."""

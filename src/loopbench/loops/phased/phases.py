@@ -96,7 +96,7 @@ class PhasedRun(RunContext):
         move = Tasks((PlanTask("task", self.question),))
         if self.config.plan:
             self.enter(Phase.PLAN)
-            tools = "\n".join(format_tool(tool) for tool in self.inputs.tools)
+            tools = "\n".join([format_tool(tool) for tool in self.inputs.tools])
             guidance = guidance_text(progress.reflection)
             text = sections(*self._gathered(), ("Guidance", guidance), ("Tools", tools))
             reply = await self.ask(PLAN, Phase.PLAN, text)

@@ -141,9 +141,9 @@ class ManualAgentLoop(dspy.Module):
         return decision
 
     def _may_recover(self, state: ConversationState) -> bool:
-        if not self.enable_error_recovery or state.recovery_rounds >= self.options.max_recovery_rounds:
+        if not any(map(_is_open_error, state.last_tool_results or ())):
             return False
-        return any(_is_open_error(result) for result in state.last_tool_results or ())
+        return self.enable_error_recovery and state.recovery_rounds < self.options.max_recovery_rounds
 
     def _error_decision(self, state: ConversationState, error: Exception) -> ActionDecision:
         kind = _error_kind(error)
@@ -171,14 +171,13 @@ class ManualAgentLoop(dspy.Module):
     ) -> tuple[ReasoningOutput, HistorySummary | None]:
         """Return what the model decides about tools and continuation, and a summary of the history that was made for it, if any."""
         entries = state.conversation_history
+        reasoner, registry = self.agent_reasoner, self.tool_registry  # of a dspy.Module, whose attributes are slow to read
         summary = None
         if self.options.history_as == "messages":
             history, turns = turns_of(state.user_query, entries)
         else:
             turns = ()
-            history, summary = await self.agent_reasoner.summarized_history(
-                state.user_query, entries, state.history_summary, caller
-            )
+            history, summary = await reasoner.summarized_history(state.user_query, entries, state.history_summary, caller)
         question = Question(
             user_query=state.user_query,
             conversation_history=history,
@@ -189,8 +188,7 @@ class ManualAgentLoop(dspy.Module):
             turns=turns,
             takes_null=self.takes_null,
         )
-        names = self.tool_registry.get_all_tool_names()
-        return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
+        return await reasoner.decide(question, registry.get_all_tool_names(), caller, self.observer), summary
 
     def _limit_to_tell(self, state: ConversationState) -> int:
         """Return the limit that the model is told: the state's, which is the one that holds (row B0-12)."""
@@ -306,9 +304,11 @@ class ManualAgentLoop(dspy.Module):
     def _format_tool_descriptions(self) -> str:
         """Return the tools as indented JSON; rendered again only when they have changed."""
         tools = self.tool_registry.get_all_tool_descriptions()
-        if tools != self._described[0]:
-            self._described = (tools, prompt_json(tools, indent=2))
-        return self._described[1]
+        described_tools, text = self._described
+        if tools != described_tools:
+            text = prompt_json(tools, indent=2)
+            self._described = (tools, text)
+        return text
 
     def _summarize_errors(self, failed: Sequence[ToolResult]) -> str:
         return "; ".join(f"{result.get('tool_name')}: {result.get('error')}" for result in failed)

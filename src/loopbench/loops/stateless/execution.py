@@ -18,7 +18,7 @@ from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_blocking
-from loopbench.protocol.values import error_text
+from loopbench.protocol.values import ATOMS, error_text
 
 from .history import stored_value
 from .options import ExecutionMode, ManagerOptions
@@ -166,7 +166,7 @@ def _to_its_end(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 async def settled(value: Any) -> Any:
     """Return the value of a hook, whether it is a plain function or a coroutine."""
-    return await value if inspect.isawaitable(value) else value
+    return await value if type(value) not in ATOMS and inspect.isawaitable(value) else value
 
 
 def _failure(call: ToolCall, error: str, error_type: str) -> ToolResult:

@@ -89,12 +89,12 @@ class Stateless(ToolSettings, RunsSync):
     @property
     def agent_options(self) -> AgentOptions:
         """The options that are the agent's."""
-        return AgentOptions(**{item.name: getattr(self, item.name) for item in fields(AgentOptions)})
+        return AgentOptions(**_shared_with(AgentOptions, self))
 
     @property
     def manager_options(self) -> ManagerOptions:
         """The options that are the manager's."""
-        return ManagerOptions(**{item.name: getattr(self, item.name) for item in fields(ManagerOptions)})
+        return ManagerOptions(**_shared_with(ManagerOptions, self))
 
     name: ClassVar[str] = "stateless"
     calls_in: ClassVar[CallsIn] = "text"
@@ -136,12 +136,17 @@ class Stateless(ToolSettings, RunsSync):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).for_run(registry, model, observer, takes_null=query.takes_null)
-        manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
+        manager = self.manager(agent, registry, **_shared_with(ManagerOptions, self), observer=observer)
         manager.refusal = None if query.held_to is None else query.problem
         activity = await manager.carry_on(manager.new_state(_asked(query)))
         if activity.stop is StopReason.CRASHED:
             _raise_cause(activity)
         return _outcome(activity, query)
+
+
+def _shared_with(options: type[AgentOptions | ManagerOptions], config: Stateless) -> dict[str, Any]:
+    """Return those of a configuration's options that are also options of its agent or of its manager."""
+    return {item.name: getattr(config, item.name) for item in fields(options)}
 
 
 def _asked(query: Query) -> str:

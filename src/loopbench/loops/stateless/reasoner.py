@@ -38,6 +38,8 @@ RECENT_CHARS = 1500
 """Characters of it that stay as they are."""
 IN_MESSAGES = "The messages above."
 
+_INPUTS = tuple(AgentReasonerSignature.input_fields)
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -117,7 +119,7 @@ class AgentReasoner(dspy.Module):
         predictor = self.reasoner.predict
         names = tuple(tool_names) if self.constrain_names else ()
         codec = decide_codec(predictor.signature, names, calls_win=self.calls_win, takes_null=question.takes_null)
-        fields: dict[str, str | int] = {name: getattr(question, name) for name in AgentReasonerSignature.input_fields}
+        fields: dict[str, str | int] = {name: getattr(question, name) for name in _INPUTS}
         fields["last_tool_results"] = question.last_tool_results or NO_RESULTS
         if question.turns:
             outputs = await _ask_after_turns(question.turns, predictor, codec, caller, fields)

@@ -146,7 +146,7 @@ def as_tool_registry(registry: Any) -> ToolSource:
     """Return a registry of either kind, or a `Toolbox`, as a ToolSource (row B0-11). Raises TypeError for anything else."""
     if isinstance(registry, Toolbox):
         return ToolboxRegistry(registry)
-    if isinstance(registry, ToolSource):
+    if isinstance(registry, ToolboxRegistry | ToolSource):  # the usual one first: a protocol's check looks at every method
         return registry
     if hasattr(registry, "get_function") and hasattr(registry, "get_tool_definitions"):
         return DSPyToolRegistryAdapter(registry)
