@@ -18,6 +18,7 @@ from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.metrics.record_table import RecordTable
 from loopbench.protocol.counts import counted
+from loopbench.reports.html.files import PAGE
 from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
 from loopbench.reports.tracking import not_logged
@@ -98,12 +99,12 @@ def _carry_out(
         say(f"  {resume_command(now)}")
         if not run.records:
             raise typer.Exit(INTERRUPTED)
-    page = write_report(run, source=source, announce=not output.quiet)
     _say_how_it_went(experiment, run, quiet=output.quiet)
     if not halted:
         _say_where_it_is_logged(experiment, log, quiet=output.quiet)
     print_results(run, as_json=output.as_json, depth=output.depth)
-    sys.stdout.flush()  # whoever reads it through a pipe need not wait for MLflow's log
+    sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
+    page = write_report(run, source=source, announce=False)
     if not halted and (warning := log.finish(run, page)):
         say(warning)
     if halted or stopped:
@@ -125,6 +126,7 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
     if quiet:
         return
     say(f"run directory: {experiment.folder} (loopbench report, why and show say more of it)")
+    say(f"page, once this command has ended: {experiment.folder / PAGE}")
     if line := named_alike(experiment.folder, experiment.config.name):
         say(line)
 
