@@ -25,7 +25,7 @@ from loopbench.protocol.field_errors import needed
 from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import offered_by
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
-from loopbench.protocol.own_code import load_plugin
+from loopbench.protocol.own_code import load_plugin, own_words
 from loopbench.runs.options import Option, options_of
 
 from .built_in import FOREIGN, PACKAGES, builtin_names
@@ -291,10 +291,10 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
     options = _suite_options(spec, loader, data, tools)
     try:
         suite = loader(**options)
-    except (ValueError, OSError):
-        raise
     except Exception as error:  # code of the user's own
-        raise ValueError(f"suite {spec}: {type(error).__name__}: {error}") from error
+        if not (words := own_words(error)):
+            raise
+        raise ValueError(f"suite {spec}: {words}") from error
     if not isinstance(suite, Suite):
         raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
     return suite
