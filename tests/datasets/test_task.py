@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loopbench import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+from loopbench.datasets.generating import Draft
 from loopbench.datasets.task import described_tools
 
 
@@ -100,6 +101,11 @@ def test_a_field_of_a_task_that_is_of_another_type_is_named_with_what_to_give(fi
     fields: dict[str, Any] = {"id": "a", "query": Query("What?"), "expected": 1}
     with pytest.raises(ValueError, match=f"^{said}"):
         Task(**{**fields, field: value})
+
+
+def test_a_draft_whose_plan_is_a_text_is_told_so() -> None:
+    with pytest.raises(ValueError, match=r"^Draft: plan: give plan_from_lines\(text\), not a text$"):
+        Draft("What?", "c = price(item='x')\nanswer = c", 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Task:
         for name, (wanted, cure) in _TASK_FIELDS.items():
             value = getattr(self, name)
             if not isinstance(value, wanted):
-                raise ValueError(f"task {shown_short(self.id)}: {name}: {_given_instead(cure, value)}")
+                raise ValueError(f"task {shown_short(self.id)}: {name}: {given_instead(cure, value)}")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
@@ -98,7 +98,7 @@ _TASK_FIELDS: Mapping[str, tuple[Any, str]] = {
 """Field of a task → its type, and what to give."""
 
 
-def _given_instead(cure: str, value: object) -> str:
+def given_instead(cure: str, value: object) -> str:
     """Return what to give, and what was given; a text, which may be long, is only called one."""
     return f"give {cure}, {'not a text' if isinstance(value, str) else f'got {shown_short(value)}'}"
 
@@ -224,7 +224,7 @@ class Suite:
         for name, (wanted, cure) in _SUITE_FIELDS.items():
             value = getattr(self, name)
             if not isinstance(value, wanted) or isinstance(value, bool):
-                raise ValueError(f"Suite: {name}: {_given_instead(cure, value)}")
+                raise ValueError(f"Suite: {name}: {given_instead(cure, value)}")
         if not len(self.tasks):
             raise ValueError(f"suite {self.name!r} holds no task")
         seen: set[str] = set()
