@@ -229,6 +229,7 @@ def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
         (["there"], "there.py already exists; nothing was written"),
         (["3x"], "'3x' is not a valid name for a loop"),
         (["My-Loop"], "'My-Loop' is not a valid name for a loop"),
+        (["class"], "'class' is a keyword of Python, which no module can be imported by: choose another name"),
         (["json"], "installed already"),
         (["mine", "--into", "nowhere"], "nowhere is not a directory"),
     ],

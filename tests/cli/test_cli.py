@@ -76,6 +76,15 @@ def test_version(loopbench):
         (["compare", "--config", "keyed.toml"], "keyed.toml: provider: a table of names and values is needed"),
         (["compare", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' is given twice"),
         (["compare", "--config", "alone.toml"], "error: alone.toml: "),
+        (["compare", "--config", "names.toml"], "error: names.toml: profiles: unknown profile 'flaky-tool', which is not a .toml"),
+        (["compare", "--config", "names.toml", "--profile", "flaky"], "error: unknown profile 'flaky', which is not a .toml"),
+        (
+            ["compare", "--config", "names.toml", "--profile", "clean"],
+            "error: names.toml: loops: unknown loop 'fnish'; did you mean",
+        ),
+        (["ablate", "fnish", "--factor", "a=1", "--config", "names.toml"], "error: unknown loop 'fnish'"),
+        (["ablate", "finish", "--factor", "parse_retries=0,1", "--config", "names.toml"], "error: names.toml: profiles: unknown"),
+        (["optimize", "--config", "names.toml"], "error: names.toml: "),
         (["optimize", "--config", "twice.toml"], "error: twice.toml: loops: 'bare' is given twice"),
         (["optimize", "--config", "twice.toml", "--loop", "bare", "--train", "0"], "error: --train: "),
         (["optimize", "--threads", "0"], "error: --threads: "),
@@ -104,6 +113,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
     (here / "latin.toml").write_bytes("experiment = 'Z\u00fcrich'\n".encode("latin-1"))
     (here / "twice.toml").write_text("loops = ['bare', 'bare']\n")
     (here / "alone.toml").write_text("address = 'x'\n")
+    (here / "names.toml").write_text("loops = ['fnish']\nprofiles = ['flaky-tool']\n")
     (here / "typed.toml").write_text("seed = 'x'\n")
     (here / "keyed.toml").write_text("provider = 'sk-proj-0123456789abcdef'\n")
     (here / "folder.csv").mkdir()

@@ -54,6 +54,21 @@ def test_right_plans_are_counted(plan, tmp_path):
     assert "lamp = price(item='lamp')\nanswer = lamp\n" in plan("check", file, "-v").out
 
 
+def test_a_file_without_a_plan_is_refused_with_the_column_that_may_be_meant(plan, loopbench, tmp_path):
+    """A check that passes on it would pass in CI."""
+    typo = {"plans" if name == "plan" else name: value for name, value in GOOD.items()}
+    unused = "columns not used: 'plans' (did you mean 'plan'?)"
+    done = plan("check", tasks(tmp_path, typo), code=2)
+    assert (done.out, done.err) == (
+        "",
+        f"error: t.jsonl: there is no plan to check in 1 task; {unused}; how to write one: docs/plans.md\n",
+    )
+    compared = loopbench("compare", "--suite", "jsonl", "--data", "t.jsonl", "--tools", "shop")
+    assert compared.code == 2
+    assert "; write plans (docs/plans.md), or run a real model and learn them" in compared.err
+    assert f"t.jsonl: {unused}\n" in plan("check", tasks(tmp_path, GOOD, typo)).out
+
+
 def test_every_mistake_is_told_with_its_line(plan, tmp_path):
     file = tasks(
         tmp_path,

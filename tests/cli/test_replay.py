@@ -58,7 +58,13 @@ def test_a_replay_is_the_trial_as_it_was(loopbench, here, lost):
 
 BAD = {
     ("replay", "latest", "TRIAL", "--faults", "tool.raise@decide:c1"): "did you mean 'tool.raises'?",
-    ("replay", "latest", "TRIAL", "--faults", "tool.raises"): "'tool.raises' is not written KIND@ROLE:CALL, such as",
+    (
+        "replay",
+        "latest",
+        "TRIAL",
+        "--faults",
+        "tool.raises",
+    ): "error: --faults: 'tool.raises' is not written KIND@ROLE:CALL, such as",
     ("replay", "latest", "TRIAL", "--faults", "tool.raises@decide:c1,tool.slow@decide:c1"): "at most 1 fits a point",
     ("replay", "latest", "TRIAL", "--faults", "no.toml"): "no.toml: no such file",
     ("why", "latest", "--minimal"): "--minimal is about one trial",

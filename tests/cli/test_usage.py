@@ -31,6 +31,10 @@ MISTAKES = [
     ),
     ("compare --loop bar", "unknown loop 'bar'; did you mean 'bare'? known: bare, finish, "),
     ("compare --loop bare(max_steps=x)", "loop bare: max_steps: a whole number is needed, got 'x'"),
+    (
+        "compare --loop bare(max_consecutive_errors=x)",
+        "loop bare: max_consecutive_errors: a whole number is needed, or none, got 'x'",
+    ),
     ("compare --suite arithmetics", "unknown suite 'arithmetics'; did you mean 'arithmetic'? known: "),
     (
         "compare --profile flaky-tool",

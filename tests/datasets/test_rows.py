@@ -373,6 +373,8 @@ def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
     assert said.endswith(": columns not used: 'prompt', 'Nr'" if form == "csv" else ": columns not used: 'prompt', 'Nr\\n'")
     written([{"question": "a", "answer": 1, "topic": "x"}], form, tmp_path)
     assert len(caplog.messages) == 1
+    written([{"question": "a", "answer": 1, "topic": "x", "plans": "x", "Gold": 2}], form, tmp_path)
+    assert caplog.messages[1].endswith("not used: 'plans' (did you mean 'plan'?), 'Gold'"), "an answer is there already"
 
 
 def test_a_path_may_be_text(tmp_path):

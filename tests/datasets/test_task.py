@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from loopbench import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+from loopbench.datasets.generating import Draft
+from loopbench.datasets.task import described_tools
 
 
 def price(item: str) -> float:
@@ -61,9 +63,7 @@ def test_a_suite_prints_as_a_line():
     assert repr(Suite("s", "1", many, lambda task: StatelessEnvironment([price]))) == "<Suite s, version 1: 1,000 tasks>"
 
 
-@pytest.mark.parametrize(
-    "error", [NameError("name 'TOOLZ' is not defined"), KeyError("world"), RecursionError(), AssertionError("no")]
-)
+@pytest.mark.parametrize("error", [NameError("name 'TOOLZ' is not defined"), KeyError("world"), RecursionError(), ValueError("no")])
 def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception) -> None:
     def opens(task: Task) -> Environment:
         raise error
@@ -74,11 +74,52 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
     assert told.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [ValueError("a file of the suite: bad"), FileNotFoundError(2, "no such file", "world.db")])
-def test_what_a_suite_says_itself_stays_as_it_is(error: Exception) -> None:
+def test_what_a_suite_says_itself_stays_as_it_is() -> None:
+    error = FileNotFoundError(2, "no such file", "world.db")
+
     def opens(task: Task) -> Environment:
         raise error
 
-    with pytest.raises(type(error)) as told:
+    with pytest.raises(FileNotFoundError) as told:
         Suite("s", "1", [TASK], opens).opened(TASK)
     assert told.value is error
+    with pytest.raises(ValueError, match=r"^Suite: open gave a Task, which is no environment"):  # no line of theirs was passed
+        Suite("s", "1", [TASK], described_tools).opened(TASK)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("id", 1, "task 1: id: give a text, got 1"),
+        ("query", "What?", r"task 'a': query: give Query\(text\), not a text"),
+        ("plan", "c = price(item='x')\nanswer = c", r"task 'a': plan: give plan_from_lines\(text\), not a text"),
+        ("scorer", price, "task 'a': scorer: give the name of a scorer, such as .*, got <function price at "),
+        ("labels", ["hard"], r"task 'a': labels: give a dict, got \['hard'\]"),
+    ],
+)
+def test_a_field_of_a_task_that_is_of_another_type_is_named_with_what_to_give(field: str, value: Any, said: str) -> None:
+    fields: dict[str, Any] = {"id": "a", "query": Query("What?"), "expected": 1}
+    with pytest.raises(ValueError, match=f"^{said}"):
+        Task(**{**fields, field: value})
+
+
+def test_a_draft_whose_plan_is_a_text_is_told_so() -> None:
+    with pytest.raises(ValueError, match=r"^Draft: plan: give plan_from_lines\(text\), not a text$"):
+        Draft("What?", "c = price(item='x')\nanswer = c", 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("version", 1, 'Suite: version: give a text, such as "1", got 1'),
+        ("name", 7, "Suite: name: give a text, got 7"),
+        ("tasks", TASK, r"Suite: tasks: give a list of tasks, got Task\("),
+        ("tasks", ["x"], r"suite 's': task 1 of the list is 'x'; give Task\(id, query, expected\)"),
+        ("step_limit", "9", "Suite: step_limit: give a whole number, not a text"),
+        ("distractors", ["price"], "Suite: distractors: give a frozenset of tools' names, got "),
+    ],
+)
+def test_a_field_of_a_suite_that_is_of_another_type_is_named_with_what_to_give(field: str, value: Any, said: str) -> None:
+    fields: dict[str, Any] = {"name": "s", "version": "1", "tasks": [TASK], "open": lambda task: StatelessEnvironment([price])}
+    with pytest.raises(ValueError, match=f"^{said}"):
+        Suite(**fields | {field: value})

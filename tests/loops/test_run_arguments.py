@@ -171,9 +171,11 @@ def test_a_function_is_a_model(function: Callable[[Request], Any]) -> None:
 def test_a_function_that_returns_no_reply_is_told() -> None:
     with pytest.raises(
         TypeError,
-        match=r"^model: the function of function must return a Reply or a text, or be an async generator of pieces, not int$",
+        match=r"^model: the function must return a Reply or a text, or be an async generator of pieces, not int$",
     ):
         Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3))
+    with pytest.raises(TypeError, match=r"^model: the function of mine must return "):
+        Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3, name="mine"))
 
 
 def test_the_logged_error_of_a_tool_has_no_other_before_it(caplog: pytest.LogCaptureFixture) -> None:

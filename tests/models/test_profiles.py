@@ -220,7 +220,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),
         ('name = "a"\n[rates]\n"quux" = 0.1', "rates", "known: wire.malformed, wire.truncated"),
         ('name = "a"\n[rates]\nwire.empty = 0.1', "rates", 'put the fault kind in quotes: "wire.empty"'),
-        ('name = "a"\n[rates]\n"wire.empty" = 1.5', "rates.wire.empty", "1 or less is needed"),
+        ('name = "a"\n[rates]\n"wire.empty" = 1.5', "rates.wire.empty", "1 or less is needed, got 1.5"),
         ('name = "a"\n[rates]\n"wire.empty" = -0.1', "rates.wire.empty", "0 or more is needed"),
         ('name = "a"\n[rates]\n"wire.empty" = nan', "rates.wire.empty", "finite"),
         ('name = "a"\n[rates]\n"wire.empty" = 0.6\n"wire.fenced" = 0.6', "rates", "add up to 1.2; at most 1 fault fits a point"),
@@ -239,7 +239,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "a"\n[rates]\n"weakness.unit" = 0.1', "rates", "put it under [[weaknesses]]: kind = 'unit'"),
         ('name = "a"\npatience = 0', "patience", "1 or more is needed"),
         ('name = "a"\nslow_s = -1', "slow_s", "0 or more is needed"),
-        ('name = "a"\nbluff = "often"', "bluff", "number"),
+        ('name = "a"\nbluff = "often"', "bluff", "a number is needed, got 'often'"),
         ('name = "a"\n[abilities]\ncontext_tokens = 0', "abilities.context_tokens", "1 or more is needed"),
     ],
 )

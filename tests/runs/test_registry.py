@@ -372,9 +372,19 @@ def test_an_option_that_a_suite_cannot_do_without_is_asked_for(own, parameter, s
 
 
 def test_a_suite_that_fails_on_its_options_is_refused(own):
-    own("own_failing_suite", "def load(size: int = 1):\n    raise TypeError('not today')\n")
-    with pytest.raises(ValueError, match="not today"):
-        make_suite(parse_spec("own_failing_suite:load(size=2)"))
+    for kind in ("TypeError", "ValueError"):
+        own(f"own_failing_{kind}", f"def load(size: int = 1):\n    raise {kind}('not today')\n")
+        said = rf"suite own_failing_{kind}:load\(size=2\): {kind}: not today at own_failing_{kind}\.py:2"
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            make_suite(parse_spec(f"own_failing_{kind}:load(size=2)"))
+
+
+def test_what_our_code_refuses_in_a_suite_of_the_users_is_told_in_our_words_with_the_users_line(own):
+    made = "Task('a', Query('What?'), 3, plan='answer = 3')"
+    own("own_plan_as_text", f"from loopbench import Query, Task\n\ndef load():\n    return {made}\n")
+    said = r"suite own_plan_as_text:load: task 'a': plan: give plan_from_lines\(text\), not a text \(own_plan_as_text\.py:4\)"
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        make_suite(parse_spec("own_plan_as_text:load"))
 
 
 def test_a_suite_s_options_are_documented_by_its_loader():

@@ -57,6 +57,8 @@ class PlanFindings:
     """Whether the file holds one plan, without a task whose right answer its own could be compared with."""
     answer: Any = None
     """What the calls of a plan alone lead to, where they were made."""
+    unused: str = ""
+    """Which columns nothing was read from, in words; empty if there are none."""
 
     @property
     def planned(self) -> int:
@@ -93,7 +95,9 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     tasks: list[Task] = []
     sound: dict[str, _ReadTask] = {}
     found: dict[str, list[str]] = {}
-    for where, task_or_problem in _rows(table(path), tools):
+    rows = table(path)
+    reader = RowReader(rows, Columns({}), rows.name, tools or NO_TOOLS)
+    for where, task_or_problem in _rows(reader, tools):
         if isinstance(task_or_problem, _ReadTask):
             tasks.append(task_or_problem.task)
             texts = list(_problems(task_or_problem.task, tools))
@@ -105,13 +109,12 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     carried_out = run_tools and tools is not None
     yielded = asyncio.run(_carried_out(sound, tools or NO_TOOLS, found)) if carried_out and sound else 0
     problems = tuple(f"{where}: {text}" for where, texts in found.items() for text in texts)
-    return PlanFindings(tuple(tasks), problems, carried_out=carried_out, yielded=yielded)
+    return PlanFindings(tuple(tasks), problems, carried_out=carried_out, yielded=yielded, unused=reader.unused())
 
 
-def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadTask | str]]:
+def _rows(reader: RowReader, tools: OwnTools | None) -> Iterator[tuple[str, _ReadTask | str]]:
     """Yield the place of each row, and its task or what is wrong with it. What is not even a row ends the file."""
-    reader = RowReader(table, Columns({}), table.name, tools or NO_TOOLS)
-    rows = enumerate(table.rows())
+    source, rows = reader.table.source, enumerate(reader.table.rows())
     while True:
         try:
             index, (_, number, cells) = next(rows)
@@ -121,7 +124,7 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadT
             yield error.place, f"{error.problem}; what follows was not read"
             return
         except ValueError as error:
-            yield table.source, f"{str(error).removeprefix(f'{table.source}, ')}; what follows was not read"
+            yield source, f"{str(error).removeprefix(f'{source}, ')}; what follows was not read"
             return
         where = reader.at(number)
         try:

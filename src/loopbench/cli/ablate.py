@@ -10,6 +10,7 @@ import typer
 
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.metrics.factors.factorial import EFFECT_METRICS
+from loopbench.protocol.unknown_name import naming_file
 from loopbench.runs.config import FILE_ONLY, IfAbsent, load_config
 
 from .environment import load_env
@@ -62,6 +63,6 @@ def ablate(options: AblationOptions, flags: dict[str, Any], output: ResultsOptio
         tuple(options.metric or EFFECT_METRICS),
     )
     load_env()  # keys may stand in a .env of the current directory
-    with own_prints_aside():
+    with own_prints_aside(), naming_file(options.config, {"loops": options.loop, **flags}):
         experiment = prepare(wanted, load_config(options.config, {"loops": (options.loop,), **flags}))
     carry_out(experiment, output)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from loopbench import cli
 from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
+from loopbench.protocol.unknown_name import naming_file
 from loopbench.runs.config import IfAbsent
 
 from .environment import load_env
@@ -66,4 +67,5 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOption
     settings = {**flags, **search.as_flags()}
     load_env()  # keys may stand in a .env of the current directory
     config = load_optimize_config(search.config, settings)  # before the name below, whose import needs DSPy
-    cli.carry_out_search(config, output)
+    with naming_file(search.config, settings):
+        cli.carry_out_search(config, output)

@@ -18,6 +18,7 @@ from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.metrics.record_table import RecordTable
 from loopbench.protocol.counts import counted
+from loopbench.protocol.unknown_name import naming_file
 from loopbench.reports.html.files import PAGE
 from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
@@ -46,7 +47,7 @@ def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOp
     endpoint, config = None if otlp is None else SpanEndpoint(otlp), load_config(file, flags)
     with ExitStack() as opened:
         log = None if own_code(config) else opened.enter_context(run_log(config))  # this process goes on in a fork for such code
-        with own_prints_aside():
+        with own_prints_aside(), naming_file(file, flags):
             config, note = without_formless(config)
             experiment = prepare(config)
         if note:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from loopbench.protocol.digest import sha256
 
-from .task import Environment, Suite, Task, TemplateRole
+from .task import Environment, Suite, Task, TemplateRole, given_instead
 
 MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -134,7 +134,7 @@ def part(ref: Ref, *path: str | int) -> Ref:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A task before it has its number."""
+    """A task before it has its number. Raises ValueError for a plan that is none, such as its text."""
 
     question: str
     plan: Plan
@@ -149,6 +149,10 @@ class Draft:
     """Name of the facts that several tasks may share, which keeps these in one split. Empty: no other task shares them."""
     difficulty: str = ""
     """easy, medium or hard; empty: derived from the number of calls that need another one first."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plan, Plan):
+            raise ValueError(f"Draft: plan: {given_instead('plan_from_lines(text)', self.plan)}")
 
 
 Template = Callable[[Draw], Draft]

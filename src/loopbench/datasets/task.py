@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from loopbench.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
-from loopbench.protocol.own_code import raised_in
+from loopbench.protocol.own_code import own_words
 from loopbench.protocol.plan import refs
-from loopbench.protocol.values import error_text
+from loopbench.protocol.values import shown_short
 
 TemplateRole = Literal["strata", "clusters"]
 """What the label `template` means for verdicts. `strata`: the templates are the ones asked about, each task is a unit. `clusters`:
@@ -28,7 +28,10 @@ SPARE_TOOL_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A question, what it takes to solve it, and how an answer is judged. A loop sees `query` and nothing else."""
+    """A question, what it takes to solve it, and how an answer is judged. A loop sees `query` and nothing else.
+
+    Raises ValueError that names task and field for a value of another type.
+    """
 
     id: str
     """Unique within the suite, stable across versions of it."""
@@ -49,6 +52,12 @@ class Task:
     """What `Suite.open` builds the task's environment from, as JSON."""
     end_state: Any = None
     """What the environment's `state()` must be in the end, as JSON; None: the answer alone is judged."""
+
+    def __post_init__(self) -> None:
+        for name, (wanted, cure) in _TASK_FIELDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, wanted):
+                raise ValueError(f"task {shown_short(self.id)}: {name}: {given_instead(cure, value)}")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
@@ -74,6 +83,24 @@ class Task:
         plan = data["plan"]
         changed = {"query": Query(**data["query"]), "plan": None if plan is None else plan_from_json(plan)}
         return cls(**{**data, **changed})
+
+
+_TASK_FIELDS: Mapping[str, tuple[Any, str]] = {
+    "id": (str, "a text"),
+    "query": (Query, "Query(text)"),
+    "plan": (Plan | None, "plan_from_lines(text)"),
+    "scorer": (str, 'the name of a scorer, such as "numeric" or "package.module:function"'),
+    "no_plan": (str, "a text"),
+    "quarantined": (str, "a text"),
+    "labels": (Mapping, "a dict"),
+    "world": (Mapping, "a dict"),
+}
+"""Field of a task → its type, and what to give."""
+
+
+def given_instead(cure: str, value: object) -> str:
+    """Return what to give, and what was given; a text, which may be long, is only called one."""
+    return f"give {cure}, {'not a text' if isinstance(value, str) else f'got {shown_short(value)}'}"
 
 
 def is_by_construction(task: Task) -> bool:
@@ -158,9 +185,24 @@ _OPENS = "it has to give one for each task, such as lambda task: StatelessEnviro
 _MAKES = "Tool.from_function(f) makes a tool of a function"
 
 
+_SUITE_FIELDS: Mapping[str, tuple[Any, str]] = {
+    "name": (str, "a text"),
+    "version": (str, 'a text, such as "1"'),
+    "tasks": (Sized, "a list of tasks"),
+    "step_limit": (int | None, "a whole number"),
+    "shared": (str, "a text"),
+    "distractors": (Set, "a frozenset of tools' names"),
+    "templates": (str, '"strata" or "clusters"'),
+}
+"""Field of a suite → its type, and what to give."""
+
+
 @dataclass(frozen=True)
 class Suite:
-    """A named, versioned list of tasks. Raises ValueError for a repeated task id, an empty list, or no function as `open`."""
+    """A named, versioned list of tasks.
+
+    Raises ValueError for a repeated task id, an empty list, what is no task, a field of another type, or no function as `open`.
+    """
 
     name: str
     version: str
@@ -179,10 +221,18 @@ class Suite:
     def __post_init__(self) -> None:
         if not callable(self.open):
             raise ValueError(f"Suite: open is a {type(self.open).__name__}, not a function of a task; {_OPENS}")
+        for name, (wanted, cure) in _SUITE_FIELDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise ValueError(f"Suite: {name}: {given_instead(cure, value)}")
         if not len(self.tasks):
             raise ValueError(f"suite {self.name!r} holds no task")
         seen: set[str] = set()
-        for task in self.tasks:
+        for place, task in enumerate(self.tasks, 1):
+            if not isinstance(task, Task):
+                raise ValueError(
+                    f"suite {self.name!r}: task {place} of the list is {shown_short(task)}; give Task(id, query, expected)"
+                )
             if task.id in seen:
                 raise ValueError(f"suite {self.name!r}: task id {task.id!r} is a duplicate")
             if task.query.images:
@@ -196,18 +246,14 @@ class Suite:
     def opened(self, task: Task) -> Environment:
         """Open a task before a run begins.
 
-        Raises ValueError, which names suite, task and place, for what the suite's code raises; its own ValueError and OSError pass.
+        Raises ValueError, which names suite, task and place, for what the user's code raises. OSErrors and our ValueErrors pass.
         """
         try:
             return self.open(task)
-        except (ValueError, OSError):
-            raise
         except Exception as error:
-            place = raised_in(error)
-            at = f" at {place[0].name}:{place[1]}" if place else ""
-            raise ValueError(
-                f"suite {self.name!r}: task {task.id!r} cannot be opened: {type(error).__name__}: {error_text(error)}{at}"
-            ) from error
+            if not (words := own_words(error)):
+                raise
+            raise ValueError(f"suite {self.name!r}: task {task.id!r} cannot be opened: {words}") from error
 
     def cluster_of(self, task: Task) -> str:
         """Name a task's unit of inference: its label `cluster`, else its template where templates are clusters."""

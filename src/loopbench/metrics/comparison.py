@@ -103,7 +103,8 @@ class Comparison:
     """What weighs most comes first: what makes the run invalid, then trials and tasks that means lack."""
     invalid: bool
     """Faults did not land as scheduled, an arm ran and no trial of it could be scored, a recording lacked what was asked, a broken
-    tool excluded tasks, or no arm asked its model without crashing: no verdict of this run holds."""
+    tool excluded tasks, most plans lead to wrong answers, or no arm asked its model without crashing: no verdict of this run
+    holds."""
     alpha: float
     """Of each family, over all looks."""
     margin: float

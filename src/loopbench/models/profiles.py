@@ -21,9 +21,11 @@ from pydantic import (
 
 from loopbench.protocol import Role
 from loopbench.protocol.digest import digest
-from loopbench.protocol.field_errors import needed
+from loopbench.protocol.field_errors import NEEDED, needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import nearest, toml_text
+from loopbench.protocol.unknown_name import UnknownNameError
+from loopbench.protocol.values import shown_short
 
 FAULT_KINDS: dict[str, str] = {
     "wire.malformed": "every opening bracket of the reply is lost",
@@ -382,7 +384,8 @@ def load_profile(name: str) -> Profile:
 def _built_in_named(name: str) -> Profile:
     """Return a built-in profile. Raises ValueError."""
     if name not in built_in_profiles():
-        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {nearest(name, built_in_profiles())}")
+        known = nearest(name, built_in_profiles())
+        raise UnknownNameError("profiles", f"unknown profile {name!r}, which is not a .toml file either; {known}")
     return _built_in(name)
 
 
@@ -420,6 +423,8 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
         message = needed(first)
+        if first["type"] in NEEDED and first["type"] != "missing":
+            message = f"{message}, got {shown_short(first['input'])}"
         if first["type"] == "string_pattern_mismatch":
             message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"
         if first["type"] == "extra_forbidden":

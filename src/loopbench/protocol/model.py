@@ -140,6 +140,10 @@ Piece = str | CallDelta | Reply
 """What a `FunctionModel`'s generator yields: a piece of text, a piece of a native call, or, as the last one, the whole reply."""
 
 
+_UNNAMED = "function"
+"""The name of a `FunctionModel` that was given none."""
+
+
 class FunctionModel:
     """A model of a function of the request; it raises what the function raises.
 
@@ -150,7 +154,7 @@ class FunctionModel:
     """
 
     def __init__(
-        self, function: Callable[[Request], Any], *, name: str = "function", capabilities: Capabilities | None = None
+        self, function: Callable[[Request], Any], *, name: str = _UNNAMED, capabilities: Capabilities | None = None
     ) -> None:
         """`capabilities`: what the function can be asked for; None: what most providers offer. Raises TypeError for no function."""
         if not callable(function):
@@ -158,6 +162,11 @@ class FunctionModel:
         self.function = function
         self.name = name
         self.capabilities = capabilities or Capabilities()
+
+    @property
+    def _whose(self) -> str:
+        """What an error calls the function: by the model's name, if it was given one."""
+        return "the function" if self.name == _UNNAMED else f"the function of {self.name}"
 
     async def complete(self, request: Request) -> Reply:
         """Raises TypeError for what is neither a Reply nor a text nor made of pieces, ValueError for pieces of another reply."""
@@ -184,7 +193,7 @@ class FunctionModel:
         reply = Reply(answer) if isinstance(answer, str) else answer
         if not isinstance(reply, Reply):
             raise TypeError(
-                f"model: the function of {self.name} must return a Reply or a text, or be an async generator of pieces, not "
+                f"model: {self._whose} must return a Reply or a text, or be an async generator of pieces, not "
                 f"{type(answer).__name__}"
             )
         for chunk in whole_pieces(reply):
@@ -197,7 +206,7 @@ class FunctionModel:
         whole: Reply | None = None
         async for piece in pieces:
             if whole is not None:
-                raise TypeError(f"model: the function of {self.name} must yield a whole Reply as the last piece, or none")
+                raise TypeError(f"model: {self._whose} must yield a whole Reply as the last piece, or none")
             if isinstance(piece, str):
                 text.append(piece)
                 yield Chunk(piece)
@@ -207,9 +216,7 @@ class FunctionModel:
             elif isinstance(piece, Reply):
                 whole = piece
             else:
-                raise TypeError(
-                    f"model: the function of {self.name} must yield texts, CallDeltas or a last Reply, not {type(piece).__name__}"
-                )
+                raise TypeError(f"model: {self._whose} must yield texts, CallDeltas or a last Reply, not {type(piece).__name__}")
         if whole is not None and not text and not deltas:
             for chunk in whole_pieces(whole):
                 yield chunk
@@ -222,7 +229,7 @@ class FunctionModel:
             final, before = getattr(last, what), getattr(streamed, what)
             if final and before and final != before:
                 raise ValueError(
-                    f"model: the function of {self.name} yielded a last Reply with other {what} than the pieces before it: "
+                    f"model: {self._whose} yielded a last Reply with other {what} than the pieces before it: "
                     "yield the same, or a Reply with tokens alone, Reply(usage=Usage(10, 5))"
                 )
         return replace(last, text=last.text or streamed.text, calls=last.calls or streamed.calls)

@@ -10,7 +10,11 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, cast
 
-_NOT_THEIRS = tuple(f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
+from .cured_error import CuredError
+from .values import error_text
+
+_PYTHONS, _OURS = (f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
+_NOT_THEIRS = (_PYTHONS, _OURS)
 """Folders of Python's own modules and of ours."""
 MAX_DIGITS = 9
 """Digits of a line's number."""
@@ -26,6 +30,31 @@ def import_own(module: str) -> ModuleType:
     """Import a module of the user's own. Raises whatever the import raises."""
     _prepare()
     return importlib.import_module(module)
+
+
+def own_words(error: Exception) -> str:
+    """Return what an exception from a user's code says, and the user's line: `KeyError: 'k' at mine.py:7`.
+
+    Where the user's line called ours, which refused an argument, our words are told without a type: `size is 0 (mine.py:7)`.
+    Empty for what tells all by itself: an OSError, which names its file, a mistake with its cures, and a ValueError that passed no
+    line of the user's.
+    """
+    at = raised_at(error)
+    if isinstance(error, OSError | CuredError) or (isinstance(error, ValueError) and not at):
+        return ""
+    text = error_text(error)
+    if _is_raised_here(error) and at:
+        return f"{text} ({at})"
+    return f"{type(error).__name__}: {text}{f' at {at}' if at else ''}"
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Return whether a line of ours raised a ValueError or a TypeError on purpose, and not the user's, Python's or a package's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    is_ours = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
+    return is_ours and isinstance(error, ValueError | TypeError)
 
 
 def raised_at(error: BaseException) -> str:

@@ -48,11 +48,8 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
         return
     count = 1 + sum(1 for _ in unplanned) if counted_before is None else counted_before
     why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
-    rest = (
-        "--skip-unplanned leaves them out"
-        if count < len(tasks)
-        else "run a real model, then learn plans from the run by the command loopbench suite learn"
-    )
+    learn = "run a real model and learn them from the run by the command loopbench suite learn"
+    rest = "--skip-unplanned leaves them out" if count < len(tasks) else f"write plans (docs/plans.md), or {learn}"
     total = counted(len(tasks), "task")
     lack = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
     raise ValueError(f"suite {suite.name}: {lack} ({why}); {rest}")

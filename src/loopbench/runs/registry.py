@@ -25,7 +25,8 @@ from loopbench.protocol.field_errors import needed
 from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import offered_by
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
-from loopbench.protocol.own_code import load_plugin
+from loopbench.protocol.own_code import load_plugin, own_words
+from loopbench.protocol.unknown_name import UnknownNameError
 from loopbench.runs.options import Option, options_of
 
 from .built_in import FOREIGN, PACKAGES, builtin_names
@@ -55,7 +56,8 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
                 None if value == "none" and _takes_none(option.type) else value
             )
         except ValidationError as error:
-            raise ValueError(f"{whose}: {name}: {needed(error.errors(include_url=False)[0])}, got {value!r}") from None
+            or_none = ", or none" if _takes_none(option.type) else ""
+            raise ValueError(f"{whose}: {name}: {needed(error.errors(include_url=False)[0])}{or_none}, got {value!r}") from None
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return options
@@ -153,16 +155,19 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
     candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
+    setting = f"{kind}s" if kind == "loop" else kind
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
-        raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
+        raise UnknownNameError(setting, f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     module = name.removesuffix(".py")
     such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
     if module.isidentifier() and Path(f"{module}.py").is_file():  # it is not imported: the user has not typed which of its names
-        raise ValueError(f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}")
+        raise UnknownNameError(
+            setting, f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}"
+        )
     known_names = nearest(name, candidates)
     may_be_own = kind == "suite" and "did you mean" not in known_names
     own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
-    raise ValueError(f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
+    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:
@@ -291,10 +296,10 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
     options = _suite_options(spec, loader, data, tools)
     try:
         suite = loader(**options)
-    except (ValueError, OSError):
-        raise
     except Exception as error:  # code of the user's own
-        raise ValueError(f"suite {spec}: {type(error).__name__}: {error}") from error
+        if not (words := own_words(error)):
+            raise
+        raise ValueError(f"suite {spec}: {words}") from error
     if not isinstance(suite, Suite):
         raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a loopbench.datasets.task.Suite")
     return suite

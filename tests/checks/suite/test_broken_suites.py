@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from loopbench.checks.suite import quick_problems, task_problems
+from loopbench.datasets.task import Environment, Task
 from tests.checks.suite.broken_suites import BROKEN_FILES, BROKEN_TOOLS, counting_shop, forgetful_shop, ordered, with_two_orders
 from tests.checks.suite.shop import changed, found
 
@@ -28,6 +30,15 @@ def test_what_shows_when_tools_are_called_is_found(broken: str) -> None:
     finding = found(suite, name)
     assert finding.status == "failed"
     assert any(text in problem for problem in finding.problems), finding.problems
+
+
+def test_what_code_of_the_suite_raises_is_told_with_its_line() -> None:
+    def opens(task: Task) -> Environment:
+        raise ValueError("closed")
+
+    finding = found(replace(changed(ordered), open=opens), "arguments")
+    (problem,) = finding.problems
+    assert re.fullmatch(r"the suite raised ValueError: closed at (.*/)?test_broken_suites\.py:\d+", problem)
 
 
 OF_TASKS = {"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"}

@@ -91,8 +91,13 @@ def told(found: Results) -> list[str]:
 def test_a_plan_that_leads_elsewhere_is_named_with_task_step_and_both_answers(ran: Callable[..., Results]) -> None:
     made = "its plan's calls lead to '4' (step 2, stock), expected is 5; mend the plan or the expected answer"
     assert told(ran({"chair": 5})) == [f"shop-chair: no loop can solve it, since {made}"]
-    (warning,) = told(ran({"chair": 5, "desk": 7}, profile="flaky-tools"))
-    assert warning.endswith("; the same holds for 1 other task")
+
+
+def test_a_run_most_of_whose_plans_lead_elsewhere_is_invalid_and_says_so_first(ran: Callable[..., Results]) -> None:
+    found = ran({"chair": 5, "desk": 7}, profile="flaky-tools")
+    assert found.comparison.warnings[0].endswith("; the same holds for 1 other task of 3; the run is invalid")
+    assert found.comparison.invalid
+    assert not ran({"chair": 5}).comparison.invalid
 
 
 def test_what_is_right_is_not_accused(ran: Callable[..., Results]) -> None:

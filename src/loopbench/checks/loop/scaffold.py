@@ -51,7 +51,11 @@ def new_loop(name: str, folder: Path) -> Scaffold:
 
     Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
     """
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+    if keyword.iskeyword(name):
+        raise ValueError(
+            f"{name!r} is a keyword of Python, which no module can be imported by: choose another name, such as my_loop"
+        )
+    if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name for a loop: use lowercase letters, digits and underscores, such as my_loop")
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")

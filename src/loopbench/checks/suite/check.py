@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity.checks import Problem
+from loopbench.protocol.own_code import own_words
 from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.values import cap, error_text, one_line
 
@@ -104,7 +105,7 @@ async def _finding(check: SuiteCheck, subject: Subject, *, blocked: bool = False
     except LeftOut as reason:
         return SuiteFinding(check.name, check.says, "left out", (str(reason),))
     except Exception as error:  # the suite's own code: its tasks, environments and scorers may raise anything
-        return _summary(check, [Problem(f"the suite raised {type(error).__name__}: {error_text(error)}")])
+        return _summary(check, [Problem(f"the suite raised {own_words(error) or f'{type(error).__name__}: {error_text(error)}'}")])
 
 
 def _summary(check: SuiteCheck, problems: Sequence[Problem]) -> SuiteFinding:

@@ -14,10 +14,11 @@ A row of JSON lines with an object in `query` is a whole task, as `Task.as_dict`
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
-from loopbench.protocol.names import near, nearest
+from loopbench.protocol.names import CLOSE, near, nearest
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "prompt", "input", "query"),
@@ -85,6 +86,20 @@ def its_columns(columns: Sequence[str]) -> str:
     return f"its columns: {quoted(columns)}"
 
 
-def quoted(columns: Sequence[str]) -> str:
-    names = [repr(name if len(name) <= 40 else f"{name[:40]}…") for name in columns[:30]]
+def not_used(columns: Mapping[str, Collection[str]]) -> str:
+    """Return which columns nothing is read from, with the names that may be meant.
+
+    `columns`: a column → the meanings that its row has no column for.
+    """
+    notes = {}
+    for column, meanings in columns.items():
+        names = [name for meaning in meanings for name in NAMES[meaning]]
+        for meant in difflib.get_close_matches(column.strip().casefold(), names, 1, CLOSE):
+            notes[column] = f" (did you mean {meant!r}?)"
+    return f"columns not used: {quoted([*columns], notes)}"
+
+
+def quoted(columns: Sequence[str], notes: Mapping[str, str] = {}) -> str:
+    """Return names in quotes, the first 30. `notes`: name → what stands behind it."""
+    names = [f"{(name if len(name) <= 40 else f'{name[:40]}…')!r}{notes.get(name, '')}" for name in columns[:30]]
     return (", ".join(names) or "none") + (", …" if len(columns) > 30 else "")

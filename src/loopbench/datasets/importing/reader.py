@@ -12,7 +12,7 @@ from loopbench.protocol.names import nearest
 from loopbench.protocol.plan_lines import read_lines
 
 from ..task import Task
-from .columns import NAMES, Columns, between_commas, column_named, its_columns, no_column
+from .columns import NAMES, Columns, between_commas, column_named, its_columns, no_column, not_used
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
 from .plan_model import checked_plan, read_json
@@ -87,10 +87,15 @@ class RowReader:
         labels = (column_named(label, columns) for label in self.columns.labels)
         return {*self._columns_by_header[columns].values(), *(label for label in labels if label is not None)}
 
-    def unused(self) -> tuple[str, ...]:
-        """Return the columns of the rows so far that nothing is read from."""
+    def unused(self) -> str:
+        """Return in words which columns of the rows so far nothing is read from, and what may be meant; empty if there are none."""
         used = {name for columns in self._columns_by_header for name in self._used(columns)}
-        return tuple(dict.fromkeys(name for columns in self._columns_by_header for name in columns if name not in used))
+        unused: dict[str, list[str]] = {}
+        for columns, column_of in self._columns_by_header.items():
+            for name in columns:
+                if name not in used and name not in unused:
+                    unused[name] = [meaning for meaning in NAMES if meaning not in column_of]
+        return not_used(unused) if unused else ""
 
     def _no_answer(self, columns: tuple[str, ...]) -> str:
         name_it = (

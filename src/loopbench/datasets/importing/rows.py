@@ -19,7 +19,7 @@ from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.redact import logger_of
 
 from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_tools, is_by_construction, restates
-from .columns import Columns, RowOptions, quoted
+from .columns import Columns, RowOptions
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
 from .planned_calls import refused_call
@@ -138,7 +138,7 @@ def suite_of(table: RowTable, importer: str, tools: OwnTools | None, options: Ro
     reading = RowReader(table, Columns(options), importer, own)
     facts = _facts(reading, limit)
     if unused := reading.unused():
-        logger.warning("%s: columns not used: %s", table.source, quoted(unused))
+        logger.warning("%s: %s", table.source, unused)
     return RowSuite(table.name, facts.digest[:8], Rows(reading, facts), own.open, tools=own)
 
 

@@ -33,7 +33,7 @@ from .verdict.answer import ComparisonAnswer, answer
 from .verdict.answer_json import answer_json
 from .verdict.exposure import exposures
 from .verdict.measured_forms import are_mixed
-from .verdict.misleading_plans import misleading_plans
+from .verdict.misleading_plans import MisleadingPlans, misleading_plans
 from .verdict.sentence import AnswerSentence
 from .verdict.trial_limits import ended_at_limit, trial_limits
 
@@ -208,9 +208,10 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     limits = trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps)
     if limits.suite_steps is not None:
         limits = replace(limits, ended=ended_at_limit(records, limits.suite_steps))
+    compared = _with_misled(compared, misleading_plans(folder, manifest, records))
     compared = replace(
         compared,
-        main_warnings=(*compared.main_warnings, *_warnings(folder, manifest, records)),
+        main_warnings=(*compared.main_warnings, *_warnings(folder, manifest)),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=limits,
     )
@@ -227,10 +228,17 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
     return list(zip(names[:half], names[half:], strict=False))
 
 
-def _warnings(folder: Path, manifest: Manifest, records: Sequence[Record]) -> Iterator[str]:
+def _with_misled(compared: Comparison, misled: MisleadingPlans | None) -> Comparison:
+    """Return the comparison with the warning of plans that lead to wrong answers, first of all where it makes the run invalid."""
+    if misled is None:
+        return compared
+    if misled.invalid:
+        return replace(compared, invalid=True, main_warnings=(misled.warning, *compared.main_warnings))
+    return replace(compared, main_warnings=(*compared.main_warnings, misled.warning))
+
+
+def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the warnings about what distorts a run's results."""
-    if misled := misleading_plans(folder, manifest, records):
-        yield misled
     if newer := newer_versions(folder, manifest.versions):
         yield newer
     yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)

@@ -45,7 +45,8 @@ def _trial_caveats(run: Results, name: str) -> Iterator[str]:
     if not run.is_complete:
         yield f"{name} is incomplete: {len(run.records):,} of {counted(run.scheduled, 'trial')}."
     if run.comparison.invalid:
-        yield f"{name} is invalid: its faults did not land, an arm was not scored, or its recording lacked what was asked."
+        why = "its faults did not land, an arm was not scored, its recording lacked what was asked, or most plans mislead"
+        yield f"{name} is invalid: {why}."
     errored = sum(arm.summary.errored for arm in run.comparison.arms)
     if errored:
         yield f"{name} has {errored} errored trials of {len(run.records)}, which are left out."

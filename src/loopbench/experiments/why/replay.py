@@ -31,6 +31,7 @@ NO_FAULTS = "none"
 """What stands for no fault where faults are named."""
 CHOSEN = "-chosen"
 """What the name of a profile ends in whose faults were chosen."""
+_SOURCE = "chosen profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,10 @@ class ReplayableTrial:
             "description": f"Faults of choice; all else is as in {name}.",
             "faults": tuple(faults),
         }
-        return make_profile(self.profile.model_dump(exclude={"evidence", "sources"}) | chosen, "chosen profile")
+        try:
+            return make_profile(self.profile.model_dump(exclude={"evidence", "sources"}) | chosen, _SOURCE)
+        except ValueError as error:
+            raise ValueError(f"--faults: {str(error).removeprefix(f'{_SOURCE}: faults: ')}") from None
 
     @contextmanager
     def opened(self) -> Iterator[Replays]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from loopbench.protocol.field_errors import needed
 
 
 def check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -17,8 +19,9 @@ def check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, An
             if adapter is not None:
                 adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise ValueError(f"{design.__name__}: {name}: {problem}, got {value!r}") from None
+            or_none = ", or None" if type(None) in get_args(hints[name]) else ""
+            problem = needed(error.errors(include_url=False)[0])
+            raise ValueError(f"{design.__name__}: {name}: {problem}{or_none}, got {value!r}") from None
 
 
 @cache

@@ -22,8 +22,18 @@ from loopbench.runs.manifest import Manifest
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
-MAX_READ = 20
-"""Maximum number of tasks whose traces are read."""
+MAX_READ = 1_000
+"""Maximum number of tasks whose traces are read, each in a quarter of a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class MisleadingPlans:
+    """What a run shows of such tasks."""
+
+    warning: str
+    """It names one task, its last call and both answers, and counts the others."""
+    invalid: bool
+    """Whether they are more than half of the run's tasks, so that what its loops score says nothing of a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +47,24 @@ class _Misled:
     """The last call that gave a result: `step 3, multiply`; empty where none did."""
 
 
-def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> str:
-    """Return a warning that names one such task, its last call and both answers, and counts the others; empty if there is none."""
+def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> MisleadingPlans | None:
+    """Return what trials of the scripted model show of such tasks; None if there is none.
+
+    A run with a real model as well is never invalid for it: that model follows no plan.
+    """
     suspects = _suspects(manifest, records)
     misled = list(_misled(folder, suspects))
     if not misled:
-        return ""
+        return None
     first, others = misled[0], len(misled) - 1
+    invalid = 2 * len(misled) > manifest.suite.tasks and all(arm.model == SCRIPTED for arm in manifest.arms)
     last_call = f" ({first.made_by})" if first.made_by else ""
     at_least = "at least " if len(suspects) > MAX_READ else ""
     more = f"; the same holds for {at_least}{counted(others, 'other task')}" if others else ""
+    more += f" of {manifest.suite.tasks:,}" if others and invalid else ""
     reason = f"its plan's calls lead to {first.answer}{last_call}, expected is {first.expected}"
-    return f"{first.task}: no loop can solve it, since {reason}; mend the plan or the expected answer{more}"
+    sentence = f"{first.task}: no loop can solve it, since {reason}; mend the plan or the expected answer{more}"
+    return MisleadingPlans(f"{sentence}; the run is invalid" if invalid else sentence, invalid)
 
 
 def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
