@@ -145,4 +145,5 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
         return
     print_line(minimal.sentence)
     again = ["loopbench", "replay", str(run.folder), record.name, "--faults", str(options.out or minimal.as_typed)]
+    again += [word for name in options.allow for word in ("--allow", name)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")
