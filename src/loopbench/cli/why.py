@@ -19,12 +19,12 @@ from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
 from loopbench.reports.ways_to_see_more import ShellCommands
-from loopbench.runs.folders import trials_folder
 
 from .console import print_line, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
 from .render_why import print_shown
+from .run_left_out import folder_of
 from .typed_files import make_room
 
 MIN_RUNS = 2
@@ -59,7 +59,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
-    run = results(folder := trials_folder(choice.folder), paired=False)
+    run = results(folder := folder_of(choice, "why", a, b), paired=False)
     if len(comparable(run)) == 1:
         run = results(folder)  # how the two stand to each other is said, too
     if smallest.minimal:

@@ -146,7 +146,7 @@ class ArmSummary:
     served_by_cache: Mapping[str, float] = field(default_factory=dict)
     """Measure of a cost with a prompt cache → the share of the input tokens that it takes from there: see `served_by_cache`."""
     late: Mapping[str, int] = field(default_factory=dict)
-    """What is told of trials that ran out of time → trials; what differs in its seconds alone is one, as the first trial tells it."""
+    """What is told of trials that ran out of time → trials; what differs in its seconds alone is one, as of the first trial."""
 
     @property
     def accuracy(self) -> Interval | None:

@@ -34,7 +34,7 @@ def _all_crashed(arms: Sequence[ArmResult]) -> str:
 
 
 def _none_asked(arms: Sequence[ArmResult]) -> str:
-    """Return the sentence on several arms that never asked their model, with what is told of most trials where all ran out of time."""
+    """Return the sentence on several arms that never asked their model; where all ran out of time, with what most trials tell."""
     late: Counter[str] = Counter()
     for arm in arms:
         late.update(arm.summary.late)
