@@ -25,7 +25,7 @@ from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_o
 from .own_prints import own_prints_aside, quiet_loops
 from .render_why import print_shown
 from .run_left_out import folder_of
-from .typed_files import make_room
+from .typed_files import check_writable
 
 MIN_RUNS = 2
 
@@ -134,10 +134,11 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
         raise ValueError(f"--out {options.out}: a profile's file ends in .toml")
     record = find_record(run, trial)
     _refuse_unlost(record)
+    if options.out is not None:
+        check_writable("--out", options.out, "nothing was run again")
     with own_prints_aside(), quiet_loops():
         minimal = reruns.minimal_faults(reruns.replayable_run(run.folder, options.allow).trial(record), record, options.max_runs)
     if options.out is not None:
-        make_room(options.out)
         options.out.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
     if as_json:
