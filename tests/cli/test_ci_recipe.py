@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
+
+from loopbench.cli.starter_project import SETTINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
 GATES = "gate --baseline baselines/mine.json --loop my_package.loops:Mine"
@@ -84,3 +88,12 @@ def test_the_command_that_bless_prints_gates_a_project_with_tools_of_its_own(loo
     assert command == gated
     ended = loopbench(*gated, "-q")
     assert (ended.code, ended.out.partition(":")[0]) == (0, "identical")
+
+
+def test_the_form_that_names_a_loop_names_every_loop_that_init_writes():
+    """A gate refuses a run that lacks an arm of its baseline."""
+    (named,) = re.findall(r"`(--loop my_loop:MyLoop [^`]*)`", PAGE)
+    written = tomllib.loads(SETTINGS.format(loop='"my_loop:MyLoop"', other="finish"))
+    words = shlex.split(named)
+    assert [word for flag, word in pairwise(words) if flag == "--loop"] == written["loops"]
+    assert [word for flag, word in pairwise(words) if flag == "--allow"] == [written["tools"]]

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -160,6 +161,11 @@ def test_show_explains_a_trial_that_failed(machine, loopbench):
     assert whole["stop"] == "error_valve"
     refused = loopbench("show", "latest", "bare/stub")
     assert (refused.code, "matches 30 trials" in refused.err) == (2, True)
+    trial = f"bare/stubborn/{failed['task']}/0"
+    for command, *typed in (("show", trial), ("show", "bare"), ("why", trial), ("why", "bare", "finish")):
+        refused = loopbench(command, *typed)
+        run_first = shlex.join(["loopbench", command, "latest", *typed])
+        assert (refused.code, refused.err) == (2, f"error: no run '{typed[0]}'; put the run before it: {run_first}\n")
 
 
 def test_what_a_model_says_cannot_touch_the_terminal(loopbench, here, monkeypatch):

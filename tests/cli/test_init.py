@@ -21,6 +21,7 @@ def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, loopbench, 
     ended = loopbench("init", "project")
     assert ended.code == 0
     assert written(here / "project") == FILES
+    assert "__pycache__/" in (here / "project" / ".gitignore").read_text().splitlines()
     assert "  cd project\n" in ended.out
     monkeypatch.chdir(here / "project")
     CompareConfig.model_validate(tomllib.loads(Path("loopbench.toml").read_text()))

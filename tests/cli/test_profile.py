@@ -96,7 +96,10 @@ def test_a_built_in_profile_is_shown(loopbench):
         (["fit", "latest", "--alpha", "2"], "alpha: must lie between 0 and 1"),
         (["fit", "latest", "--name", "A B"], "name"),
         (["fit", "latest", "--out", "mine.json"], "ends in .toml"),
-        (["fit", "latest", "--out", "no/such/mine.toml"], "no/such/mine.toml"),
+        (
+            ["fit", "latest", "--out", "/no/such/mine.toml"],
+            "--out /no/such/mine.toml: cannot be written (there is no folder /no/such; ",
+        ),
         (["show", "nope"], "unknown profile 'nope'"),
         (["show", "nope.toml"], "nope.toml"),
     ],

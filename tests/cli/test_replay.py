@@ -44,6 +44,8 @@ def test_the_sentence_names_a_command_and_a_profile_that_lose_it_too(loopbench, 
     command = shlex.split(second.removeprefix("run it so again: "))
     assert command[-2:] == ["--faults", "fewest.toml"]
     assert f"{lost[0]} was lost" in loopbench(*command[1:]).out
+    allowed = loopbench("why", "latest", lost[0], "--minimal", "--allow", "own loop:Loop").out  # typed, so that it is needed again
+    assert shlex.split(allowed)[-2:] == ["--allow", "own loop:Loop"]
     _, task, repeat = lost[0].rsplit("/", 2)
     compared = loopbench("compare", *TINY, "--loop", "bare", "--profile", "fewest.toml", "--json").json
     assert compared["arms"][0]["profile"] == "flaky-tools-chosen"

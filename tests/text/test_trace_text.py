@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.metrics.trace import ToolRun, Trace, TracedCall
+from loopbench.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall
 from loopbench.protocol import Outcome, StopReason, ToolCall
-from loopbench.text.trace_text import MAX_CHARS, Block, as_judged, blocks
-from tests.metrics.lost_trials import LOST
+from loopbench.reports.trial_lines import step_lines
+from loopbench.text.trace_text import MAX_CHARS, Block, JudgedTrace, as_judged, blocks
+from tests.metrics.lost_trials import LOST, record
 
 
 def shown(trace: Trace, **options: Any) -> list[Block]:
@@ -45,6 +46,20 @@ def test_a_failed_trial_is_explained_by_fault_reply_error_and_stop(struck, arith
     assert f"expected: {arithmetic_suite.tasks[0].expected}" in found[-1].text
     assert "accuracy 0" in found[-1].text
     assert kinds.count("fault") == 3
+
+
+def test_equal_steps_that_follow_each_other_are_told_once(struck):
+    unread = next(event for event in struck.events if isinstance(event, ModelExchange))
+
+    def said(times: int) -> list[str]:
+        trace = replace(struck, events=(unread,) * times)
+        lines = [line.text for line in step_lines(JudgedTrace(trace, judged_again=False), record())]
+        return lines[2 : next(at for at, line in enumerate(lines) if "stop: " in line)]
+
+    first, *others = said(3)
+    assert first.startswith(" 1. decide → ")
+    assert (others[0], others[1][:4]) == ("the same 2 times more, to step 3", " 4. ")
+    assert [line[:4] for line in said(2)] == [" 1. ", " 2. ", " 3. "]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +119,10 @@ def test_an_expected_answer_that_another_tool_does_not_tell_is_no_null(one_trial
     read = Trace.from_json(json.loads(done.trace))
     trace = replace(read, head=replace(read.head, expected=None))
     ran, imported = (as_judged(trace, replace(done.record, unknown=unknown)) for unknown in ((), ("seconds",)))
-    assert "\nexpected: null\n" in shown(trace, is_imported=ran.is_imported)[-1].text
+    assert "\nexpected: that it cannot be determined\n" in shown(trace, is_imported=ran.is_imported)[-1].text
     assert "\nexpected: –\n" in shown(trace, is_imported=imported.is_imported)[-1].text
+    unanswered = replace(trace, head=replace(trace.head, answer=None, end_state={"found": []}))  # whose own scorer looks there
+    assert shown(unanswered)[-1].text.startswith("answer: none given\nexpected: none stated\n")
 
 
 def test_a_prompt_is_shown_once(one_trial, tiny):

@@ -15,6 +15,7 @@ from loopbench.runs.folders import trials_folder
 
 from .console import say
 from .options import OptionGroup, ReadRunChoice, with_options
+from .typed_files import make_room
 
 
 class ExportOptions(OptionGroup):
@@ -37,6 +38,8 @@ def export(choice: ReadRunChoice, options: ExportOptions) -> None:
         return
     name = options.format_
     out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
+    if options.out is not None:
+        make_room(out)
     exported = export_run(folder, name, out)
     untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""
     say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}; read them back: {exported.read_back}")

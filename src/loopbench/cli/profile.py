@@ -22,6 +22,7 @@ from .console import out, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, Texts, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
+from .typed_files import check_writable
 
 
 class FitOptions(OptionGroup):
@@ -107,6 +108,7 @@ def _check_out(out: Path, *, force: bool) -> None:
         raise ValueError(f"--out {out}: a profile's file ends in .toml")
     if out.exists() and not force:
         raise ValueError(f"--out {out}: exists; overwrite it with --force")
+    check_writable("--out", out, "nothing was fitted")
 
 
 def _print_fitted(fitted: FittedProfile) -> None:

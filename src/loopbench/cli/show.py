@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from loopbench.metrics.record import Record
-from loopbench.runs.folders import trials_folder
 from loopbench.runs.newer import newer_versions
 from loopbench.runs.store.each_record import each_record, find_trial
 from loopbench.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
@@ -20,6 +19,7 @@ from loopbench.text.trace_text import as_judged
 from . import render_trace
 from .console import say
 from .options import JsonOption, OptionGroup, ReadRunChoice, with_options
+from .run_left_out import folder_of
 
 
 class ShowOptions(OptionGroup):
@@ -37,7 +37,7 @@ class ShowOptions(OptionGroup):
 @with_options()
 def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> None:
     """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
-    folder = trials_folder(choice.folder)
+    folder = folder_of(choice, "show", options.trial)
     manifest = read_manifest_json(folder)
     if newer := newer_versions(folder, versions_in(manifest)):
         say(f"warning: {newer}")

@@ -107,11 +107,12 @@ jobs:
 
 
 IGNORED = """\
-# what loopbench writes when it runs
+# what loopbench and Python write when they run
 runs/
 loop-runs/
 mlflow.db
 mlruns/
+__pycache__/
 """
 
 

@@ -19,6 +19,7 @@ from .console import out, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside
 from .tables import print_table
+from .typed_files import make_room
 
 MAX_ROWS = 20
 """Rows of a table that are printed; --json has all."""
@@ -44,6 +45,7 @@ def learn(choice: ReadRunChoice, options: LearnOptions, code: AllowOption, outpu
 
     The scripted model can follow these plans.
     """
+    make_room(options.out)
     check_out(options.out, force=options.force)
     with own_prints_aside():
         learned = learn_run(trials_folder(choice.folder), code.allow, check=options.check, any_order=options.any_order)

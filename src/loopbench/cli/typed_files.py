@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from .console import say
 
 
 def make_room(path: Path) -> None:
-    """Make the folder of a file where there is none, and say so. Raises OSError, which names the file."""
+    """Make the folder of a file where there is none, and say so; below the current directory alone, since a slip of the keyboard
+    would leave folders anywhere. Raises OSError, which names the file."""
     folder = path.parent
     if folder.is_dir():
         return
+    if not folder.exists() and not folder.resolve().is_relative_to(Path.cwd()):
+        raise NotADirectoryError(errno.ENOTDIR, f"there is no folder {folder}; none is made outside of this one", str(path))
     try:
         folder.mkdir(parents=True)
     except OSError as error:

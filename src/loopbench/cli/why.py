@@ -19,13 +19,13 @@ from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
 from loopbench.reports.ways_to_see_more import ShellCommands
-from loopbench.runs.folders import trials_folder
 
 from .console import print_line, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
 from .render_why import print_shown
-from .typed_files import make_room
+from .run_left_out import folder_of
+from .typed_files import check_writable
 
 MIN_RUNS = 2
 
@@ -59,7 +59,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
-    run = results(folder := trials_folder(choice.folder), paired=False)
+    run = results(folder := folder_of(choice, "why", a, b), paired=False)
     if len(comparable(run)) == 1:
         run = results(folder)  # how the two stand to each other is said, too
     if smallest.minimal:
@@ -134,10 +134,11 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
         raise ValueError(f"--out {options.out}: a profile's file ends in .toml")
     record = find_record(run, trial)
     _refuse_unlost(record)
+    if options.out is not None:
+        check_writable("--out", options.out, "nothing was run again")
     with own_prints_aside(), quiet_loops():
         minimal = reruns.minimal_faults(reruns.replayable_run(run.folder, options.allow).trial(record), record, options.max_runs)
     if options.out is not None:
-        make_room(options.out)
         options.out.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
     if as_json:
@@ -145,4 +146,5 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
         return
     print_line(minimal.sentence)
     again = ["loopbench", "replay", str(run.folder), record.name, "--faults", str(options.out or minimal.as_typed)]
+    again += [word for name in options.allow for word in ("--allow", name)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")

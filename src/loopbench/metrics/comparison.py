@@ -19,7 +19,7 @@ from .arm_info import ArmInfo
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
 from .few_tasks import OnTask, on_few_tasks
 from .few_units import too_few_units
-from .left_out import excluded_warnings, most_frequent, overlap_warnings
+from .left_out import excluded_warnings, most_frequent, most_told, overlap_warnings
 from .pairs import MARGIN, Pair, paired_test, pairs_of_family, with_outlook, with_repeats
 from .pooled import pooled_values
 from .record import RECORDING, Record
@@ -321,6 +321,9 @@ def dead_arm_warning(arm: ArmResult) -> str:
         crashed = f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}"
         unasked = "; it never asked its model, and it is compared with no other arm" if summary.dead == "never asked" else ""
         return f"{crashed}{unasked}."
+    if summary.dead == "never asked" and summary.always_late:
+        late = f"{name}: every trial ran out of time ({summary.scored} of {summary.scored}){most_told(summary.late)}"
+        return f"{late}; it never asked its model, and it is compared with no other arm."
     if summary.dead == "never asked":
         return (
             f"{name}: it never asked its model in {counted(summary.scored, 'trial')}: its accuracy is not that of an agent, "

@@ -98,11 +98,21 @@ def made_failures(errored: Sequence[Record], *, imported_so: bool) -> str:
 
 def most_frequent(reasons: Mapping[str, int]) -> str:
     """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
-    counts = {reason: count for reason, count in reasons.items() if reason}
-    if not counts:
-        return ""
-    reason = shorten(max(counts, key=lambda name: counts[name]), MAX_REASON_CHARS, placeholder=" …").rstrip(".")
-    return f", {'most often' if len(counts) > 1 else 'all of them'} because of: {reason}"
+    reason, are_several = _most_frequent(reasons)
+    return f", {'most often' if are_several else 'all of them'} because of: {reason}" if reason else ""
+
+
+def most_told(told: Mapping[str, int]) -> str:
+    """Return what is told of most trials as the end of a sentence, where it says what happened; empty if nothing is told of any."""
+    what, are_several = _most_frequent(told)
+    return f"{', most often' if are_several else ''}: {what}" if what else ""
+
+
+def _most_frequent(texts: Mapping[str, int]) -> tuple[str, bool]:
+    """Return the text of most trials, shortened, and whether there are others; empty where no trial has any."""
+    counts = {text: count for text, count in texts.items() if text}
+    most = max(counts, key=lambda text: counts[text], default="")
+    return shorten(most, MAX_REASON_CHARS, placeholder=" …").rstrip("."), len(counts) > 1
 
 
 def _tasks(records: Sequence[Record]) -> int:

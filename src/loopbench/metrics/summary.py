@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -144,6 +145,8 @@ class ArmSummary:
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
     served_by_cache: Mapping[str, float] = field(default_factory=dict)
     """Measure of a cost with a prompt cache → the share of the input tokens that it takes from there: see `served_by_cache`."""
+    late: Mapping[str, int] = field(default_factory=dict)
+    """What is told of trials that ran out of time → trials; what differs in its seconds alone is one, as of the first trial."""
 
     @property
     def accuracy(self) -> Interval | None:
@@ -158,6 +161,11 @@ class ArmSummary:
     def always_crashed(self) -> bool:
         """Whether every scored trial crashed, and there are some."""
         return bool(self.scored) and sum(self.crashes.values()) == self.scored
+
+    @property
+    def always_late(self) -> bool:
+        """Whether every scored trial ran out of time, and there are some."""
+        return bool(self.scored) and sum(self.late.values()) == self.scored
 
     @property
     def errored_share(self) -> float:
@@ -310,6 +318,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
         lost_to=lost_to(scored),
         over_templates=measured[PRIMARY].over_templates,
         served_by_cache=served_by_cache(scored),
+        late=_late(scored),
     )
 
 
@@ -318,6 +327,18 @@ def death_cause(scored: Sequence[Record]) -> DeathCause:
     if scored and not any(map(_asked, alike(scored))):
         return "never asked"
     return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)) else ""
+
+
+_SECONDS = re.compile(r"\d+(\.\d+)? s\b")
+
+
+def _late(scored: Sequence[Record]) -> Counter[str]:
+    """Return what is told of the trials that ran out of time → trials."""
+    trials, first = Counter[str](), dict[str, str]()
+    for record in alike(scored):
+        if record.stop == StopReason.TIMEOUT:
+            trials[first.setdefault(_SECONDS.sub("", record.reason), record.reason)] += 1
+    return trials
 
 
 def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | None:

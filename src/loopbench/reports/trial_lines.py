@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.trace import NO_CONTENT, Note, ToolRun, TraceEvent
@@ -12,6 +13,9 @@ from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.protocol.data_marks import instructions_in
 from loopbench.text.output import OutputLine, Prose
 from loopbench.text.trace_text import JudgedTrace, ending
+
+MIN_FOLDED = 3
+"""Equal steps that follow each other, from which on only the first is shown."""
 
 
 def step_lines(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
@@ -41,18 +45,32 @@ def _is_blank(trace: JudgedTrace) -> bool:
 
 
 def _course(trace: JudgedTrace) -> Iterator[OutputLine | Prose]:
-    """Yield the question and a line per step; a dash stands for an answer or a stop that an imported trace does not tell."""
+    """Yield the question and a line per step, of several equal ones that follow each other only the first, with how many more there
+    are; a dash stands for an answer or a stop that an imported trace does not tell.
+    """
     yield Prose(" ".join(trace.trace.head.query.split()), indent="   ")
-    for number, step in enumerate(course(trace.trace), start=1):
+    number = 1
+    for _, equal_rows in groupby(_rows(trace)):
+        rows = list(equal_rows)
+        shown = rows[:1] if len(rows) >= MIN_FOLDED else rows
+        for at, (text, carried) in enumerate(shown, start=number):
+            yield Prose(f"{at:2}. {text}", hanging="    ")
+            yield from (Prose(f"it carried: {each}", "bold magenta", indent="    ") for each in carried)
+        number += len(rows)
+        if len(shown) < len(rows):
+            yield Prose(f"the same {len(rows) - 1} times more, to step {number - 1}", indent="    ")
+
+
+def _rows(trace: JudgedTrace) -> Iterator[tuple[str, list[str]]]:
+    """Yield each step as it is shown behind its number, and the instructions that its result carried."""
+    for step in course(trace.trace):
         event = None if step.event is None else trace.trace.events[step.event]
         fault = "" if event is None or isinstance(event, Note) else event.fault
         struck = f" ({fault})" if fault else ""
         text, observed = step.text, shortened(step.observed)
         if event is None and trace.is_imported:
             text, observed = text if trace.trace.head.answer is not None else "–", observed or "–"
-        yield Prose(without_bytes(f"{number:2}. {text} → {observed}{struck}"), hanging="    ")
-        for instruction in _instructions(event):
-            yield Prose(f"it carried: {without_bytes(instruction)}", "bold magenta", indent="    ")
+        yield without_bytes(f"{text} → {observed}{struck}"), [without_bytes(each) for each in _instructions(event)]
 
 
 def fates(faults: Sequence[FaultRecord]) -> Iterator[OutputLine]:

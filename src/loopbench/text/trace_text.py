@@ -86,10 +86,11 @@ def _status(run: ToolRun) -> str:
 def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) -> Block:
     """Return how a trial ended: its stop, its answer, what was expected, and its scores.
 
-    Of a trial that was imported, a stop, an answer or an expected answer that is not there is one that its source does not tell; of
-    another one, no answer is the right one.
+    Of a trial that was imported, a stop, an answer or an expected answer that is not there is one that its source does not tell.
     """
-    answer, expected = ("–" if is_imported and value is None else _value_text(value) for value in (head.answer, head.expected))
+    answer, expected = ("–", "–") if is_imported else ("none given", _no_answer_expected(head))
+    answer = answer if head.answer is None else _value_text(head.answer)
+    expected = expected if head.expected is None else _value_text(head.expected)
     when = " when it ran" if judged_again else ""
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
     text = f"answer: {answer}\nexpected{when}: {expected}\n{scores}"
@@ -98,6 +99,12 @@ def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) ->
         text += f"\nexpected{when}: {_value_text(head.end_state['expected'])}" if "expected" in head.end_state else ""
     stop = "–" if is_imported and not head.stop else head.stop
     return Block("end", f"stop: {stop}", text + (f"\n{head.reason}" if head.reason else ""))
+
+
+def _no_answer_expected(head: TraceHead) -> str:
+    """Return what is right of a task without an expected answer: to say so, unless a scorer judges by what it finds at the end."""
+    judges_state = head.end_state is not None and "expected" not in head.end_state
+    return "none stated" if judges_state else "that it cannot be determined"
 
 
 def _exchange(event: ModelExchange, limit: int | None, texts_before: dict[str, str]) -> Iterator[Block]:

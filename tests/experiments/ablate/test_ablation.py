@@ -215,6 +215,24 @@ def test_a_factor_that_depends_on_another_says_how(reacted):
     assert re.search(r"with on_parse_error finish -0\.\d{3}, observe \+0\.\d{3}$", second)
 
 
+def test_what_a_change_does_at_each_value_stands_with_that_change(reacted):
+    """A factor of three values: what depends on another is told of changes from the first, of which the second is no step."""
+    name, levels = "on_parse_error", ("finish", "again", "observe")
+    main = next(effect for effect in reacted.effects.effects if effect.kind == "main" and effect.factors == (name,))
+    both = next(effect for effect in reacted.effects.effects if effect.kind == "interaction")
+    steps = [replace(main, term=f"{name}: {change}") for change in ("finish → again", "finish → observe", "again → observe")]
+    effects = replace(reacted.effects, effects=(*steps, replace(both, verdict=Verdict("better", False))))
+    factors = tuple(replace(each, levels=levels) if each.name == name else each for each in reacted.layout.factors)
+    made = replace(reacted, effects=effects, layout=replace(reacted.layout, factors=factors))
+    first, second, third, by_value = effect_lines(made)[0].split("; ")
+    assert [text.partition(":")[0] for text in (first, second, third)] == [
+        f"{name} {levels[0]} → again",
+        "again → observe",
+        "finish → observe",
+    ]
+    assert by_value.startswith("with extract true ")
+
+
 def test_an_invalid_run_has_no_conclusion(reacted):
     broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
     assert effect_lines(replace(reacted, results=broken)) == []

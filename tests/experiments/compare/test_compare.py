@@ -150,6 +150,11 @@ def test_a_trial_is_found_by_its_name(breeze, name):
     ("name", "said"),
     [
         ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
+        (
+            "bare/flaky-tols",
+            r"did you mean 'bare/flaky-tools'\? a trial is .*, such as bare/flaky-tools/arithmetic-0001/0$",
+        ),
+        ("bare/flaky-tols/arithmetic-0002/0", r"did you mean 'bare/flaky-tools/arithmetic-0002/0'\? "),
         ("", "matches 72 trials"),
         ("arithmetic-0007", "matches 6 trials: .*…; give more of one's ARM/TASK/REPEAT, such as .*/arithmetic-0007/0$"),
         ("bare/clean", "matches 12 trials"),

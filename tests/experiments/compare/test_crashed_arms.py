@@ -105,6 +105,43 @@ def test_several_arms_are_one_sentence_with_the_most_frequent_reason(with_crashe
     )
 
 
+@pytest.fixture(scope="session")
+def with_hangs(record) -> Callable[..., Comparison]:
+    """Compares loops of which each trial ended at its time limit, as each loop's trials are told."""
+
+    def make(told: Mapping[str, str], calls: int = 0) -> Comparison:
+        infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in told]
+        late = {"scores": {"accuracy": 0.0}, "stop": "timeout", "calls": {"decide": calls}}
+        records = [
+            record(arm=info.arm, task=f"t{task}", reason=told[info.loop].format(f"4.{task}"), **late)
+            for info in infos
+            for task in range(TRIALS)
+        ]
+        return compare(records, infos)
+
+    return make
+
+
+STUCK = "it let nothing else run for {} s, and was interrupted at b.py:7"
+
+
+def test_a_loop_that_hangs_before_it_asks_its_model_is_told_with_where_it_stands(with_hangs):
+    stuck, waits = STUCK.format("4.0"), "no end within 3 s"
+    (sentence,) = dead_arm_sentences(with_hangs({"b": STUCK}))
+    end = "it never asked its model, and it is compared with no other arm"
+    assert sentence.text == f"b/clean: every trial ran out of time (6 of 6): {stuck}; {end}"
+    (sentence,) = dead_arm_sentences(with_hangs({"b": STUCK, "c": waits}))
+    arms = "2 arms never asked their model: 6 trials of b/clean and 6 of c/clean, which all ran out of time"
+    assert sentence.text.startswith(f"{arms}, most often: {stuck}; their accuracies")
+
+
+def test_a_loop_that_hangs_later_is_told_with_where_it_stands_and_one_that_waits_is_not(with_hangs):
+    first, second = warned(with_hangs({"b": STUCK, "c": "no end within 3 s"}, calls=1))
+    assert first == f"Hung: 6 of the 6 trials of b/clean (6 × {STUCK.format('4.0')})"
+    assert second.startswith("Out of time, and so not solved: 6 of the 6 trials of b/clean")
+    assert not [line for line in warned(with_hangs({"b": STUCK})) if line.startswith("Hung")]  # a dead arm's sentence says it
+
+
 def test_several_arms_that_never_asked_their_model_are_one_sentence(with_crashes):
     (sentence,) = dead_arm_sentences(with_crashes({"a": 0, "b": 1}, calls=0))
     assert sentence.text == (

@@ -204,7 +204,11 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(ran):
 def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, ran):
     lacking = ran(loops=("bare", "react_extract"))
     refused(lacking, baseline, "the run has no arm for finish/clean and finish/flaky-tools of the baseline; it has bare/clean, ")
-    refused(lacking, baseline, "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone")
+    refused(
+        lacking,
+        baseline,
+        "run every loop of the baseline, as gate does without --loop, or bless a run of bare and react_extract alone",
+    )
     other = ran(profiles=("clean", "flaky-format"))
     refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
 

@@ -107,6 +107,30 @@ def test_a_baseline_keeps_the_limits_where_there_are_some(tmp_path, of_ten, base
         assert ("own_limits" in (tmp_path / "b.json").read_text()) == (blessed is of_ten)
 
 
+def own(found: Any, configuration: str, **options: Any) -> Any:
+    """Return the run as one of a loop of the user's own that is set so."""
+    changes = {"loop": "my_loop:Mine", "configuration": configuration, "options": options, "own_limits": {"max_steps": 10}}
+    arms = tuple(arm.model_copy(update=changes) for arm in found.manifest.arms)
+    return replace(found, manifest=found.manifest.model_copy(update={"arms": arms}))
+
+
+def test_an_edited_default_of_an_own_loop_is_told_with_both_values(wind, tmp_path):
+    key = "sk-proj-0123456789abcdef0123"
+    was = bless(own(wind, f"Mine(on_bad='show', window=None, prompt={'x' * 90!r}, max_steps=12, key={key!r}, _kept=1)"))
+    write_baseline(tmp_path / "b.json", was)
+    assert key not in (tmp_path / "b.json").read_text()
+    (defaults,) = {str(arm.defaults) for arm in was.arms.values()}
+    assert defaults.startswith("{'on_bad': 'show', 'window': 'None', 'prompt': 'xxxxxxxxxxxxxxxxxxxxxxxx… (")
+    assert "max_steps" not in defaults
+    now = own(wind, f"Mine(on_bad='end', window=None, prompt={'x' * 91!r}, max_steps=14, key={key!r}, _kept=2, new=True)")
+    judged = judge(now, read_baseline(tmp_path / "b.json"))
+    (told,) = [note for note in (*judged.notes, *judged.details) if note.startswith("my_loop:Mine: ")]
+    assert told.startswith("my_loop:Mine: on_bad is end by default now, show in the baseline; prompt is xxx")
+    assert told.count("by default now") == 2
+    typed = judge(own(wind, "Mine(on_bad='end')", on_bad="end"), was)
+    assert "my_loop:Mine: on_bad is end now, show by default in the baseline." in (*typed.notes, *typed.details)
+
+
 def test_a_run_records_the_limits_of_loops_that_are_not_built_in_and_that_nobody_typed(tmp_path):
     own = "loopbench.loops.bare:Bare"
     config = CompareConfig(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -105,6 +106,17 @@ def test_the_worst_trial_is_the_one_with_the_largest_difference(wind, baseline, 
     if worst := told.get(("finish/clean", "tokens")):
         assert worst.now - worst.was == max(more) == added[worst.task]
         assert worst.repeat == 1
+
+
+@pytest.mark.parametrize("more", [30, 1])
+def test_calls_that_are_longer_by_little_are_told_where_nothing_else_is(wind, baseline, more):
+    found = replace(wind, records=tuple(map(dearer({ALL[0]: more}), wind.records)))
+    (worst,) = judge(found, baseline, metrics={"tokens": 0.000_001}).worst
+    told = re.fullmatch(r"the same \d+ model calls: longer prompts \(([\d,.]+) tokens a call, not ([\d,.]+)\)", worst.cause)
+    assert told is not None
+    now, before = (float(number.replace(",", "")) for number in told.groups())
+    assert now > before
+    assert now.is_integer() == (more == 30)
 
 
 def test_without_counterparts_it_is_a_trial_of_the_task_whose_mean_got_most_worse(altered, baseline):

@@ -44,7 +44,7 @@ from loopbench.reports.html.verdict import verdict_section
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import TRACES
 from loopbench.runs.store.traces import read_trace
-from loopbench.text.numbers import interval
+from loopbench.text.numbers import interval, p_value
 from tests.reports.html.made_once import sections_of, why_of
 
 IN_ONE_FORK = "the run of three designs that has a page"
@@ -128,9 +128,10 @@ def check_rates(folded: object, part: Subsection, alone: Mapping[str, ArmLosses]
     arms = [arm for name, arm in alone.items() if name.endswith(f"/{profile}")]
     rates = {(short(arm), str(cause)): rate for arm in arms for cause, rate in arm.base_rates.items()}
     assert len(rates) == len(grid.rows) > 0
-    for name, cause, lost, solved, _, stands in (tuple(map(cell_text, row)) for row in grid.rows):
+    for name, cause, lost, solved, p, stands in (tuple(map(cell_text, row)) for row in grid.rows):
         rate = rates.pop((name, cause))
         assert (lost, solved) == (f"{rate.lost} of {rate.of_lost}", f"{rate.solved} of {rate.of_solved}")
+        assert p == p_value(rate.p)
         assert stands == ("not shown" if rate.is_doubtful else "stands")
 
 

@@ -47,7 +47,11 @@ def conclusions(result: AblationResult) -> list[str]:
 
 
 def effect_lines(result: AblationResult) -> list[str]:
-    """Return a line per factor and profile, step by step from value to value; none if the run is invalid."""
+    """Return a line per factor and profile, step by step from value to value, each with what it does at each value of a factor that
+    it is shown to depend on; none if the run is invalid.
+
+    What depends on another factor is the change from a factor's first value: one that is no step stands behind the steps.
+    """
     if result.results.comparison.invalid:
         return []
     texts = []
@@ -55,13 +59,15 @@ def effect_lines(result: AblationResult) -> list[str]:
     idle = {factor.name for factor in result.layout.factors if is_idle(result, factor)}
     for profile in _profiles(result):
         for name in result.ablation.factors:
-            steps = _steps(result, profile, name)
-            if steps:
-                change_texts = ["no mean differs" if name in idle else _effect_text(effect) for effect in steps]
-                lines = "; ".join(
-                    f"{effect.term.partition(': ')[2]}: {text}" for effect, text in zip(steps, change_texts, strict=True)
-                )
-                texts.append(f"{f'{profile}: ' if many else ''}{name} {lines}{_dependence(result, profile, name, len(steps))}")
+            dependence = _dependence(result, profile, name)
+            changes = [
+                f"{change.partition(': ')[2]}: {'no mean differs' if name in idle else _effect_text(effect)}{by_value}"
+                for change, effect in _changes(result, profile, name).items()
+                if (by_value := "".join(dependence.pop(change, {}).values())) or _is_step(result, change, name)
+            ]
+            if changes:
+                unknown = "".join(text for others in dependence.values() for text in others.values())
+                texts.append(f"{f'{profile}: ' if many else ''}{name} {'; '.join(changes)}{unknown}")
     return texts
 
 
@@ -111,12 +117,20 @@ def _profiles(result: AblationResult) -> list[str]:
     return list(dict.fromkeys(effect.profile for effect in result.effects.effects))
 
 
-def _steps(result: AblationResult, profile: str, name: str) -> list[Effect]:
-    """Return the effects from each value to the next."""
+def _changes(result: AblationResult, profile: str, name: str) -> dict[str, Effect]:
+    """Return `on_bad: show → end` → its effect, of all changes of a factor's value, those from each value to the next first."""
+    effects = {
+        effect.term: effect
+        for effect in result.effects.effects
+        if (effect.metric, effect.profile, effect.kind, effect.factors) == (PRIMARY, profile, "main", (name,))
+    }
+    return {term: effects[term] for term in sorted(effects, key=lambda term: not _is_step(result, term, name))}
+
+
+def _is_step(result: AblationResult, change: str, name: str) -> bool:
+    """Whether a change is one from a value to the next."""
     levels = next(factor.levels for factor in result.layout.factors if factor.name == name)
-    terms = [f"{name}: {a} → {b}" for a, b in pairwise(levels)]
-    effects = {effect.term: effect for effect in result.effects.effects if (effect.metric, effect.profile) == (PRIMARY, profile)}
-    return [effects[term] for term in terms if term in effects]
+    return change in {f"{name}: {a} → {b}" for a, b in pairwise(levels)}
 
 
 def _effect_text(effect: Effect) -> str:
@@ -128,18 +142,19 @@ def _within(effect: Effect) -> str:
     return ", within the margin" if effect.verdict.within_margin and is_shown(effect) else ""
 
 
-def _dependence(result: AblationResult, profile: str, name: str, steps: int) -> str:
-    """Return the effect of a factor at each value of the factors that it is shown to depend on."""
-    sentences: dict[str, str] = {}
+def _dependence(result: AblationResult, profile: str, name: str) -> dict[str, dict[str, str]]:
+    """Return change of a factor's value → other factor that it is shown to depend on → what it does at each value of that; the
+    change is empty where the design tells no effect at each."""
+    clauses: dict[str, dict[str, str]] = {}
     for effect in result.effects.effects:
         is_relevant = (effect.metric, effect.profile, effect.kind) == (PRIMARY, profile, "interaction")
         if is_relevant and name in effect.factors and is_shown(effect):
             (other,) = (factor for factor in effect.factors if factor != name)
             matching = [one for one in effect.conditional if one.change.startswith(f"{name}: ")]
             by_value = ", ".join(f"{one.given.partition(' = ')[2]} {one.difference.value:+z.3f}" for one in matching)
-            which = f" ({matching[0].change.partition(': ')[2]})" if matching and steps > 1 else ""
-            sentences.setdefault(other, f"; with {other} {by_value}{which}" if matching else f"; may depend on {other}")
-    return "".join(sentences.values())
+            of_change = clauses.setdefault(matching[0].change if matching else "", {})
+            of_change.setdefault(other, f"; with {other} {by_value}" if matching else f"; may depend on {other}")
+    return clauses
 
 
 def is_shown(effect: Effect) -> bool:

@@ -312,7 +312,8 @@ def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[st
 def _way_out(manifest: Manifest) -> str:
     """Return what to do about an arm that a run lacks; loopbench can run no agent whose results were imported."""
     if manifest.imported is None:
-        return "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone"
+        alone = listed_names(list(dict.fromkeys(arm.info("").without_profile for arm in manifest.arms)))
+        return f"run every loop of the baseline, as gate does without --loop, or bless a run of {alone} alone"
     return (
         "import what every agent of the baseline did into one run, name an agent as there (--arm), or bless an import of the one "
         "agent alone"

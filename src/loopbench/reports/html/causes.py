@@ -19,7 +19,7 @@ from loopbench.metrics.trajectory.losses import Divergence
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.traces import Traces
-from loopbench.text.numbers import interval, short_name
+from loopbench.text.numbers import interval, p_value, short_name
 
 from .document import (
     UNKNOWN,
@@ -161,7 +161,7 @@ def _base_rates(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: st
     """Return how many solved trials show each cause, folded, and before it those that are not shown to be one."""
     rows = tuple(
         (
-            *(names[arm.arm], cause, f"{rate.lost} of {rate.of_lost}", f"{rate.solved} of {rate.of_solved}", f"{rate.p:.3f}"),
+            *(names[arm.arm], cause, f"{rate.lost} of {rate.of_lost}", f"{rate.solved} of {rate.of_solved}", p_value(rate.p)),
             "not shown" if rate.is_doubtful else "stands",
         )
         for arm in arms

@@ -15,7 +15,7 @@ from loopbench.metrics.record import Record, Shared
 from loopbench.protocol.checksums import open_line
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import open_regular
-from loopbench.protocol.names import meant, several
+from loopbench.protocol.names import meant, most_like, several
 from loopbench.runs.store.files import TRIALS, RunError, sealed_lines
 from loopbench.runs.store.index import blocks_of, row_of
 from loopbench.runs.store.seal import run_lines
@@ -86,12 +86,38 @@ def name_meant(names: Collection[str], trial: str, folder: Path) -> str:
     if len(matching) == 1:
         return matching[0]
     if not matching:
-        raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+        question, example = _nearest_trial(names, trial)
+        raise RunError(f"{folder}: no trial {trial!r}; {question}a trial is ARM/TASK/REPEAT, such as {example}")
     arms = [name.removesuffix(f"/{trial}") for name in matching]
     if all(name == f"{arm}/{trial}" for arm, name in zip(arms, matching, strict=True)):
         raise RunError(f"{folder}: {trial!r} is in {len(arms)} arms, {several(arms)}; put one before it, such as {matching[0]}")
     whole = f"give more of one's ARM/TASK/REPEAT, such as {matching[0]}"
     raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}; {whole}")
+
+
+MAX_LIKENED = 2_000
+"""Trials among which the one is looked for that is most like a mistyped name: some tenths of a second."""
+
+
+def _nearest_trial(names: Collection[str], typed: str) -> tuple[str, str]:
+    """Return a question after the arm, or the trial, that is most like a mistyped one, empty if none is, and a trial of that arm.
+
+    Where an arm has more than `MAX_LIKENED` trials, only the arm is looked for.
+    """
+    first = next(iter(names), "(none)")
+    arms = dict.fromkeys(_arm(name) for name in names)
+    arm = next((arm for arm in arms if typed.startswith(f"{arm}/")), None) or most_like(typed, arms)
+    arm = arm or most_like(_arm(typed), arms)
+    if arm is None:
+        return "", first
+    own = [name for name in names if _arm(name) == arm]
+    is_whole = typed.count("/") >= first.count("/") and len(own) <= MAX_LIKENED
+    trial = most_like(f"{arm}{typed.removeprefix(_arm(typed))}", own) if is_whole else None
+    return (f"did you mean {trial or arm!r}? ", trial or own[0])
+
+
+def _arm(trial: str) -> str:
+    return trial.rsplit("/", 2)[0]
 
 
 def _name(line: bytes, where: str) -> str:

@@ -161,8 +161,12 @@ class Prices:
         return [row for row in others if is_shown_cheaper(row, best, self.costs)]
 
     def _not_told_apart(self, best: AnswerRow, others: Sequence[AnswerRow], *, has_costs: bool = False) -> str:
-        """Return that a loop that costs less by the means is not told apart in cost; empty where none does."""
-        row = self._least_spending(best, others) or self._cheaper_by_solved(best, others)
+        """Return that a loop that costs less by the means is not told apart in cost; empty where none does.
+
+        A loop is left out that is shown to be less accurate, and whose solved tasks cost no less: it is cheap because it gives up.
+        """
+        rivals = [row for row in others if not _is_worse(row) or row.solved_cost < best.solved_cost]
+        row = self._least_spending(best, rivals) or self._cheaper_by_solved(best, rivals)
         if row is None or self._are_of_few_tasks:
             return ""
         costs = f" ({self.per_trial(best)} and {self.price(row)})" if has_costs else ""
@@ -220,6 +224,12 @@ def cheapest_below(best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | 
         return None
     cheapest = min((row for row in others if row is not best), key=lambda row: row.solved_cost, default=best)
     return cheapest if cheapest.solved_cost < best.solved_cost else None
+
+
+def _is_worse(row: AnswerRow) -> bool:
+    """Whether a loop is shown to be less accurate than the best in some column, and is the best in none."""
+    places = {cell.place for cell in row.cells if cell is not None}
+    return "lower" in places and "highest" not in places
 
 
 def is_shown_cheaper(row: AnswerRow, than: AnswerRow, costs: Sequence[Pair]) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.metrics.arm_warnings import of_each
 from loopbench.metrics.comparison import ArmResult, Comparison, dead_arm_warning
-from loopbench.metrics.left_out import most_frequent
+from loopbench.metrics.left_out import most_frequent, most_told
 from loopbench.protocol import StopReason
+from loopbench.runs.blocking import is_blocked
 from loopbench.text.counts import reasons
 
 from .sentence import AnswerSentence
@@ -33,8 +34,13 @@ def _all_crashed(arms: Sequence[ArmResult]) -> str:
 
 
 def _none_asked(arms: Sequence[ArmResult]) -> str:
-    """Return the sentence on several arms that never asked their model."""
-    text = f"{len(arms)} arms never asked their model: {_scored_trials(arms)}"
+    """Return the sentence on several arms that never asked their model; where all ran out of time, with what most trials tell."""
+    late: Counter[str] = Counter()
+    for arm in arms:
+        late.update(arm.summary.late)
+    are_late = all(arm.summary.always_late for arm in arms)
+    cause = f", which all ran out of time{most_told(late)}" if are_late else ""
+    text = f"{len(arms)} arms never asked their model: {_scored_trials(arms)}{cause}"
     return f"{text}; their accuracies are not those of an agent, and they are compared with no other arm"
 
 
@@ -55,7 +61,8 @@ def warned(comparison: Comparison) -> list[str]:
     )
     is_told = StopReason.TIMEOUT in comparison.limits.stops  # by the answer, which says who reached a limit of the run's own
     late = [] if is_told else timed_out(comparison.arms)
-    return [*main, *crashed([arm for arm in comparison.arms if not arm.summary.always_crashed]), *late, *costs]
+    living = [arm for arm in comparison.arms if not arm.death_cause]
+    return [*main, *crashed([arm for arm in comparison.arms if not arm.summary.always_crashed]), *hung(living), *late, *costs]
 
 
 def crashed(arms: Sequence[ArmResult]) -> list[str]:
@@ -67,6 +74,20 @@ def crashed(arms: Sequence[ArmResult]) -> list[str]:
     for arm in arms:
         why.update(arm.summary.crashes)
     return [f"Crashed: {of_each(each, 'trials')} ({reasons(why)})"]
+
+
+def hung(arms: Sequence[ArmResult]) -> list[str]:
+    """Return one line on the arms whose loops let nothing else run until they were ended, with where most of them stood."""
+    where: Counter[str] = Counter()
+    for arm in arms:
+        where.update(_blocked(arm))
+    each = _most_affected_first(arms, lambda arm: sum(_blocked(arm).values()))
+    return [f"Hung: {of_each(each, 'trials')} ({reasons(where)})"] if each else []
+
+
+def _blocked(arm: ArmResult) -> dict[str, int]:
+    """Return what is told of the trials that let nothing else run → trials."""
+    return {told: trials for told, trials in arm.summary.late.items() if is_blocked(told)}
 
 
 def timed_out(arms: Sequence[ArmResult]) -> list[str]:

@@ -17,7 +17,7 @@ from loopbench.protocol.counts import counted
 from ..data.baseline import TaskLine
 
 LONGER = 1.1
-"""How many times as long a call of the model is that is told of: 10 % more, as of a bill that nothing judges."""
+"""How many times as long a call of the model is that is told of beside others: 10 % more, as of a bill that nothing judges."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ def cause_of(trial: TracedTrial, was: Counterpart) -> str:
     """Return why a trial took more; empty where nothing of it is known.
 
     It tells of more calls of the model, and how many of these the loop made again; of tool calls that it made again, or that are
-    new; and of longer calls of the model.
+    new; and of longer calls of the model, of those that are longer by little where there is nothing else to tell.
     """
     requests = RequestCounts.of(trial.trace)
-    parts = [*_more_model_calls(trial.record, requests, was), *_more_tool_calls(trial), *_longer_calls(trial.record, requests, was)]
-    return "; ".join(parts)
+    more = [*_more_model_calls(trial.record, requests, was), *_more_tool_calls(trial)]
+    longer = [*_longer_calls(trial.record, requests, was, LONGER)]
+    return "; ".join([*more, *longer] or _longer_calls(trial.record, requests, was, 1.0))
 
 
 def _more_model_calls(record: Record, requests: RequestCounts, was: Counterpart) -> Iterator[str]:
@@ -97,17 +98,18 @@ def _made_again(runs: list[OwnRun]) -> str:
     return f"the loop made the call {call_text(first.call)} again by itself{how_often}, {though}{also}"
 
 
-def _longer_calls(record: Record, requests: RequestCounts, was: Counterpart) -> Iterator[str]:
+def _longer_calls(record: Record, requests: RequestCounts, was: Counterpart, at_least: float) -> Iterator[str]:
     """Yield how much longer a call of the model is, in its prompt and in its reply where both are known, and how many messages the
-    longest request shows."""
+    longest request shows. `at_least`: how many times as long it is to be; one that is as long is never told."""
     calls, before, tokens = record.lm_calls, was.value("lm_calls"), was.value("tokens")
     if not (calls and before and tokens):
         return
     same = f"the same {counted(calls, 'model call')}: " if calls == before else ""
-    parts = list(_parts_longer(record, was.record, calls, before))
-    if was.record is None and record.tokens / calls >= LONGER * tokens / before:
+    parts = list(_parts_longer(record, was.record, calls, before, at_least))
+    if was.record is None and _is_longer(record.tokens / calls, tokens / before, at_least):
         prompts = f", of which prompts are {100 * record.input_tokens / record.tokens:.0f} %" if record.input_tokens else ""
-        parts = [f"{record.tokens / calls:,.0f} tokens a model call, not {tokens / before:,.0f}{prompts}"]
+        now_text, before_text = _told_apart(record.tokens / calls, tokens / before)
+        parts = [f"{now_text} tokens a model call, not {before_text}{prompts}"]
     blessed = was.requests
     if blessed is not None and requests.most_messages > blessed.most_messages:
         parts.append(f"up to {counted(requests.most_messages, 'message')} in a request, not {blessed.most_messages:,}")
@@ -115,12 +117,23 @@ def _longer_calls(record: Record, requests: RequestCounts, was: Counterpart) -> 
         yield f"{same}{', '.join(parts)}"
 
 
-def _parts_longer(now: Record, was: Record | None, calls: int, calls_before: float) -> Iterator[str]:
+def _parts_longer(now: Record, was: Record | None, calls: int, calls_before: float, at_least: float) -> Iterator[str]:
     if was is None:
         return
     for name, tokens, before in (
         ("prompts", now.input_tokens, was.input_tokens),
         ("replies", now.output_tokens, was.output_tokens),
     ):
-        if before and tokens / calls >= LONGER * before / calls_before:
-            yield f"longer {name} ({tokens / calls:,.0f} tokens a call, not {before / calls_before:,.0f})"
+        if before and _is_longer(tokens / calls, before / calls_before, at_least):
+            now_text, before_text = _told_apart(tokens / calls, before / calls_before)
+            yield f"longer {name} ({now_text} tokens a call, not {before_text})"
+
+
+def _is_longer(now: float, before: float, at_least: float) -> bool:
+    return now >= at_least * before and now > before
+
+
+def _told_apart(now: float, before: float) -> tuple[str, str]:
+    """Return both numbers of tokens, whole, or with so many digits that they differ as written, at most two."""
+    digits = next((digits for digits in (0, 1) if f"{now:.{digits}f}" != f"{before:.{digits}f}"), 2)
+    return f"{now:,.{digits}f}", f"{before:,.{digits}f}"

@@ -15,6 +15,7 @@ from loopbench.runs.registry import find
 from loopbench.text.counts import listed_names
 
 from ..data.baseline import Baseline, BaselineArm
+from ..data.defaults import defaults_of
 from ..data.sides import Sides
 from .changed_code import code_change, other_loop_files
 
@@ -67,15 +68,23 @@ def is_changed(before: BaselineArm, now: ArmEntry) -> bool:
 
 
 def _difference(before: BaselineArm, now: ArmEntry) -> str | None:
-    """Return which options of the same loop differ; None where none does."""
+    """Return which options of the same loop differ, and which defaults of an own one; None where none does."""
     if before.loop != now.loop:
         return f"The loop is {now.loop}, where the baseline's is {before.loop}."
     names = sorted((before.options.keys() | now.options.keys()) - {VENV})
     other = [name for name in names if _other(before.options, now.options, name)]
-    if not other:
-        return None
     each = [f"{name} is {_value(now, name)} now, {_value(before, name)} in the baseline" for name in other]
-    return f"{now.loop}: {'; '.join(each)}."
+    each += _other_defaults(before.defaults, defaults_of(now))
+    return f"{now.loop}: {'; '.join(each)}." if each else None
+
+
+def _other_defaults(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return which fields have another default on either side; nothing where the baseline has none, as an older one."""
+    return [
+        f"{name} is {now[name]} by default now, {before[name]} in the baseline"
+        for name in before
+        if name in now and before[name] != now[name]
+    ]
 
 
 def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
@@ -87,6 +96,8 @@ def _value(arm: BaselineArm | ArmEntry, name: str) -> str:
         return shortened(value_text(arm.options[name]), MAX_VALUE)
     if name in arm.own_limits:
         return f"the comparison's own limit (the default is {arm.own_limits[name]})"
+    if (default := (arm.defaults if isinstance(arm, BaselineArm) else defaults_of(arm)).get(name)) is not None:
+        return f"{default} by default"
     option = options_of(find("loop", arm.loop)).get(name) if arm.loop in builtin_names("loop") else None
     return "its default" if option is None else f"{shortened(value_text(option.default), MAX_VALUE)} by default"
 

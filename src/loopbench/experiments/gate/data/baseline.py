@@ -33,6 +33,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
 from .damaged import CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
+from .defaults import defaults_of
 from .hangs import slowest_s
 from .line_digests import digests_of_files
 from .troubles import by_arm_of, troubles
@@ -127,6 +128,8 @@ class BaselineArm(_Part):
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
     own_limits: dict[str, int] = Field(default_factory=dict)
     """Options that the comparison's step limit set → their defaults; left out where there are none, or none were told."""
+    defaults: dict[str, str] = Field(default_factory=dict)
+    """Other fields of an own loop that nobody typed → their values, see `defaults_of`; left out as `own_limits` are."""
     digest: str
     """The sha256 of the arm's records."""
     tasks: dict[str, TaskLine]
@@ -256,6 +259,7 @@ def bless(run: Results) -> Baseline:
                     **({"version": arm.version} if arm.version else {}),
                     **({"met": arm.met} if arm.met else {}),
                     own_limits=arm.own_limits,
+                    defaults=defaults_of(arm),
                     digest=records_digest(by_arm[arm.arm]),
                     tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known_metrics),
                 )
@@ -366,7 +370,8 @@ def _by_task(values: Mapping[str, str]) -> str:
 
 
 def _arm_text(arm: BaselineArm) -> str:
-    head = arm.model_dump(mode="json", exclude={"tasks", *(name for name in ("files", "own_limits") if not getattr(arm, name))})
+    absent = {name for name in ("files", "own_limits", "defaults") if not getattr(arm, name)}
+    head = arm.model_dump(mode="json", exclude={"tasks", *absent})
     lines = [f"   {_json(name)}: {_json(value)}," for name, value in head.items()]
     tasks = ",\n".join(f"    {_json(task)}: {_task_text(arm.tasks[task])}" for task in sorted(arm.tasks))
     return "\n".join(["{", *lines, '   "tasks": {', tasks, "   }", "  }"])
