@@ -279,7 +279,7 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list loops": (74, {"rich"}),
     "list suites": (71, {"rich"}),
     "list profiles": (73, {"rich"}),
-    "show latest": (79, {"rich"}),
+    "show latest": (83, {"rich"}),
     "why latest": (224, {"numpy", "rich"}),
     "report latest": (259, {"numpy", "rich"}),
 }

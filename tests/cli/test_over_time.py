@@ -321,7 +321,9 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
     refused = loopbench("resume", "latest", "--allow", "own_judged_suite:load")
     hint = refused.err.partition("the answers can be judged again: loopbench ")[2].split()
     assert hint[:1] + hint[2:] == ["rescore", "--allow", "own_judged_suite:load"]
-    made = loopbench(*hint, "--json").json
+    judged = loopbench(*hint, "--json")
+    assert judged.code == 4  # by such answers no plan solves its task, so that the run says nothing of a loop
+    made = json.loads(judged.out)
     (arm,) = made["arms"]
     assert (arm["before"]["value"], arm["after"]["value"], arm["changed"], made["judged"]) == (1.0, 0.0, 6, 6)
     module.wrong = False
