@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.tables import comparison_notes
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
 from loopbench.experiments.compare.verdict.claims import RATE, claims_in_words
@@ -139,6 +140,10 @@ def test_a_loop_that_hangs_later_is_told_with_where_it_stands_and_one_that_waits
     first, second = warned(with_hangs({"b": STUCK, "c": "no end within 3 s"}, calls=1))
     assert first == f"Hung: 6 of the 6 trials of b/clean (6 × {STUCK.format('4.0')})"
     assert second.startswith("Out of time, and so not solved: 6 of the 6 trials of b/clean")
+    (line,) = [
+        note for note in comparison_notes(with_hangs({"b": STUCK, "c": "no end within 3 s"})) if ", hung: " in note
+    ]  # on the page
+    assert line == f"b/clean, hung: 6 × {STUCK.format('4.0')}"
     assert not [line for line in warned(with_hangs({"b": STUCK})) if line.startswith("Hung")]  # a dead arm's sentence says it
 
 

@@ -32,6 +32,7 @@ from loopbench.text.numbers import (
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .verdict.answer import answer
+from .verdict.warned import blocked
 from .view_tables import budget_tables, confidence_table, front_table, reliability_table
 
 
@@ -97,7 +98,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         lines.append(TEMPLATES_NOTE)
     for arm in comparison.arms:
         summary = arm.summary
-        lines += crashes([arm])
+        lines += _crashes_and_hangs(arm)
         for status, reason_counts in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
             if reason_counts:
                 lines.append(f"{arm.info.arm}, {status}: {reasons(reason_counts)}")
@@ -117,9 +118,10 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     return lines + [f"{name}: {evidence}" for name, evidence in evidence_for(profiles).items()]
 
 
-def crashes(arms: Sequence[ArmResult]) -> list[str]:
-    """Return a line for each arm whose loop crashed, with the most frequent reasons."""
-    return [f"{arm.info.arm}, crashed: {reasons(arm.summary.crashes)}" for arm in arms if arm.summary.crashes]
+def _crashes_and_hangs(arm: ArmResult) -> list[str]:
+    """Return a line where an arm's loop crashed, and one where it let nothing else run, with the most frequent reasons."""
+    each = (("crashed", arm.summary.crashes), ("hung", blocked(arm)))
+    return [f"{arm.info.arm}, {what}: {reasons(why)}" for what, why in each if why]
 
 
 def headings(measures: Mapping[str, Measure], arms: Sequence[ArmResult]) -> list[str]:

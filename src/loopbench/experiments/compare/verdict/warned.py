@@ -80,12 +80,12 @@ def hung(arms: Sequence[ArmResult]) -> list[str]:
     """Return one line on the arms whose loops let nothing else run until they were ended, with where most of them stood."""
     where: Counter[str] = Counter()
     for arm in arms:
-        where.update(_blocked(arm))
-    each = _most_affected_first(arms, lambda arm: sum(_blocked(arm).values()))
+        where.update(blocked(arm))
+    each = _most_affected_first(arms, lambda arm: sum(blocked(arm).values()))
     return [f"Hung: {of_each(each, 'trials')} ({reasons(where)})"] if each else []
 
 
-def _blocked(arm: ArmResult) -> dict[str, int]:
+def blocked(arm: ArmResult) -> dict[str, int]:
     """Return what is told of the trials that let nothing else run → trials."""
     return {told: trials for told, trials in arm.summary.late.items() if is_blocked(told)}
 
