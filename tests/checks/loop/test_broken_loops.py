@@ -11,7 +11,7 @@ from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
 from loopbench.protocol import Loop
 from tests.checks.loop.altered_loops import FEW, Own, finding_of, not_kept, only_laws
-from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
+from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
     Alike,
     Anonymous,
@@ -72,7 +72,11 @@ from tests.checks.loop.broken_runs import (
 BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("contract", Nameless, "name is ''"),
     ("step limit", Generous, "tool steps were run; at most 1"),
-    ("step limit", Mean, "a plan of 1 call: 1 were made, and the run stopped as max_steps"),
+    (
+        "step limit",
+        Mean,
+        "a plan of 1 call: 1 call was made, and the run stopped as max_steps; .* a reply more to end",
+    ),
     ("budget", Spendthrift, "returned an Outcome with stop max_steps"),
     ("budget", Beggar, "1 further model calls"),
     ("no state", Shared, "at the same time as others"),
@@ -196,6 +200,13 @@ def test_an_attribute_that_raises_is_a_finding_and_no_crash_of_the_check():
     broken = not_kept(Falling(), draws=FEW)
     assert len(broken) > 10
     assert set(broken.values()) == {"the loop raised RuntimeError: no limits here"}
+
+
+def test_a_loop_that_forgets_results_is_told_so_and_is_not_blamed_for_the_calls_that_the_model_repeats():
+    with only_laws("step limit", "finishing", "once", "results"):
+        broken = not_kept(Forgetful(), draws=FEW)
+    assert broken.keys() == {"finishing", "results"}
+    assert "'three calls': request 3 no longer shows the result of add, so the model asked for it again" in broken["results"]
 
 
 def test_requests_without_a_codec_are_told_so():

@@ -16,7 +16,11 @@ from .scene import error_summary
 LAWS: tuple[Law, ...] = (
     Law("contract", "name, stops and Outcome are well formed; the configuration never changes", contract.contract),
     Law("waiting", "the event loop never stands still while a run waits", interruption.never_blocks),
-    Law("step limit", "with_step_limit(n) allows n tool steps and no more, and the run ends by itself", contract.step_limit),
+    Law(
+        "step limit",
+        "with_step_limit(n) lets a plan of n calls be solved; no run makes more than n + 1, and each ends by itself",
+        contract.step_limit,
+    ),
     Law("budget", "run lets BudgetExceeded through, and makes no further model call", interruption.budget),
     Law("no state", "a run does not affect later or concurrent runs of the same loop", contract.no_state),
     Law("tool errors", "the message of a tool's exception reaches the model", contract.tool_errors),
@@ -35,7 +39,7 @@ LAWS: tuple[Law, ...] = (
     Law("gold", "no request contains the expected answer", contract.gold),
     Law("codecs", "a codec parses what it renders, and reads any reply as a move or raises WireError", codecs.codecs),
     Law("formats", "a model could write each format: the words of a move stand in it, once", honesty.formats),
-    Law("results", "where a request shows the receipt of a result, it shows the result", honesty.results),
+    Law("results", "a request shows each result that the model needs, and no receipt without its result", honesty.results),
     Law("own words", "the answer is what the model says, also where that is wrong", honesty.own_words),
     Law("stops", "every declared stop can occur, and no other does", endings.stops),
     Law(

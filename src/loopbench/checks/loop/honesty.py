@@ -13,18 +13,23 @@ from loopbench.protocol.legibility import bare
 from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.receipts import Sighting, sightings
 
+from .asking_again import asked_again
 from .codecs import codecs_of, parsed_moves
 from .contract import is_right, limited
 from .law import require
 from .random_moves import ANSWER_TEXT, done, say
-from .scene import CHAIN, NO_CALL, ONE_CALL, TASKS, Scene, play, request_text, scripted
+from .scene import CHAIN, NO_CALL, ONE_CALL, SCHEMA, TASKS, Scene, play, request_text, scripted
+
+FEW_RESULTS = (ONE_CALL, CHAIN, SCHEMA)
+"""Tasks with at most three results, none of which has to make room for others."""
 
 
 async def results(loop: Loop) -> None:
-    """Where a request shows the receipt of a result, it shows the result.
+    """Where a request shows the receipt of a result, it shows the result, and none is missing that the model needs.
 
     A receipt tells the scripted model which call a text came from. A real model sees none, so a design that shows receipts by
-    themselves shows nothing.
+    themselves shows nothing. What a prompt shows no longer, the model asks for again; a design may leave out older results, but not
+    of a task with as few as `FEW_RESULTS`.
     """
     for task in TASKS:
         finished = await play(limited(loop), await scripted(task))
@@ -32,6 +37,8 @@ async def results(loop: Loop) -> None:
             alone = [call for call, seen in sightings(request_text(request)).items() if any(map(_is_alone, seen))]
             where = f"task {task.id!r}: request {number} shows {len(alone)} receipts without what the tool gave"
             require(not alone, f"{where}; a receipt goes where its result goes")
+        lack = asked_again(finished) if task in FEW_RESULTS else ""
+        require(not lack, f"task {task.id!r}: {lack}; a request of so short a task shows each result that is still needed")
 
 
 def _is_alone(seen: Sighting) -> bool:

@@ -13,9 +13,11 @@ from loopbench.datasets.task import Task
 from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Profile
+from loopbench.models.receipts import call_digest
 from loopbench.models.scripted import Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
+    Act,
     Answer,
     Capabilities,
     Codec,
@@ -29,6 +31,7 @@ from loopbench.protocol import (
     Plan,
     PlannedCall,
     Query,
+    Recovery,
     Ref,
     Reply,
     Request,
@@ -186,6 +189,17 @@ def policy_scene(policy: TurnPolicy, query: Query = DIGGING, tools: tuple[Tool, 
 # --- logs ---
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The calls that the model decided on in a reply."""
+
+    request: int
+    """Number of the request, from 1."""
+    calls: tuple[ToolCall, ...]
+    given: frozenset[str]
+    """CALL digests of the calls whose results the loop had been given when it sent the request."""
+
+
 @dataclass(slots=True)
 class RunLog:
     """A log of everything that a loop does in one run."""
@@ -193,6 +207,9 @@ class RunLog:
     requests: list[Request] = field(default_factory=list)
     replies: list[tuple[Codec, Reply]] = field(default_factory=list)
     """Replies, with the codecs of their requests."""
+    decisions: list[Decision] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
+    """CALL digests of the calls that have given a result."""
     calls: list[ToolCall] = field(default_factory=list)
     after_answer: list[ToolCall] = field(default_factory=list)
     """Calls made after the model had answered."""
@@ -218,16 +235,26 @@ class RunLog:
             self.after_answer.append(call)
         await self._bounded(len(self.calls))
 
-    def add_reply(self, request: Request, reply: Reply) -> None:
+    def add_reply(self, request: Request, number: int, given: frozenset[str], reply: Reply) -> None:
+        """Log it. `number`: of its request, from 1. `given`: as in a Decision."""
         codec = request.codec or NATIVE
         self.replies.append((codec, reply))
         with contextlib.suppress(Exception):  # another law covers a codec's exceptions
-            self.answered |= isinstance(codec.parse(reply), Answer)
+            move = codec.parse(reply)
+            self.answered |= isinstance(move, Answer)
+            self.decisions.append(Decision(number, _calls_of(move), given))
 
     async def _bounded(self, count: int) -> None:
         if count > MAX_CALLS:
             self.endless.set()
             await asyncio.get_running_loop().create_future()
+
+
+def _calls_of(move: Move) -> tuple[ToolCall, ...]:
+    """Return the calls that a move asks for."""
+    if isinstance(move, Act):
+        return move.calls
+    return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
 
 
 class LoggingModel(StreamsWhole, WrappedModel):
@@ -241,13 +268,14 @@ class LoggingModel(StreamsWhole, WrappedModel):
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply; raises the exceptions of the gate and the model."""
         await self.log.add_request(request)
+        number, given = len(self.log.requests), frozenset(self.log.given)
         self.log.in_flight[request.scope] += 1
         try:
-            await self.gate("model", len(self.log.requests))
+            await self.gate("model", number)
             reply = await self.model.complete(request)
         finally:
             self.log.in_flight[request.scope] -= 1
-        self.log.add_reply(request, reply)
+        self.log.add_reply(request, number, given, reply)
         return reply
 
 
@@ -272,10 +300,14 @@ class LoggingToolbox(MeteredToolbox):
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Return the observation; raises the exceptions of the gate."""
         await self.log.add_call(call)
+        digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
         self.log.tools_running += 1
         try:
             await self.gate("tool", len(self.log.calls))
-            return await super().call(call, validate=validate)
+            seen = await super().call(call, validate=validate)
+            if seen.ok:
+                self.log.given.add(digest)
+            return seen
         finally:
             self.log.tools_running -= 1
 
