@@ -43,6 +43,7 @@ from .scene import (
     Scene,
     TurnPolicy,
     first_difference,
+    not_looked_at,
     open_gate,
     play,
     policy_scene,
@@ -268,6 +269,8 @@ async def once(loop: Loop) -> None:
         decided = Counter(call.name for decision in log.decisions for call in decision.calls)
         repeated = ", ".join(f"{name} {counted(made[name], 'time')} instead of {decided[name]}" for name in made - decided)
         require(made <= decided, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
+    if not any(run.log.calls for run in runs):
+        raise not_looked_at("no call was made", runs)
 
 
 def is_right(answer: Any, expected: Any) -> bool:
@@ -302,6 +305,9 @@ async def gold(loop: Loop) -> None:
     require(not is_leaked, "a request holds the expected answer; a loop gets only the query, the tools and the model's replies")
     is_answered = CANARY in render_value(trial.record.answer)
     require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")
+    if not log.requests:
+        why = f" ({trial.record.reason})" if trial.record.reason else ""
+        raise NotApplicable(f"could not be looked at: no request was made{why}")
 
 
 # --- the conversation ---

@@ -40,12 +40,14 @@ from loopbench.protocol import (
     WrappedModel,
 )
 from loopbench.protocol.counts import counted
+from loopbench.protocol.missing_await import missing_await
 from loopbench.protocol.model import StreamsWhole
+from loopbench.protocol.own_code import raised_at, waiting_at
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
 from ..bench_script import bench_script
-from .law import HUNG, Broken, require
+from .law import HUNG, Broken, NotApplicable
 from .random_moves import say
 
 MAX_CALLS = 200
@@ -190,7 +192,7 @@ def policy_scene(policy: TurnPolicy, query: Query = DIGGING, tools: tuple[Tool, 
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecidedCalls:
     """The calls that the model decided on in a reply."""
 
     request: int
@@ -207,7 +209,7 @@ class RunLog:
     requests: list[Request] = field(default_factory=list)
     replies: list[tuple[Codec, Reply]] = field(default_factory=list)
     """Replies, with the codecs of their requests."""
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[DecidedCalls] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
     """CALL digests of the calls that have given a result."""
     calls: list[ToolCall] = field(default_factory=list)
@@ -236,13 +238,13 @@ class RunLog:
         await self._bounded(len(self.calls))
 
     def add_reply(self, request: Request, number: int, given: frozenset[str], reply: Reply) -> None:
-        """Log it. `number`: of its request, from 1. `given`: as in a Decision."""
+        """Log it. `number`: of its request, from 1. `given`: as in a DecidedCalls."""
         codec = request.codec or NATIVE
         self.replies.append((codec, reply))
         with contextlib.suppress(Exception):  # another law covers a codec's exceptions
             move = codec.parse(reply)
             self.answered |= isinstance(move, Answer)
-            self.decisions.append(Decision(number, _calls_of(move), given))
+            self.decisions.append(DecidedCalls(number, _calls_of(move), given))
 
     async def _bounded(self, count: int) -> None:
         if count > MAX_CALLS:
@@ -323,14 +325,22 @@ class FinishedRun:
     """The reason why the run was aborted; empty if it ended by itself."""
 
     @property
+    def problem(self) -> str:
+        """Why there is no outcome; empty if there is one."""
+        if self.hung:
+            return f"the run {self.hung}"
+        if isinstance(self.result, BaseException):
+            return missing_await(self.result) or f"run() raised {error_summary(self.result)}"
+        return "" if isinstance(self.result, Outcome) else f"run() returned a {type(self.result).__name__}, not an Outcome"
+
+    @property
     def outcome(self) -> Outcome:
         """The outcome; raises Broken if there is none."""
-        require(not self.hung, f"the run {self.hung}; it must end by itself")
-        if isinstance(self.result, BaseException):
-            raise Broken(f"run() raised {error_summary(self.result)}; it must return an Outcome")
-        if not isinstance(self.result, Outcome):
-            raise Broken(f"run() returned a {type(self.result).__name__}, not an Outcome")
-        return self.result
+        if isinstance(self.result, Outcome):
+            return self.result
+        if isinstance(self.result, BaseException) and (missing := missing_await(self.result)):
+            raise Broken(missing)
+        raise Broken(f"{self.problem}; {'it must end by itself' if self.hung else 'run() must return an Outcome'}")
 
     @property
     def requests(self) -> list[dict[str, Any]]:
@@ -354,9 +364,11 @@ async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
         endless.cancel()
     if running.done():
         return FinishedRun(log, running.result() if not running.cancelled() else asyncio.CancelledError())
+    at = waiting_at(running)
     await stop(running, GRACE_S)
-    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"{HUNG} {limit_s(loop):g} s"
-    return FinishedRun(log, None, calls)
+    if log.endless.is_set():
+        return FinishedRun(log, None, f"made more than {MAX_CALLS} calls")
+    return FinishedRun(log, None, f"{HUNG} {limit_s(loop):g} s{f' at {at}' if at else ''}")
 
 
 def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[object]:
@@ -372,6 +384,7 @@ async def _caught(loop: Loop, query: Query, tools: LoggingToolbox, model: Model)
     except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # the boundary to the design under check: a SystemExit must not end the check
+        missing_await(error)  # else Python would warn of it in some law that looks at other things
         return error
 
 
@@ -397,7 +410,15 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def error_summary(error: BaseException) -> str:
-    return cap(f"{type(error).__name__}: {error_text(error)}", MAX_DETAIL_CHARS)
+    """Return an exception in words, with the line of the user's code that it came from."""
+    at = raised_at(error)
+    return f"{cap(f'{type(error).__name__}: {error_text(error)}', MAX_DETAIL_CHARS)}{f' at {at}' if at else ''}"
+
+
+def not_looked_at(missing: str, runs: Sequence[FinishedRun]) -> NotApplicable:
+    """Return that a law could not be looked at. `missing`: what no run came to."""
+    why = next((run.problem for run in runs if run.problem), "")
+    return NotApplicable(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
 
 
 def request_text(request: Request) -> str:
