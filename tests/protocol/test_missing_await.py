@@ -54,6 +54,12 @@ def test_the_line_of_the_call_is_told_and_the_coroutine_closed(run: Callable[[],
     gc.collect()
 
 
+def test_a_coroutine_that_a_run_returns_is_told_and_closed() -> None:
+    assert missing_await(asked()) == "an await is missing before asked(…), whose coroutine was returned"
+    assert missing_await("8") == ""
+    gc.collect()
+
+
 def test_other_exceptions_tell_of_none() -> None:
 
     for error in (KeyError("coroutine"), TypeError("'int' object is not iterable"), AttributeError("no coroutine here")):

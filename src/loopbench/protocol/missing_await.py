@@ -1,4 +1,4 @@
-"""A call of the user's own that lacks its `await`, told by the exception that came of it."""
+"""A call of the user's own that lacks its `await`, told by what came out of a run: an exception, or the call's coroutine itself."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from typing import Any
 from .own_code import is_theirs, place_of, raised_at
 
 
-def missing_await(error: BaseException) -> str:
-    """Return which call lacks its `await` and where, if that is what an exception came of; empty otherwise.
+def missing_await(result: object) -> str:
+    """Return which call lacks its `await` if a result or an exception came of that, of an exception also where; empty otherwise.
 
     The coroutine is closed: Python would warn later that nobody awaited it, and name whatever line of ours runs then.
     """
+    if isinstance(result, BaseException):
+        return _cause_of(result)
+    if not inspect.iscoroutine(result):
+        return ""
+    result.close()
+    return f"an await is missing before {result.__name__}(…), whose coroutine was returned"
+
+
+def _cause_of(error: BaseException) -> str:
     if not isinstance(error, AttributeError | TypeError) or "coroutine" not in str(error):
         return ""
     frames = _frames(error)

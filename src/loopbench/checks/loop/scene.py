@@ -329,8 +329,10 @@ class FinishedRun:
         """Why there is no outcome; empty if there is one."""
         if self.hung:
             return f"the run {self.hung}"
+        if missing := missing_await(self.result):
+            return missing
         if isinstance(self.result, BaseException):
-            return missing_await(self.result) or f"run() raised {error_summary(self.result)}"
+            return f"run() raised {error_summary(self.result)}"
         return "" if isinstance(self.result, Outcome) else f"run() returned a {type(self.result).__name__}, not an Outcome"
 
     @property
@@ -338,7 +340,7 @@ class FinishedRun:
         """The outcome; raises Broken if there is none."""
         if isinstance(self.result, Outcome):
             return self.result
-        if isinstance(self.result, BaseException) and (missing := missing_await(self.result)):
+        if missing := missing_await(self.result):
             raise Broken(missing)
         raise Broken(f"{self.problem}; {'it must end by itself' if self.hung else 'run() must return an Outcome'}")
 
@@ -380,12 +382,13 @@ def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[obj
 
 async def _caught(loop: Loop, query: Query, tools: LoggingToolbox, model: Model) -> object:
     try:
-        return await loop.run(query, tools, model)
+        result: object = await loop.run(query, tools, model)
     except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # the boundary to the design under check: a SystemExit must not end the check
-        missing_await(error)  # else Python would warn of it in some law that looks at other things
-        return error
+        result = error
+    missing_await(result)  # else Python would warn of it in some law that looks at other things
+    return result
 
 
 async def settle() -> None:

@@ -31,9 +31,9 @@ _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 def breach(result: object) -> str:
     """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome. Of an exception, also where in the
     user's code it came up."""
+    if missing := missing_await(result):
+        return missing
     if isinstance(result, BaseException):
-        if missing := missing_await(result):
-            return missing
         at = raised_at(result)
         return f"{cap(f'{type(result).__name__}: {error_text(result)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
     if not isinstance(result, Outcome):
