@@ -15,7 +15,7 @@ from .law import HANGS, Finding, hung
 HELD_SHARE = 1 / 6
 """Share of a law's time after which an event loop that has not turned counts as blocked: 10 s, as for a run that only waits."""
 MIN_HELD_S = 5.0
-"""The least seconds of that, or the law's whole time where it is less: a law computes for a while, too, on a busy machine longer."""
+"""The least seconds of that, or the law's whole time where it is less: a law's own code computes, too, on a busy machine longer."""
 LOOKS = 20
 """How often the thread looks before an event loop counts as blocked. Looks are counted, not seconds: a process may be stopped."""
 MAX_MISSED = 3
