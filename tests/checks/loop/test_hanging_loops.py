@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from loopbench.checks.loop import LAWS, Finding, check_loop
+from loopbench.checks.loop import LAWS, Finding, check_loop, scene
 from loopbench.checks.loop.check import NOT_CHECKED
 from loopbench.checks.loop.law import HUNG
 from loopbench.checks.loop.template_loop import TemplateLoop
 from tests.checks.loop import hanging_loops
-from tests.checks.loop.altered_loops import fewer_draws, only_laws
+from tests.checks.loop.altered_loops import fewer_draws, finding_of, only_laws
 
 HANGING = {
     "InThread": "waits for what never comes at",
@@ -38,6 +38,13 @@ def test_a_loop_that_hangs_is_given_up_with_its_line_and_the_rest_is_not_checked
     assert start < int(line) < start + len(lines)
     assert {(finding.status, finding.detail) for finding in others} == {("not applicable", NOT_CHECKED)}
     assert [finding.law for finding in found] == [law.name for law in LAWS]
+
+
+def test_a_run_that_only_waits_is_given_up_with_its_line(monkeypatch):
+    monkeypatch.setattr(scene, "LIMIT_S", 0.05)
+    line = inspect.getsourcelines(hanging_loops.Waiting.run)[1] + 1
+    said = f"the run did not end within 0.05 s at tests/checks/loop/hanging_loops.py:{line}; it must end by itself"
+    assert finding_of("contract", loop("Waiting")).detail == said
 
 
 def test_a_loop_that_hangs_in_two_laws_is_not_checked_for_the_others():
