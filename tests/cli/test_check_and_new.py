@@ -109,9 +109,9 @@ def test_a_loop_that_hangs_ends_in_a_few_lines(machine):
     assert (ended.code, ended.err) == (1, "")
     lines = ended.out.splitlines()
     assert lines[0].startswith("FAILED\tcontract")
-    assert lines[1].startswith("\tits check did not end within 0.5 s")
-    assert lines[-2].startswith(f"{len(LAWS) - 2} laws were not checked")
-    assert lines[-1] == f"hanging:InThread: 2 of {len(LAWS)} laws do not hold"
+    assert lines[1] == "\tits check did not end within 0.5 s: the loop waits for what never comes at hanging.py:7"
+    assert lines[-2].startswith(f"{len(LAWS) - 1} laws were not checked")
+    assert lines[-1] == f"hanging:InThread: 1 of {len(LAWS)} laws do not hold"
 
 
 @pytest.mark.parametrize(("module", "name"), [pytest.param(HANGS, "InInit", marks=pytest.mark.slow), ("while True: pass", "Own")])
@@ -144,6 +144,32 @@ def test_findings_as_json(loopbench, tmp_path):
     assert [item["law"] for item in made["laws"] if item["status"] == "failed"] == ["budget"]
 
 
+def test_the_options_of_a_loop_of_ones_own_are_listed(loopbench):
+    assert loopbench("new", "loop", "my_loop").code == 0
+    first, *options = loopbench("list", "loops", "my_loop:MyLoop").out.splitlines()
+    assert first.startswith("my_loop:MyLoop\t")
+    assert options == ["    max_steps = 10  Most replies, the one that answers included."]
+    (listed,) = json.loads(loopbench("list", "loops", "my_loop:MyLoop", "--json").out)
+    assert [option["name"] for option in listed["options"]] == ["max_steps"]
+    missing = loopbench("list", "loops", "my_loop:MyLop")
+    assert (missing.code, missing.err) == (2, "error: loop 'my_loop:MyLop': my_loop has no 'MyLop'; did you mean 'MyLoop'?\n")
+
+
+@pytest.mark.parametrize(("command", "flag"), [("card", ""), ("check program", ""), ("compare --program", "--program: ")])
+def test_a_loop_in_the_place_of_a_program_is_recognised(loopbench, tmp_path, command, flag):
+    (tmp_path / "half.py").write_text("class Mine:\n    async def run(self, *given): ...\n")
+    ended = loopbench(*command.split(), "half.py:Mine")
+    cure = "Mine is a loop, no program: write --loop half:Mine; its laws: loopbench check loop half:Mine"
+    assert (ended.code, ended.out, ended.err) == (2, "", f"error: {flag}{cure}\n")
+
+
+def test_tools_typed_as_a_file_are_told_as_a_module(loopbench, tmp_path):
+    (tmp_path / "shop.py").touch()
+    for typed in ("shop.py", "./shop.py"):
+        ended = loopbench("compare", "--loop", "bare", "--suite", "jsonl", "--data", "rows.jsonl", "--tools", typed)
+        assert (ended.code, ended.err) == (2, f"error: tools {typed!r}: did you mean 'shop'?\n")
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -154,10 +180,19 @@ def test_findings_as_json(loopbench, tmp_path):
         ("nowhere:Loop", "no module named 'nowhere'"),
         ("broken:Loop", "importing broken failed: SyntaxError"),
         ("empty:Loop", "empty has no 'Loop'"),
+        ("empty:", "write what of empty is meant, empty:NAME"),
+        ("half:Mine", "loop half:Mine: it lacks stops and with_step_limit: see loopbench.protocol.Loop"),
+        ("half:", "did you mean 'half:Mine'?"),
+        ("half.py:Mine", "loop 'half.py:Mine': did you mean 'half:Mine'?"),
+        ("./half.py:Mine", "'./half.py:Mine' is not a name; did you mean 'half:Mine'?"),
+        ("half.Mine", "unknown loop 'half.Mine'; did you mean 'half:Mine'?"),
+        ("gone.py:Mine", "no such file in the current directory; write MODULE:NAME, such as my_loop:MyLoop"),
+        ("./gone.py:Mine", "is not a name; write name, name(option=value) or name@FILE, or MODULE:NAME, such as my_loop:MyLoop"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, name, said):
     (tmp_path / "broken.py").write_text("def (\n")
+    (tmp_path / "half.py").write_text("class Mine:\n    name = 'mine'\n    async def run(self, *given): ...\n")
     for empty in ("empty.py", "own_loops.py"):
         (tmp_path / empty).write_text("")
     ended = loopbench("check", "loop", name)

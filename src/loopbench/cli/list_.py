@@ -15,9 +15,10 @@ from loopbench.protocol.names import nearest
 from loopbench.text.plain_text import terminal_safe
 
 from .catalogue import entries, outlines
-from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite
+from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite, own_loop
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
+from .own_prints import own_prints_aside
 
 CATALOGUES = ("loops", "suites", "profiles", "metrics", "models", "optimizers")
 """What `list` can list."""
@@ -31,7 +32,7 @@ class CatalogueChoice(OptionGroup):
     what: Annotated[str, typer.Argument(metavar="|".join(CATALOGUES), autocompletion=_completed)]
     """What to list."""
     name: Annotated[str | None, typer.Argument()] = None
-    """The one to show with its facts and options; if absent, all are listed, a line each."""
+    """The one to show with its facts and options, of loops also package.module:Name; if absent, all are listed, a line each."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
     """Show the facts and options of all."""
 
@@ -45,7 +46,11 @@ def list_(choice: CatalogueChoice, output: JsonOption) -> None:
         raise ValueError("there is no list of 'frameworks' here: loopbench frameworks list, or list loops, which has them, too")
     if choice.what not in CATALOGUES:
         raise ValueError(f"there is no list of {choice.what!r}; {nearest(choice.what, CATALOGUES)}")
-    chosen = _chosen(listed(choice.what), choice)
+    if choice.what == "loops" and choice.name is not None and ":" in choice.name:
+        with own_prints_aside():
+            chosen = [own_loop(choice.name)]
+    else:
+        chosen = _chosen(listed(choice.what), choice)
     if output.as_json:
         print(json.dumps([entry.as_dict() for entry in chosen], ensure_ascii=True))
     else:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from loopbench.protocol.names import near, parse_spec
+from loopbench.protocol.own_files import loop_of_program, named_as_file
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.registry import converted_options, find
 
@@ -20,6 +21,8 @@ _FUNCTION = re.compile(r"(?P<module>[\w./-]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za
 
 def check_loop(loop: str, folder: Path) -> None:
     """Raise ValueError, in a line that names the loop, for one that is not there, has other options, or is a program."""
+    if (module := named_as_file(loop)) and loop_of_program(module.partition("(")[0]):
+        raise ValueError(f"--loop {loop}: did you mean {module!r}?")
     if re.match(r"[^(]*\.py:", loop):
         raise ValueError(f"--loop {loop}: a function of a file is a program: --program {shlex.quote(loop)}")
     try:

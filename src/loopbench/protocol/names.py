@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from .own_code import import_own, raised_at
+from .own_files import named_as_file, named_with_dots
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
@@ -74,7 +75,14 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE")
+    if module := named_as_file(text):
+        return ValueError(f"{_short_repr(text)} is not a name; did you mean {_short_repr(module)}?")
+    own = f", or {OF_A_FILE}" if ".py" in text else ""
+    return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE{own}")
+
+
+OF_A_FILE = "MODULE:NAME, such as my_loop:MyLoop for the class MyLoop in my_loop.py"
+"""How what stands in a file is named, for whoever has typed the file's name."""
 
 
 def _bracketed(text: str) -> tuple[str, str]:
@@ -295,7 +303,11 @@ def own_object(kind: str, name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if is_gone(name):
         raise ValueError(f"{kind} {without_process(name)!r} {why_gone(name)}")
+    if not attribute and (meant_name := named_with_dots(name)):
+        raise ValueError(f"{kind} {name!r}: did you mean {meant_name!r}?")
     module = own_module(kind, name, module_name)
+    if not attribute:
+        raise ValueError(f"{kind} {name!r}: write what of {module_name} is meant, {module_name}:NAME")
     if not hasattr(module, attribute):
         hint = near(attribute, [candidate for candidate in vars(module) if not candidate.startswith("_")])
         hint = hint or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
@@ -308,9 +320,15 @@ def own_module(kind: str, name: str, module_name: str) -> ModuleType:
 
     Raises ValueError if it cannot be imported.
     """
+    if module := named_as_file(name):
+        raise ValueError(f"{kind} {name!r}: did you mean {module!r}?")
+    if "/" in module_name:
+        raise ValueError(f"{kind} {name!r}: a module has no / in its name; write {OF_A_FILE}")
     try:
         return _module(module_name)
     except ModuleNotFoundError as error:
+        if module_name.endswith(".py"):
+            raise ValueError(f"{kind} {name!r}: no such file in the current directory; write {OF_A_FILE}") from None
         where = "it is neither installed, nor on PYTHONPATH, nor in the current directory"
         at = raised_at(error)
         imported = f", which {at} imports" if at else ""

@@ -63,14 +63,14 @@ def raised_at(error: BaseException) -> str:
     A file below the current directory is named as seen from there, any other by its name alone.
     """
     place = _innermost(error)
-    return "" if place is None else f"{_from_here(place[0])}:{place[1]}"
+    return "" if place is None else place_of(*place)
 
 
 def running_at(frame: FrameType | None) -> str:
     """Return the innermost line of a user's file on a stack, like `raised_at`: down to where the event loop runs it."""
     while frame is not None and frame.f_code.co_filename != asyncio.events.__file__:
-        if _is_theirs(frame.f_code.co_filename):
-            return f"{_from_here(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
+        if is_theirs(frame.f_code.co_filename):
+            return place_of(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return ""
 
@@ -79,17 +79,19 @@ def waiting_at(task: asyncio.Task[Any]) -> str:
     """Return the innermost line of a user's file where a task waits, like `raised_at`; empty where there is none."""
     place, awaited = "", cast(Any, task.get_coro())
     while (frame := getattr(awaited, "cr_frame", None)) is not None:
-        if _is_theirs(frame.f_code.co_filename):
-            place = f"{_from_here(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
+        if is_theirs(frame.f_code.co_filename):
+            place = place_of(frame.f_code.co_filename, frame.f_lineno)
         awaited = getattr(awaited, "cr_await", None)
     return place
 
 
-def _from_here(file: Path) -> str:
+def place_of(file: Path | str, line: int) -> str:
+    """Return a line of a file as `raised_at` writes it."""
+    path = Path(file)
     try:
-        return file.resolve().relative_to(Path.cwd()).as_posix()
+        return f"{path.resolve().relative_to(Path.cwd()).as_posix()}:{line}"
     except (ValueError, OSError):  # elsewhere, or the directory is gone
-        return file.name
+        return f"{path.name}:{line}"
 
 
 def place_in(reason: str) -> tuple[str, int] | None:
@@ -109,7 +111,7 @@ def raised_in(error: BaseException | None) -> tuple[Path, int] | None:
     """
     while error is not None:
         place = _innermost(error)
-        if isinstance(error, SyntaxError) and error.filename and error.lineno and _is_theirs(error.filename):
+        if isinstance(error, SyntaxError) and error.filename and error.lineno and is_theirs(error.filename):
             place = Path(error.filename), error.lineno
         if place is not None:
             return place
@@ -121,13 +123,14 @@ def _innermost(error: BaseException) -> tuple[Path, int] | None:
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if _is_theirs(file):
+        if is_theirs(file):
             place = Path(file), trace.tb_lineno
         trace = trace.tb_next
     return place
 
 
-def _is_theirs(file: str) -> bool:
+def is_theirs(file: str) -> bool:
+    """Return whether a file is the user's own: neither Python's, nor installed, nor ours."""
     return not file.startswith("<") and "site-packages" not in file and not file.startswith(_NOT_THEIRS)
 
 

@@ -26,6 +26,7 @@ from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import offered_by
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.protocol.own_code import load_plugin, own_words
+from loopbench.protocol.own_files import loops_in, named_with_dots
 from loopbench.protocol.unknown_name import UnknownNameError
 from loopbench.runs.options import Option, options_of
 
@@ -159,11 +160,14 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise UnknownNameError(setting, f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     module = name.removesuffix(".py")
-    such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
     if module.isidentifier() and Path(f"{module}.py").is_file():  # it is not imported: the user has not typed which of its names
+        such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
+        such = next(iter(loops_in(Path(f"{module}.py"))), such) if kind == "loop" else such
         raise UnknownNameError(
             setting, f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}"
         )
+    if meant_name := named_with_dots(name):
+        raise UnknownNameError(setting, f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
     known_names = nearest(name, candidates)
     may_be_own = kind == "suite" and "did you mean" not in known_names
     own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
@@ -177,6 +181,8 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
     return imported
 
 
+_PARTS = ("name", "stops", "run", "with_step_limit")
+"""What every loop has."""
 _AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @loopbench.tunnel.loop"
 
 
@@ -194,7 +200,9 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     try:
         loop = design(**options)
         if not isinstance(loop, Loop):
-            raise ValueError("it has no name, stops, run and with_step_limit: see loopbench.protocol.Loop")
+            lacking = [part for part in _PARTS if not hasattr(loop, part)]
+            said = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
+            raise ValueError(f"it lacks {said}: see loopbench.protocol.Loop")
         loop = loop if spec.program is None else _with_program(loop, spec.program)
         return loop if tool_steps is None else _limited(loop, spec, tool_steps)
     except OSError:

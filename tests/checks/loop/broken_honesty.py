@@ -38,6 +38,18 @@ def _with_index(request: Request) -> Request:
     return replace(request, messages=(*request.messages, Message("user", f"Index: {found}"))) if found else request
 
 
+class Forgetful(Own):
+    """Shows its model the question and the last exchange only."""
+
+    def model(self, model: Model) -> Model:
+        return Changed(model, _with_the_last_exchange)
+
+
+def _with_the_last_exchange(request: Request) -> Request:
+    first = 2 + request.examples
+    return replace(request, messages=(*request.messages[:first], *request.messages[first:][-2:]))
+
+
 @dataclass(frozen=True)
 class Doubled(ObjectCodec):
     """Writes everything twice."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
-from loopbench.protocol import Loop
-from tests.checks.loop.altered_loops import FEW, Own, finding_of, not_kept, only_laws
-from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
+from loopbench.protocol import SILENT, Loop, Message, Model, Observer, Outcome, Query, Request, StopReason, Toolbox
+from tests.checks.loop.altered_loops import FEW, Own, finding_of, findings, not_kept, only_laws
+from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
     Alike,
     Anonymous,
@@ -72,7 +73,11 @@ from tests.checks.loop.broken_runs import (
 BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("contract", Nameless, "name is ''"),
     ("step limit", Generous, "tool steps were run; at most 1"),
-    ("step limit", Mean, "a plan of 1 call: 1 were made, and the run stopped as max_steps"),
+    (
+        "step limit",
+        Mean,
+        "a plan of 1 call: 1 call was made, and the run stopped as max_steps; .* a reply more to end",
+    ),
     ("budget", Spendthrift, "returned an Outcome with stop max_steps"),
     ("budget", Beggar, "1 further model calls"),
     ("no state", Shared, "at the same time as others"),
@@ -195,7 +200,52 @@ def test_an_attribute_that_raises_is_a_finding_and_no_crash_of_the_check():
 
     broken = not_kept(Falling(), draws=FEW)
     assert len(broken) > 10
-    assert set(broken.values()) == {"the loop raised RuntimeError: no limits here"}
+    (said,) = set(broken.values())
+    assert re.fullmatch(r"the loop raised RuntimeError: no limits here at tests/checks/loop/test_broken_loops\.py:\d+", said)
+
+
+class Falling(Own):
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        raise KeyError("boom")
+
+
+def test_a_crash_is_told_with_its_line_and_a_law_that_no_run_came_to_is_not_called_kept():
+    with only_laws("contract", "once", "gold", "results", "stops"):
+        found = {finding.law: finding for finding in findings(Falling(), draws=FEW)}
+    crash = rf"KeyError: 'boom' at tests/checks/loop/test_broken_loops\.py:{Falling.run.__code__.co_firstlineno + 1}"
+    for law in ("contract", "stops"):
+        assert found[law].status == "failed"
+        assert re.search(f"run\\(\\) raised {crash}", found[law].detail)
+    for law in ("once", "gold", "results"):
+        assert found[law].status == "not applicable"
+        assert re.search(rf"could not be looked at: no \w+ .*\((run\(\) raised )?{crash}\)", found[law].detail)
+
+
+class Hasty(Own):
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        reply: Any = model.complete(Request((Message("user", query.text),)))
+        return Outcome(reply.text, StopReason.FINISHED, 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_missing_await_is_told_with_its_line_and_leaves_no_warning():
+    with only_laws("contract", "waiting", "finishing"):
+        contract, waiting, finishing = findings(Hasty(), draws=FEW)
+    line = Hasty.run.__code__.co_firstlineno + 1
+    assert (
+        contract.detail
+        == finishing.detail
+        == f"an await is missing before complete(…) at tests/checks/loop/test_broken_loops.py:{line}"
+    )
+    assert waiting.status == "ok"
+    gc.collect()
+
+
+def test_a_loop_that_forgets_results_is_told_so_and_is_not_blamed_for_the_calls_that_the_model_repeats():
+    with only_laws("step limit", "finishing", "once", "results"):
+        broken = not_kept(Forgetful(), draws=FEW)
+    assert broken.keys() == {"finishing", "results"}
+    assert "'three calls': request 3 no longer shows the result of add, so the model asked for it again" in broken["results"]
 
 
 def test_requests_without_a_codec_are_told_so():

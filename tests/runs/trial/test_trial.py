@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import json
 import re
 import time
@@ -122,6 +123,23 @@ def test_what_is_no_outcome_is_a_crash(one_trial, tiny, written, left, said):
     record = one_trial(written(run), tiny()).record
     assert (record.status, record.stop, record.accuracy) == ("scored", "crashed", 0.0)
     assert said in record.reason
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_missing_await_is_told_with_its_line_and_leaves_no_warning(one_trial, tiny, written):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        reply = model.complete(asked())
+        return Outcome(reply.text, StopReason.FINISHED, 1)
+
+    async def hands_on(query: Query, tools: Any, model: Any, observer: Any) -> Any:
+        return model.complete(asked())
+
+    record = one_trial(written(run), tiny()).record
+    at = f"tests/runs/trial/test_trial.py:{run.__code__.co_firstlineno + 1}"
+    assert (record.stop, record.reason) == ("crashed", f"an await is missing before complete(…) at {at}")
+    record = one_trial(written(hands_on), tiny()).record
+    assert (record.stop, record.reason) == ("crashed", "an await is missing before complete(…), whose coroutine was returned")
+    gc.collect()
 
 
 def test_a_loop_whose_run_is_no_coroutine_crashes(one_trial, tiny, written):

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from loopbench.runs.silent_end import die_with, go_on_here, leave
 from .law import Finding, hung
 
 Report = Callable[[Finding], None]
+GRACE_S = 1.0
+"""Seconds beyond its limit that a law's process has to say itself where it hangs."""
 _CHUNK = 1 << 16
 
 
@@ -48,7 +51,7 @@ def finding_apart(law: str, judge: Callable[[Report], None], limit_s: float) -> 
         os.setpgid(child, child)
     os.close(write)
     try:
-        line = _line(read, limit_s)
+        line = _line(read, limit_s + GRACE_S)
     finally:
         how = _end(child)
         os.close(read)
@@ -66,9 +69,12 @@ def _judge_in_child(parent: int, write: int, judge: Callable[[Report], None]) ->
     go_on_here()
     gc.freeze()  # else a collection would copy every page that it looks at
 
+    is_first = threading.Lock()
+
     def report(finding: Finding) -> None:
-        sys.stdout.flush()
-        os.write(write, json.dumps(finding.as_dict()).encode("ascii") + b"\n")
+        if is_first.acquire(blocking=False):  # the law may end just when it counts as hanging
+            sys.stdout.flush()
+            os.write(write, json.dumps(finding.as_dict()).encode("ascii") + b"\n")
 
     try:
         judge(report)

@@ -10,13 +10,18 @@ from loopbench.protocol.threads import run_blocking
 
 from . import codecs, contract, endings, honesty, interruption, prompts, typed_answers
 from .apart import can_be_apart, finding_apart
+from .hang_watch import watched_for_hangs
 from .law import HUNG, Broken, Finding, Law, NotApplicable, hung
 from .scene import error_summary
 
 LAWS: tuple[Law, ...] = (
     Law("contract", "name, stops and Outcome are well formed; the configuration never changes", contract.contract),
     Law("waiting", "the event loop never stands still while a run waits", interruption.never_blocks),
-    Law("step limit", "with_step_limit(n) allows n tool steps and no more, and the run ends by itself", contract.step_limit),
+    Law(
+        "step limit",
+        "with_step_limit(n) lets a plan of n calls be solved; no run makes more than n + 1, and each ends by itself",
+        contract.step_limit,
+    ),
     Law("budget", "run lets BudgetExceeded through, and makes no further model call", interruption.budget),
     Law("no state", "a run does not affect later or concurrent runs of the same loop", contract.no_state),
     Law("tool errors", "the message of a tool's exception reaches the model", contract.tool_errors),
@@ -35,7 +40,7 @@ LAWS: tuple[Law, ...] = (
     Law("gold", "no request contains the expected answer", contract.gold),
     Law("codecs", "a codec parses what it renders, and reads any reply as a move or raises WireError", codecs.codecs),
     Law("formats", "a model could write each format: the words of a move stand in it, once", honesty.formats),
-    Law("results", "where a request shows the receipt of a result, it shows the result", honesty.results),
+    Law("results", "a request shows each result that the model needs, and no receipt without its result", honesty.results),
     Law("own words", "the answer is what the model says, also where that is wrong", honesty.own_words),
     Law("stops", "every declared stop can occur, and no other does", endings.stops),
     Law(
@@ -60,9 +65,11 @@ LAWS: tuple[Law, ...] = (
     ),
 )
 
+UNDISTURBED = LAWS[0].name
+"""The law that looks at a run without any trouble: what hangs there hangs everywhere."""
 NOT_CHECKED = "not checked: a loop that blocks or hangs would take minutes; fix that first"
 MAX_HUNG = 2
-"""Laws that are given up before the others are not checked."""
+"""Laws that are given up before the others are not checked, if they are others than `UNDISTURBED`."""
 LAW_LIMIT_S = 60.0
 """Seconds that the check of a law may take; of a built-in loop it takes less than one."""
 FOREIGN_LAW_LIMIT_S = 900.0
@@ -89,20 +96,22 @@ def check_loop(
 def _is_enough(findings: Sequence[Finding]) -> bool:
     """Return whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
     blocks = any(finding.detail.startswith(interruption.STOOD_STILL) for finding in findings)
-    return blocks or sum(HUNG in finding.detail for finding in findings) >= MAX_HUNG
+    hanging = [finding.law for finding in findings if HUNG in finding.detail]
+    return blocks or UNDISTURBED in hanging or len(hanging) >= MAX_HUNG
 
 
 def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
     """Check a law. A foreign loop is checked in this process: its steps are taken in another, which serves all laws."""
     if can_be_apart() and not isinstance(loop, ForeignLoop):
-        return finding_apart(law.name, lambda report: run_blocking(_report(loop, law, report)), limit_s)
+        return finding_apart(law.name, lambda report: run_blocking(_report(loop, law, limit_s, report)), limit_s)
     return run_blocking(_judged(loop, law, limit_s))
 
 
-async def _report(loop: Loop, law: Law, report: Callable[[Finding], None]) -> None:
+async def _report(loop: Loop, law: Law, limit_s: float, report: Callable[[Finding], None]) -> None:
     """Judge, and report before the event loop waits for the threads that the loop has left behind."""
     try:
-        report(await _judged(loop, law, None))
+        with watched_for_hangs(law.name, limit_s, report):
+            report(await _judged(loop, law, None))
     except BaseException as error:  # a SystemExit of the loop's attributes, say
         report(Finding(law.name, "failed", f"the loop raised {error_summary(error)}"))
 

@@ -47,9 +47,11 @@ async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
     """Return the codecs of the requests, each with valid replies in its format."""
     scenes = [await scripted(task) for task in TASKS] + [policy_scene(policy) for policy in (busy, done)]
     by_codec: dict[tuple[str, Role], list[tuple[Codec, list[Reply]]]] = {}
+    problem = ""
     for scene in scenes:
         for design in (limited(loop), loop.with_step_limit(1)):
-            log = (await play(design, scene)).log
+            finished = await play(design, scene)
+            log, problem = finished.log, problem or finished.problem
             for request in log.requests:
                 codec = _codec_of(request)
                 pairs = by_codec.setdefault((codec.name, request.role), [])
@@ -59,7 +61,7 @@ async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
                 for other, replies in (item for pairs in by_codec.values() for item in pairs):
                     if other is codec:
                         replies.append(reply)
-    require(bool(by_codec), "no request was made")
+    require(bool(by_codec), f"no request was made{f': {problem}' if problem else ''}")
     return [item for pairs in by_codec.values() for item in pairs]
 
 

@@ -23,6 +23,7 @@ from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
+from .asking_again import asked_again
 from .law import NotApplicable, require
 from .random_moves import any_reply, busy, done, say
 from .scene import (
@@ -42,6 +43,7 @@ from .scene import (
     Scene,
     TurnPolicy,
     first_difference,
+    not_looked_at,
     open_gate,
     play,
     policy_scene,
@@ -140,10 +142,11 @@ STUBBORN: Mapping[str, TurnPolicy] = {
 
 
 async def step_limit(loop: Loop) -> None:
-    """Under `with_step_limit(n)` n tool steps are granted, and the run ends by itself.
+    """Under `with_step_limit(n)` a plan of n calls is solved, at most n + 1 tool steps are run, and the run ends by itself.
 
-    A comparison gives every design the same limit; one that uses more or fewer steps is not comparable. After the n steps comes one
-    decision to end the run (row G-8), which a model that never ends may spend on a call, so n + 1 steps are possible.
+    A comparison gives every design the same limit (row G-8); one that uses more or fewer steps is not comparable. After the n steps
+    comes one decision to end the run, which a model that never ends may spend on a call. A model that has to ask again for what its
+    prompt does not show spends its steps on that, which says nothing of the limit: `results` tells of it.
     """
     for limit in (1, 2, 3):
         design = loop.with_step_limit(limit)
@@ -152,9 +155,10 @@ async def step_limit(loop: Loop) -> None:
         task = _chain_of(limit)
         finished = await play(design, await scripted(task))
         calls, stop = len(finished.log.calls), finished.outcome.stop
-        solved = calls >= limit and stop is StopReason.FINISHED
+        granted = calls >= limit and (stop is StopReason.FINISHED or bool(asked_again(finished)))
         where = f"with_step_limit({limit}), a plan of {counted(limit, 'call')}"
-        require(solved, f"{where}: {calls} were made, and the run stopped as {stop}; a limit of n grants n tool steps")
+        made = f"{counted(calls, 'call was', 'calls were')} made, and the run stopped as {stop}"
+        require(granted, f"{where}: {made}; a limit of n grants n tool steps, and a reply more to end the run")
 
 
 async def _check_ends(design: Loop, policy: TurnPolicy, limit: int, where: str) -> None:
@@ -254,15 +258,19 @@ async def finishing(loop: Loop) -> None:
 async def once(loop: Loop) -> None:
     """Each call that the model decides on is made once.
 
-    A repeated call, such as a second refund, does harm that no answer shows.
+    A repeated call, such as a second refund, does harm that no answer shows. Calls are held against the decisions of their own run:
+    a model may decide on one twice.
     """
+    runs = []
     for task in (ONE_CALL, CHAIN, SCHEMA):
-        finished = await play(limited(loop), await scripted(task))
-        assert task.plan is not None
-        calls = Counter(call.name for call in finished.log.calls) - Counter(call.name for call in finished.log.after_answer)
-        planned = Counter(call.tool for call in task.plan.calls)
-        repeated = ", ".join(f"{name} {counted(calls[name], 'time')} instead of {planned[name]}" for name in calls - planned)
-        require(calls <= planned, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
+        runs.append(finished := await play(limited(loop), await scripted(task)))
+        log = finished.log
+        made = Counter(call.name for call in log.calls) - Counter(call.name for call in log.after_answer)
+        decided = Counter(call.name for decision in log.decisions for call in decision.calls)
+        repeated = ", ".join(f"{name} {counted(made[name], 'time')} instead of {decided[name]}" for name in made - decided)
+        require(made <= decided, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
+    if not any(run.log.calls for run in runs):
+        raise not_looked_at("no call was made", runs)
 
 
 def is_right(answer: Any, expected: Any) -> bool:
@@ -297,6 +305,9 @@ async def gold(loop: Loop) -> None:
     require(not is_leaked, "a request holds the expected answer; a loop gets only the query, the tools and the model's replies")
     is_answered = CANARY in render_value(trial.record.answer)
     require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")
+    if not log.requests:
+        why = f" ({trial.record.reason})" if trial.record.reason else ""
+        raise NotApplicable(f"could not be looked at: no request was made{why}")
 
 
 # --- the conversation ---

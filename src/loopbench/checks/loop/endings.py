@@ -28,7 +28,7 @@ from loopbench.protocol import (
 from .contract import STUBBORN
 from .law import require
 from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
-from .scene import CHAIN, FAILING, JAMMED, TOOLS, FinishedRun, ModelTurn, Scene, TurnPolicy, play, policy_scene, scripted, tools_of
+from .scene import CHAIN, FAILING, JAMMED, TOOLS, ModelTurn, Scene, TurnPolicy, play, policy_scene, scripted, tools_of
 
 MIN_RUNS = 120
 MAX_RUNS = 400
@@ -218,23 +218,13 @@ async def always_an_outcome(loop: Loop) -> None:
     scenes = await _scenes()
     for name, scene in (*scenes, *_first_random_scenes(MIN_RUNS)):
         finished = await play(design, scene)
-        problem = _result_problem(finished, may_raise=isinstance(loop, ForeignLoop))
-        require(not problem, f"{name}: {problem}; run() must return an Outcome")
+        may_raise = isinstance(loop, ForeignLoop) and isinstance(finished.result, Exception) and not finished.hung
+        require(may_raise or not finished.problem, f"{name}: {finished.problem}; run() must return an Outcome")
 
 
 def _first_random_scenes(count: int) -> Iterator[tuple[str, Scene]]:
     for (name, scene), _ in zip(_random_scenes(), range(count), strict=False):
         yield name, scene
-
-
-def _result_problem(finished: FinishedRun, *, may_raise: bool) -> str:
-    if finished.hung:
-        return f"the run {finished.hung}"
-    if isinstance(finished.result, Exception) and may_raise:
-        return ""
-    if isinstance(finished.result, BaseException):
-        return f"run() raised {type(finished.result).__name__}: {str(finished.result)[:200]}"
-    return "" if isinstance(finished.result, Outcome) else f"run() returned a {type(finished.result).__name__}"
 
 
 async def stops(loop: Loop) -> None:
@@ -244,16 +234,18 @@ async def stops(loop: Loop) -> None:
     """
     unreached = set(loop.stops)
     start = time.monotonic()
-    count = 0
+    count, problem, has_ended = 0, "", False
     for name, scene in (*await _scenes(), *_random_scenes()):
         if count >= MIN_RUNS and (not unreached or time.monotonic() - start > MAX_S):
             break
         count += 1
         finished = await play(loop, scene)
+        problem = problem or finished.problem
         if isinstance(finished.result, Outcome):  # another law covers other results
-            stop = finished.result.stop
+            stop, has_ended = finished.result.stop, True
             require(stop in loop.stops, f"{name}: the run stopped as {stop}, which `stops` does not declare")
             unreached.discard(stop)
+    require(has_ended, f"none of {count} runs came to a stop: {problem}")
     names = ", ".join(sorted(unreached))
     require(
         not unreached, f"declared and never reached in {count} runs: {names}; `stops` holds only what this configuration can reach"

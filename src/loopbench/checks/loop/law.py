@@ -28,10 +28,13 @@ HUNG = "did not end within"
 """What is said of a run, or of a law's check, that had to be given up."""
 
 
-def hung(law: str, limit_s: float) -> Finding:
-    """Return the finding of a law whose check had to be given up."""
-    why = "the loop blocks its thread, or waits for what never comes"
-    return Finding(law, "failed", f"its check {HUNG} {limit_s:g} s: {why}")
+HANGS = "the loop blocks its thread, or waits for what never comes"
+"""How a check hangs where nobody knows which of the two it is."""
+
+
+def hung(law: str, limit_s: float, how: str = HANGS) -> Finding:
+    """Return the finding of a law whose check had to be given up after so many seconds. `how`: what the loop does, and where."""
+    return Finding(law, "failed", f"its check {HUNG} {limit_s:g} s: {how}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,11 @@ from loopbench.datasets.task import Task
 from loopbench.models.metering import MeteredExchange, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Profile
+from loopbench.models.receipts import call_digest
 from loopbench.models.scripted import Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
+    Act,
     Answer,
     Capabilities,
     Codec,
@@ -29,6 +31,7 @@ from loopbench.protocol import (
     Plan,
     PlannedCall,
     Query,
+    Recovery,
     Ref,
     Reply,
     Request,
@@ -37,12 +40,14 @@ from loopbench.protocol import (
     WrappedModel,
 )
 from loopbench.protocol.counts import counted
+from loopbench.protocol.missing_await import missing_await
 from loopbench.protocol.model import StreamsWhole
+from loopbench.protocol.own_code import raised_at, waiting_at
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
 from ..bench_script import bench_script
-from .law import HUNG, Broken, require
+from .law import HUNG, Broken, NotApplicable
 from .random_moves import say
 
 MAX_CALLS = 200
@@ -186,6 +191,17 @@ def policy_scene(policy: TurnPolicy, query: Query = DIGGING, tools: tuple[Tool, 
 # --- logs ---
 
 
+@dataclass(frozen=True, slots=True)
+class DecidedCalls:
+    """The calls that the model decided on in a reply."""
+
+    request: int
+    """Number of the request, from 1."""
+    calls: tuple[ToolCall, ...]
+    given: frozenset[str]
+    """CALL digests of the calls whose results the loop had been given when it sent the request."""
+
+
 @dataclass(slots=True)
 class RunLog:
     """A log of everything that a loop does in one run."""
@@ -193,6 +209,9 @@ class RunLog:
     requests: list[Request] = field(default_factory=list)
     replies: list[tuple[Codec, Reply]] = field(default_factory=list)
     """Replies, with the codecs of their requests."""
+    decisions: list[DecidedCalls] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
+    """CALL digests of the calls that have given a result."""
     calls: list[ToolCall] = field(default_factory=list)
     after_answer: list[ToolCall] = field(default_factory=list)
     """Calls made after the model had answered."""
@@ -218,16 +237,26 @@ class RunLog:
             self.after_answer.append(call)
         await self._bounded(len(self.calls))
 
-    def add_reply(self, request: Request, reply: Reply) -> None:
+    def add_reply(self, request: Request, number: int, given: frozenset[str], reply: Reply) -> None:
+        """Log it. `number`: of its request, from 1. `given`: as in a DecidedCalls."""
         codec = request.codec or NATIVE
         self.replies.append((codec, reply))
         with contextlib.suppress(Exception):  # another law covers a codec's exceptions
-            self.answered |= isinstance(codec.parse(reply), Answer)
+            move = codec.parse(reply)
+            self.answered |= isinstance(move, Answer)
+            self.decisions.append(DecidedCalls(number, _calls_of(move), given))
 
     async def _bounded(self, count: int) -> None:
         if count > MAX_CALLS:
             self.endless.set()
             await asyncio.get_running_loop().create_future()
+
+
+def _calls_of(move: Move) -> tuple[ToolCall, ...]:
+    """Return the calls that a move asks for."""
+    if isinstance(move, Act):
+        return move.calls
+    return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
 
 
 class LoggingModel(StreamsWhole, WrappedModel):
@@ -241,13 +270,14 @@ class LoggingModel(StreamsWhole, WrappedModel):
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply; raises the exceptions of the gate and the model."""
         await self.log.add_request(request)
+        number, given = len(self.log.requests), frozenset(self.log.given)
         self.log.in_flight[request.scope] += 1
         try:
-            await self.gate("model", len(self.log.requests))
+            await self.gate("model", number)
             reply = await self.model.complete(request)
         finally:
             self.log.in_flight[request.scope] -= 1
-        self.log.add_reply(request, reply)
+        self.log.add_reply(request, number, given, reply)
         return reply
 
 
@@ -272,10 +302,14 @@ class LoggingToolbox(MeteredToolbox):
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Return the observation; raises the exceptions of the gate."""
         await self.log.add_call(call)
+        digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
         self.log.tools_running += 1
         try:
             await self.gate("tool", len(self.log.calls))
-            return await super().call(call, validate=validate)
+            seen = await super().call(call, validate=validate)
+            if seen.ok:
+                self.log.given.add(digest)
+            return seen
         finally:
             self.log.tools_running -= 1
 
@@ -291,14 +325,24 @@ class FinishedRun:
     """The reason why the run was aborted; empty if it ended by itself."""
 
     @property
+    def problem(self) -> str:
+        """Why there is no outcome; empty if there is one."""
+        if self.hung:
+            return f"the run {self.hung}"
+        if missing := missing_await(self.result):
+            return missing
+        if isinstance(self.result, BaseException):
+            return f"run() raised {error_summary(self.result)}"
+        return "" if isinstance(self.result, Outcome) else f"run() returned a {type(self.result).__name__}, not an Outcome"
+
+    @property
     def outcome(self) -> Outcome:
         """The outcome; raises Broken if there is none."""
-        require(not self.hung, f"the run {self.hung}; it must end by itself")
-        if isinstance(self.result, BaseException):
-            raise Broken(f"run() raised {error_summary(self.result)}; it must return an Outcome")
-        if not isinstance(self.result, Outcome):
-            raise Broken(f"run() returned a {type(self.result).__name__}, not an Outcome")
-        return self.result
+        if isinstance(self.result, Outcome):
+            return self.result
+        if missing := missing_await(self.result):
+            raise Broken(missing)
+        raise Broken(f"{self.problem}; {'it must end by itself' if self.hung else 'run() must return an Outcome'}")
 
     @property
     def requests(self) -> list[dict[str, Any]]:
@@ -322,9 +366,11 @@ async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
         endless.cancel()
     if running.done():
         return FinishedRun(log, running.result() if not running.cancelled() else asyncio.CancelledError())
+    at = waiting_at(running)
     await stop(running, GRACE_S)
-    calls = f"made more than {MAX_CALLS} calls" if log.endless.is_set() else f"{HUNG} {limit_s(loop):g} s"
-    return FinishedRun(log, None, calls)
+    if log.endless.is_set():
+        return FinishedRun(log, None, f"made more than {MAX_CALLS} calls")
+    return FinishedRun(log, None, f"{HUNG} {limit_s(loop):g} s{f' at {at}' if at else ''}")
 
 
 def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[object]:
@@ -336,11 +382,13 @@ def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[obj
 
 async def _caught(loop: Loop, query: Query, tools: LoggingToolbox, model: Model) -> object:
     try:
-        return await loop.run(query, tools, model)
+        result: object = await loop.run(query, tools, model)
     except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # the boundary to the design under check: a SystemExit must not end the check
-        return error
+        result = error
+    missing_await(result)  # else Python would warn of it in some law that looks at other things
+    return result
 
 
 async def settle() -> None:
@@ -365,7 +413,15 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def error_summary(error: BaseException) -> str:
-    return cap(f"{type(error).__name__}: {error_text(error)}", MAX_DETAIL_CHARS)
+    """Return an exception in words, with the line of the user's code that it came from."""
+    at = raised_at(error)
+    return f"{cap(f'{type(error).__name__}: {error_text(error)}', MAX_DETAIL_CHARS)}{f' at {at}' if at else ''}"
+
+
+def not_looked_at(missing: str, runs: Sequence[FinishedRun]) -> NotApplicable:
+    """Return that a law could not be looked at. `missing`: what no run came to."""
+    why = next((run.problem for run in runs if run.problem), "")
+    return NotApplicable(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
 
 
 def request_text(request: Request) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -74,7 +74,20 @@ def built_in(kind: str, name: str) -> CatalogueEntry:
         target = find("loop" if kind in FOREIGN else kind, name)
     except MissingExtra as error:
         return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
-    text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
+    return _described(name, sys.modules[f"{PACKAGES[kind][0]}.{name}"], target)
+
+
+def own_loop(name: str) -> CatalogueEntry:
+    """Return the entry of a loop of the user's own, `package.module:Name`, which is imported. Raises ValueError."""
+    design = find("loop", name)
+    return _described(name, design, design)
+
+
+def _described(name: str, documented: object, target: Callable[..., Any]) -> CatalogueEntry:
+    """Return the entry of what takes options. `documented`: the object whose docstring says what it is."""
+    text = inspect.getdoc(documented) or ""
+    if text.startswith(f"{getattr(target, '__name__', '')}("):  # a dataclass without a docstring gets its signature for one
+        text = ""
     options = tuple(
         OptionLine(option.name, shown_default(option.default), option.doc, values_of(option.type))
         for option in options_of(target).values()

@@ -13,6 +13,7 @@ from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.json_text import Json
+from loopbench.protocol.missing_await import missing_await
 from loopbench.protocol.own_code import raised_at
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
@@ -30,6 +31,8 @@ _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 def breach(result: object) -> str:
     """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome. Of an exception, also where in the
     user's code it came up."""
+    if missing := missing_await(result):
+        return missing
     if isinstance(result, BaseException):
         at = raised_at(result)
         return f"{cap(f'{type(result).__name__}: {error_text(result)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
