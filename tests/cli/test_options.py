@@ -276,9 +276,9 @@ HEAVY = (
 STARTS: dict[str, tuple[int, set[str]]] = {
     # a few to spare; `compare` comes first, because the others read its run
     "compare --loop bare --tasks 1 --no-mlflow --quiet": (462, {"jinja2", "jsonschema", "numpy", "rich"}),
-    "list loops": (74, {"rich"}),
-    "list suites": (71, {"rich"}),
-    "list profiles": (73, {"rich"}),
+    "list loops": (82, {"rich"}),
+    "list suites": (79, {"rich"}),
+    "list profiles": (81, {"rich"}),
     "show latest": (83, {"rich"}),
     "why latest": (224, {"numpy", "rich"}),
     "report latest": (259, {"numpy", "rich"}),
