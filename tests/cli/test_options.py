@@ -280,8 +280,8 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list suites": (79, {"rich"}),
     "list profiles": (81, {"rich"}),
     "show latest": (83, {"rich"}),
-    "why latest": (224, {"numpy", "rich"}),
-    "report latest": (259, {"numpy", "rich"}),
+    "why latest": (232, {"numpy", "rich"}),
+    "report latest": (267, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 FEW = [command for command in STARTS if command.startswith(("compare", "show"))]

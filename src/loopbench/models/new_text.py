@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import AnyStr
 
 from loopbench.protocol import Message, Request
@@ -44,28 +44,23 @@ def _from_where_they_differ(one: str, other: str) -> tuple[str, str]:
 
 
 def _up_to_where_they_differ(one: str, other: str) -> tuple[str, str]:
-    ends = len(one), len(other)
-    shared = _most(min(ends), lambda low, high: one[ends[0] - high : ends[0] - low] == other[ends[1] - high : ends[1] - low])
+    shared = shared_length(one[::-1], other[::-1])
     cut = one.find(" ", len(one) - shared)
     shared_chars = 0 if cut < 0 else len(one) - cut
     return one[: len(one) - shared_chars], other[: len(other) - shared_chars]
 
 
 def shared_length(one: AnyStr, other: AnyStr, least: int = 0) -> int:
-    """Return the length of the longest beginning that two texts share, of whose first `least` characters that is known."""
-    return _most(min(len(one), len(other)), lambda low, high: one[low:high] == other[low:high], least)
+    """Return the length of the longest beginning that two texts share, of whose first `least` characters that is known.
 
-
-def _most(most: int, is_same: Callable[[int, int], bool], least: int = 0) -> int:
-    """Return the greatest size up to `most` up to which all is the same; it is up to `least`.
-
-    `is_same`: whether that holds from one size to another. No stretch is looked at twice where it is the same.
+    No stretch is looked at twice where it is the same.
     """
-    if is_same(least, most):
+    most = min(len(one), len(other))
+    if one[least:most] == other[least:most]:
         return most
     while most - least > 1:
         middle = (least + most) // 2
-        if is_same(least, middle):
+        if one[least:middle] == other[least:middle]:
             least = middle
         else:
             most = middle

@@ -191,7 +191,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_command_from_ending(unruly, 
         said, erred = process.communicate(timeout=200)
     assert process.returncode == 4, erred  # it never asks its model
     assert said.startswith("{")
-    assert erred.splitlines()[-1].startswith("run directory: ")  # the thread ended with the loop's worker
+    assert erred.splitlines()[-1].startswith("page, once this command has ended: ")  # the thread ended with the loop's worker
     assert "(endless)" not in erred
 
 

@@ -128,7 +128,7 @@ class Recorder(Observer):
 
     def digest(self) -> str:
         """Return the sha256 of moves and observations, without times and wording of prompts."""
-        return sha256(f"[{','.join(_in_order(self._digested))}]")
+        return sha256(_in_order(self._digested))
 
     def line(self, head: TraceHead) -> bytes:
         """Return the whole trace as one line of JSON, without secrets; what names the trial is kept as it is."""
@@ -229,13 +229,15 @@ def trace_line(trace: Trace) -> bytes:
 _AT_ONCE, _IN_TURN = "at once", "in turn"
 
 
-def _in_order(digested: list[Any]) -> list[str]:
-    """Return events as JSON, those that may happen at once, tool runs and replies of a scope, sorted: they end in any order."""
-    ordered: list[str] = []
-    for at_once, items in itertools.groupby(digested, key=operator.itemgetter(0)):
-        texts = [_encoded(item, 1) for item in items]
-        ordered += sorted(texts) if at_once == _AT_ONCE else texts
-    return ordered
+def _in_order(digested: list[Any]) -> str:
+    """Return events as a list in JSON; tool runs and replies of a scope, which may end in any order, are sorted."""
+    groups = [(at_once, list(items)) for at_once, items in itertools.groupby(digested, key=operator.itemgetter(0))]
+    if not any(at_once == _AT_ONCE and len(group) > 1 for at_once, group in groups):
+        return _encoded(digested)
+    texts: list[str] = []
+    for at_once, group in groups:
+        texts += sorted(_encoded(item, 1) for item in group) if at_once == _AT_ONCE else [_encoded(group)[1:-1]]
+    return f"[{','.join(texts)}]"
 
 
 def move_to_json(move: Move) -> dict[str, Any]:
