@@ -327,3 +327,19 @@ def test_the_results_are_out_before_their_page_is_made_and_logged(here, loopbenc
     loopbench("compare", *QUICK)
     assert "flushed" in done[done.index("text") : done.index("page")]
     assert done.index("page") < done.index("logged")
+
+
+def test_ctrl_c_behind_the_answer_leaves_a_page_that_resume_makes(here, loopbench, monkeypatch):
+    def pressed(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "write_report", pressed)
+        ended = loopbench("compare", *QUICK, "--quiet")
+    assert ended.code == 130
+    assert ended.out.startswith("arithmetic 2: 6 tasks")
+    (line,) = ended.err.splitlines()
+    said, _, command = line.partition(", and this writes them: loopbench ")
+    assert said == "interrupted before page and log were written; no trial is missing"
+    assert loopbench(*shlex.split(command)).code == 0
+    assert (here / shlex.split(command)[1] / "report.html").is_file()

@@ -105,9 +105,14 @@ def _carry_out(
         _say_where_it_is_logged(experiment, log, quiet=output.quiet)
     print_results(run, as_json=output.as_json, depth=output.depth)
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
-    page = write_report(run, source=source, announce=False)
-    if not halted and (warning := log.finish(run, page)):
-        say(warning)
+    try:
+        page = write_report(run, source=source, announce=False)
+        if not halted and (warning := log.finish(run, page)):
+            say(warning)
+    except KeyboardInterrupt:
+        if not (halted or stopped):
+            say(f"interrupted before page and log were written; no trial is missing, and this writes them: {resume_command(now)}")
+        raise typer.Exit(INTERRUPTED) from None
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(code_of_run(run))
