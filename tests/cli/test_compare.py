@@ -229,7 +229,7 @@ def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
     assert {line.split("  ")[0]: int(line.split("  ")[1].split()[0]) for line in sums} == Counter(each["arm"] for each in missed)
     assert total.startswith(f"{len(missed)} trials were not solved")
     assert all(record["scores"]["accuracy"] < 1 for record in missed)
-    assert [line.split()[0] for line in lines[:-1]] == [f"{r['arm']}/{r['task']}/{r['repeat']}" for r in missed]
+    assert [line.split()[0] for line in lines[:-2]] == [f"{r['arm']}/{r['task']}/{r['repeat']}" for r in missed]
     of_arm = [record for record in missed if record["arm"] == "react_extract/flaky-format"]
     assert len({tokens_of(record) for record in of_arm}) > 1
     for typed in ("react_extract/flaky-format", "react_extract"):
@@ -329,17 +329,18 @@ def test_the_results_are_out_before_their_page_is_made_and_logged(here, loopbenc
     assert done.index("page") < done.index("logged")
 
 
-def test_ctrl_c_behind_the_answer_leaves_a_page_that_resume_makes(here, loopbench, monkeypatch):
+@pytest.mark.parametrize("behind", ["print_results", "write_report"])
+def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, loopbench, monkeypatch, behind):
     def pressed(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(running, "write_report", pressed)
+        patched.setattr(running, behind, pressed)
         ended = loopbench("compare", *QUICK, "--quiet")
     assert ended.code == 130
-    assert ended.out.startswith("arithmetic 2: 6 tasks")
+    assert ended.out.startswith("arithmetic 2: 6 tasks") is (behind == "write_report")
     (line,) = ended.err.splitlines()
-    said, _, command = line.partition(", and this writes them: loopbench ")
-    assert said == "interrupted before page and log were written; no trial is missing"
+    said, _, command = line.partition("; go on with: loopbench ")
+    assert said == "interrupted before everything was written"
     assert loopbench(*shlex.split(command)).code == 0
     assert (here / shlex.split(command)[1] / "report.html").is_file()

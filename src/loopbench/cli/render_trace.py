@@ -76,12 +76,15 @@ def _struck(record: Record) -> str:
     return ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "no fault"
 
 
-def failures(records: Sequence[Record]) -> None:
-    """Print a line for each trial that was not solved, by the name that `show` takes."""
+def failures(records: Sequence[Record], folder: Path, order: str) -> None:
+    """Print a line for each trial that was not solved, by the name that `show` takes. `order`: theirs, in words."""
     console = out()
     for record in records:
         struck = _struck(record)
         ending = (record.stop or LOST) if record.status == "scored" else f"{record.status}: {record.reason}"
         spent = f"; {counted(record.tokens, 'token')}" if record.tokens else ""
         console.print(Text(terminal_safe(f"{record.arm}/{record.task}/{record.repeat}  {ending}; {struck}{spent}")), soft_wrap=True)
-    console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))
+    one = next((record.name for record in records if record.trace_at is not None), "")
+    print_prose(f"{counted(len(records), 'trial was', 'trials were')} not solved, {order}{'; one:' if one else ''}", "dim")
+    if one:
+        print_line(f"  loopbench show {shlex.quote(str(folder))} {shlex.quote(one)}", "dim")

@@ -90,32 +90,46 @@ def _carry_out(
         raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
     else:
         log.trials_ended(experiment.folder)
+    try:
+        code = _conclude(experiment, output, log, halted, stopped)
+    except KeyboardInterrupt:
+        say(f"interrupted before everything was written; go on with: {resume_command(experiment)}")
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _conclude(experiment: Experiment, output: ResultsOptions, log: MlflowLog, halted: str, stopped: str) -> int:
+    """Print the results, write page and log, and return the exit code.
+
+    `halted`, `stopped`: why the trials ended early, if they did; of a run that was halted nothing is logged.
+    """
     source = source_of(experiment.folder)
     run = results(experiment.folder)
     now = _as_it_stands(experiment, run)
     if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
         say(line)
     if halted or stopped:
-        say(f"{halted or stopped}: {counted(_left(now, run), 'trial is', 'trials are')} left; go on with")
-        say(f"  {resume_command(now)}")
+        _say_what_is_left(halted or stopped, now, run)
         if not run.records:
-            raise typer.Exit(INTERRUPTED)
+            return INTERRUPTED
     _say_how_it_went(experiment, run, quiet=output.quiet)
     if not halted:
         _say_where_it_is_logged(experiment, log, quiet=output.quiet)
     print_results(run, as_json=output.as_json, depth=output.depth)
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
-    try:
-        page = write_report(run, source=source, announce=False)
-        if not halted and (warning := log.finish(run, page)):
-            say(warning)
-    except KeyboardInterrupt:
-        if not (halted or stopped):
-            say(f"interrupted before page and log were written; no trial is missing, and this writes them: {resume_command(now)}")
-        raise typer.Exit(INTERRUPTED) from None
-    if halted or stopped:
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(code_of_run(run))
+    page = write_report(run, source=source, announce=False)
+    if not halted and (warning := log.finish(run, page)):
+        say(warning)
+    return INTERRUPTED if halted or stopped else code_of_run(run)
+
+
+def _say_what_is_left(why: str, now: Experiment, run: Results) -> None:
+    left = _left(now, run)
+    if not left:
+        say(f"{why}: no trial is left")
+        return
+    say(f"{why}: {counted(left, 'trial is', 'trials are')} left; go on with")
+    say(f"  {resume_command(now)}")
 
 
 def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> None:

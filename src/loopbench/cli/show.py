@@ -51,7 +51,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
         if not arms:
             raise
         missed = sorted((record for record in _missed(folder) if record.arm in arms), key=lambda record: -record.tokens)
-        _list_missed(missed, folder, as_json=output.as_json, show_all=True)
+        _list_missed(missed, folder, as_json=output.as_json, show_all=True, order="the costliest first")
         return
     trace = as_judged(read_trace(folder, record), record, step_limit(manifest, record.arm))
     if output.as_json:
@@ -72,11 +72,11 @@ def _missed(folder: Path) -> list[Record]:
     return [by_trial[key] for key in sorted(by_trial)]
 
 
-def _list_missed(missed: Sequence[Record], folder: Path, *, as_json: bool, show_all: bool) -> None:
-    """Print trials that were not solved: how many each arm has, or each of them."""
+def _list_missed(missed: Sequence[Record], folder: Path, *, as_json: bool, show_all: bool, order: str = "by name") -> None:
+    """Print trials that were not solved: how many each arm has, or each of them. `order`: theirs, in words."""
     if as_json:
         print(json.dumps([record.to_json() for record in missed], ensure_ascii=True))
     elif show_all:
-        render_trace.failures(missed)
+        render_trace.failures(missed, folder, order)
     else:
         render_trace.failures_by_arm(missed, folder)

@@ -101,7 +101,8 @@ def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
 def arms_in(manifest: Mapping[str, object], typed: str) -> list[str]:
     """Return the names of the arms that a user may mean by the name of one, or of its loop; of a damaged manifest none."""
     names = [str(each.get("arm")) for each in _arm_entries(manifest)]
-    return [name for name in names if name == typed or name.startswith(f"{typed}/")]
+    named = [name for name in names if name == typed or name.startswith(f"{typed}/")]
+    return named or [name for name in names if name.startswith(f"{typed}(")]  # a loop with options, by its name alone
 
 
 def _arm_entries(manifest: Mapping[str, object]) -> list[dict[str, object]]:
