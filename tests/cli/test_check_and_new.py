@@ -151,6 +151,8 @@ def test_the_options_of_a_loop_of_ones_own_are_listed(loopbench):
     assert options == ["    max_steps = 10  Most replies, the one that answers included."]
     (listed,) = json.loads(loopbench("list", "loops", "my_loop:MyLoop", "--json").out)
     assert [option["name"] for option in listed["options"]] == ["max_steps"]
+    none = loopbench("list", "loops", "json:JSONDecoder")
+    assert (none.code, none.err) == (2, "error: loop json:JSONDecoder: it lacks run: see loopbench.protocol.Loop\n")
     missing = loopbench("list", "loops", "my_loop:MyLop")
     assert (missing.code, missing.err) == (2, "error: loop 'my_loop:MyLop': my_loop has no 'MyLop'; did you mean 'MyLoop'?\n")
 
@@ -182,9 +184,11 @@ def test_tools_typed_as_a_file_are_told_as_a_module(loopbench, tmp_path):
         ("empty:Loop", "empty has no 'Loop'"),
         ("empty:", "write what of empty is meant, empty:NAME"),
         ("half:Mine", "loop half:Mine: it lacks stops and with_step_limit: see loopbench.protocol.Loop"),
+        ("half:Never", "loop half:Never: it lacks run: see loopbench.protocol.Loop"),
         ("half:", "did you mean 'half:Mine'?"),
         ("half.py:Mine", "loop 'half.py:Mine': did you mean 'half:Mine'?"),
         ("./half.py:Mine", "'./half.py:Mine' is not a name; did you mean 'half:Mine'?"),
+        ("./half.py", "'./half.py' is not a name; did you mean 'half:Mine'?"),
         ("half.Mine", "unknown loop 'half.Mine'; did you mean 'half:Mine'?"),
         ("gone.py:Mine", "no such file in the current directory; write MODULE:NAME, such as my_loop:MyLoop"),
         ("./gone.py:Mine", "is not a name; write name, name(option=value) or name@FILE, or MODULE:NAME, such as my_loop:MyLoop"),
@@ -192,7 +196,8 @@ def test_tools_typed_as_a_file_are_told_as_a_module(loopbench, tmp_path):
 )
 def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, name, said):
     (tmp_path / "broken.py").write_text("def (\n")
-    (tmp_path / "half.py").write_text("class Mine:\n    name = 'mine'\n    async def run(self, *given): ...\n")
+    never = "class Never(Mine):\n    run, stops, with_step_limit = None, frozenset(), str\n"
+    (tmp_path / "half.py").write_text(f"class Mine:\n    name = 'mine'\n    async def run(self, *given): ...\n{never}")
     for empty in ("empty.py", "own_loops.py"):
         (tmp_path / empty).write_text("")
     ended = loopbench("check", "loop", name)

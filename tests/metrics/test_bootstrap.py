@@ -133,5 +133,7 @@ def test_units_are_summed_and_drawn():
 
 def test_draws_are_the_same_whether_or_not_they_are_kept(monkeypatch):
     kept = np.concatenate(list(draw_counts(7, 2_000, seed=1)))
+    with pytest.raises(ValueError, match="read-only"):
+        next(draw_counts(7, 2_000, seed=1))[:] = 0  # it would change every interval that follows
     monkeypatch.setattr(bootstrap, "_MAX_KEPT", 0)
     assert np.array_equal(np.concatenate(list(draw_counts(7, 2_000, seed=1))), kept)

@@ -65,3 +65,24 @@ def test_other_exceptions_tell_of_none() -> None:
     for error in (KeyError("coroutine"), TypeError("'int' object is not iterable"), AttributeError("no coroutine here")):
         assert missing_await(error) == ""
     assert missing_await(TypeError("a coroutine of nobody's")) == ""
+
+
+async def gathered() -> object:
+    job = asked()
+    return await asyncio.gather(job, None)  # type: ignore[call-overload]
+
+
+async def spoken_of() -> object:
+    job = asyncio.ensure_future(asked())
+    try:
+        raise TypeError("no coroutine function was given")
+    finally:
+        assert await job == "8"
+
+
+@pytest.mark.parametrize(("run", "words"), [(gathered, "is required"), (spoken_of, "was given")])
+@pytest.mark.filterwarnings("ignore:coroutine 'asked' was never awaited")
+def test_an_exception_that_only_speaks_of_coroutines_keeps_its_words(run: Callable[[], Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words) as caught:
+        asyncio.run(run())
+    assert missing_await(caught.value) == ""

@@ -52,6 +52,11 @@ def test_a_name_typed_as_a_files_is_turned_into_a_modules(typed: str, meant: str
     assert named_as_file(typed) == meant
 
 
+def test_a_file_alone_stands_for_its_loop_where_one_is_wanted() -> None:
+    assert named_as_file("./mine.py", wants_loop=True) == "mine:Mine"
+    assert named_as_file("torn.py", wants_loop=True) == "torn"
+
+
 def test_a_file_below_the_current_directory_may_be_typed_in_full(tmp_path: Path) -> None:
     assert named_as_file(f"{tmp_path}/shop/loop.py:Mine") == "shop.loop:Mine"
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopbench.experiments.export_runs.export import SUFFIXES, export_run
+from loopbench.experiments.export_runs.export import FORMATS, SUFFIXES, export_run
 from loopbench.experiments.export_runs.sending import send_run
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
@@ -38,7 +38,7 @@ def export(choice: ReadRunChoice, options: ExportOptions) -> None:
         return
     name = options.format_
     out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
-    if options.out is not None:
+    if options.out is not None and name in FORMATS:
         make_room(out)
     exported = export_run(folder, name, out)
     untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""

@@ -45,10 +45,11 @@ def learn(choice: ReadRunChoice, options: LearnOptions, code: AllowOption, outpu
 
     The scripted model can follow these plans.
     """
+    folder = trials_folder(choice.folder)
     make_room(options.out)
     check_out(options.out, force=options.force)
     with own_prints_aside():
-        learned = learn_run(trials_folder(choice.folder), code.allow, check=options.check, any_order=options.any_order)
+        learned = learn_run(folder, code.allow, check=options.check, any_order=options.any_order)
     write_suite(learned, options.out, only_learned=options.only_learned)
     if output.as_json:
         print(json.dumps(learned.as_dict() | {"out": str(options.out)}, ensure_ascii=True, allow_nan=False))

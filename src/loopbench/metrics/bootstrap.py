@@ -165,7 +165,10 @@ _MAX_KEPT = 1_000_000
 
 @lru_cache(maxsize=2)
 def _kept_counts(units: int, draws: int, seed: int) -> tuple[Floats, ...]:
-    return tuple(_drawn_counts(units, draws, seed))
+    kept = tuple(_drawn_counts(units, draws, seed))
+    for counts in kept:
+        counts.flags.writeable = False
+    return kept
 
 
 def _drawn_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:

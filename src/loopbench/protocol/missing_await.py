@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import linecache
 import re
@@ -25,7 +26,7 @@ def missing_await(result: object) -> str:
 
 
 def _cause_of(error: BaseException) -> str:
-    if not isinstance(error, AttributeError | TypeError) or "coroutine" not in str(error):
+    if not isinstance(error, AttributeError | TypeError) or not _OF_A_COROUTINE.search(str(error)):
         return ""
     frames = _frames(error)
     held = [(frame, line, value) for frame, line in frames for value in frame.f_locals.values() if _is_unawaited(value)]
@@ -36,6 +37,10 @@ def _cause_of(error: BaseException) -> str:
     name = coroutine.__name__
     at = next((_called_at(frame, line, name) for frame, line, value in held if value is coroutine), raised_at(error))
     return f"an await is missing before {name}(…){f' at {at}' if at else ''}"
+
+
+_OF_A_COROUTINE = re.compile(r"'coroutine'|, not coroutine\b|, coroutine found")
+"""How Python says that a coroutine stands where its result was meant; an error of the user's own may speak of coroutines, too."""
 
 
 def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
@@ -49,9 +54,17 @@ def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
 
 
 def _is_unawaited(value: Any) -> bool:
-    """Return whether this is a coroutine that has not begun, or one that was closed, as by an earlier look at the exception."""
+    """Return whether this is a coroutine that has not begun, and that no task will begin, or one that was closed, as by an earlier
+    look at the exception."""
     states = (inspect.CORO_CREATED, inspect.CORO_CLOSED)
-    return inspect.iscoroutine(value) and inspect.getcoroutinestate(value) in states
+    return inspect.iscoroutine(value) and inspect.getcoroutinestate(value) in states and not _is_a_tasks(value)
+
+
+def _is_a_tasks(coroutine: Any) -> bool:
+    try:
+        return any(task.get_coro() is coroutine for task in asyncio.all_tasks())
+    except RuntimeError:  # no event loop runs in this thread
+        return False
 
 
 def _called_at(frame: FrameType, line: int, name: str) -> str:

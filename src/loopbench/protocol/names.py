@@ -75,8 +75,8 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    if module := named_as_file(text):
-        return ValueError(f"{_short_repr(text)} is not a name; did you mean {_short_repr(module)}?")
+    if named := named_as_file(text, wants_loop=True):
+        return ValueError(f"{_short_repr(text)} is not a name; did you mean {_short_repr(named)}?")
     own = f", or {OF_A_FILE}" if ".py" in text else ""
     return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE{own}")
 

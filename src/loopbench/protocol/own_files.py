@@ -11,16 +11,19 @@ _AS_FILE = re.compile(r"(?P<file>[^\s():@]+\.py)(?::(?P<name>\w*))?(?P<rest>[(@]
 """A name that is typed like a file's, such as `./shop/loop.py:Mine(tries=2)`."""
 
 
-def named_as_file(typed: str) -> str:
+def named_as_file(typed: str, *, wants_loop: bool = False) -> str:
     """Return what a name that is typed like that of a file stands for, `shop.loop:Mine` of `./shop/loop.py:Mine`.
 
-    Empty for other names, and where there is no such file below the current directory. Of a file alone it is the module.
+    Empty for other names, and where there is no such file below the current directory. Of a file alone it is the module, or if
+    the file has a loop and one is wanted, that.
     """
     match = _AS_FILE.fullmatch(typed.strip())
     module = "" if match is None else _module_of(match["file"])
     if match is None or not module:
         return ""
-    name = match["name"] if match["name"] != "" else next(iter(loops_in(Path(match["file"]))), "NAME")
+    name = match["name"]
+    if name == "" or (name is None and wants_loop):
+        name = next(iter(loops_in(Path(match["file"]))), "NAME" if name == "" else None)
     return f"{module}{'' if name is None else f':{name}'}{match['rest'] or ''}"
 
 

@@ -67,19 +67,22 @@ class ShellCommands(WaysToSeeMore):
 
 @dataclass(frozen=True, slots=True)
 class PythonCalls(WaysToSeeMore):
-    """The calls of a loaded run, which stands before the point of each."""
+    """The calls of a loaded run, which is called `run` as on the pages."""
 
-    all_of_a_cause = ".to_json()"
-    more_causes = ".causes"
-    more_arms = ".arms"
-    tasks = ".why().tasks"
-    choices = "One arm: .why(ARM); two arms where they part: .why(A, B); counts of every pair: .why().pairs; tasks: .why().tasks"
+    all_of_a_cause = "run.why().to_json()"
+    more_causes = "run.why().causes"
+    more_arms = "run.why().arms"
+    tasks = "run.why().tasks"
+    choices = (
+        "One arm: run.why(ARM); two arms where they part: run.why(A, B); "
+        "counts of every pair: run.why().pairs; tasks: run.why().tasks"
+    )
 
     def show(self, trial: str) -> str:
-        return f".show({trial!r})"
+        return f"run.show({trial!r})"
 
     def why(self, a: str, b: str) -> str:
-        return f".why({a!r}, {b!r})"
+        return f"run.why({a!r}, {b!r})"
 
     def ablate(self, ablation: ProposedAblation) -> str:
         return ablation.call

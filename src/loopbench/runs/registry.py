@@ -21,6 +21,7 @@ from loopbench.datasets.importing.mcp_tools import mcp_tools
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
+from loopbench.protocol.counts import joined
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import offered_by
@@ -200,9 +201,8 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     try:
         loop = design(**options)
         if not isinstance(loop, Loop):
-            lacking = [part for part in _PARTS if not hasattr(loop, part)]
-            said = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
-            raise ValueError(f"it lacks {said}: see loopbench.protocol.Loop")
+            lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
+            raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see loopbench.protocol.Loop")
         loop = loop if spec.program is None else _with_program(loop, spec.program)
         return loop if tool_steps is None else _limited(loop, spec, tool_steps)
     except OSError:

@@ -13,6 +13,7 @@ from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.verdict import misleading_plans
 from loopbench.loops import Bare
 from loopbench.protocol import Outcome, Plan, PlannedCall, Query, Ref, StopReason
 from loopbench.runs.config import CompareConfig
@@ -98,6 +99,13 @@ def test_a_run_most_of_whose_plans_lead_elsewhere_is_invalid_and_says_so_first(r
     assert found.comparison.warnings[0].endswith("; the same holds for 1 other task of 3; the run is invalid")
     assert found.comparison.invalid
     assert not ran({"chair": 5}).comparison.invalid
+
+
+def test_of_many_such_tasks_those_read_stand_for_all(ran: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(misleading_plans, "MAX_READ", 1)
+    found = ran({"chair": 5, "desk": 7})
+    assert found.comparison.warnings[0].endswith("; the run is invalid")
+    assert found.comparison.invalid
 
 
 def test_what_is_right_is_not_accused(ran: Callable[..., Results]) -> None:

@@ -78,8 +78,10 @@ def built_in(kind: str, name: str) -> CatalogueEntry:
 
 
 def own_loop(name: str) -> CatalogueEntry:
-    """Return the entry of a loop of the user's own, `package.module:Name`, which is imported. Raises ValueError."""
+    """Return the entry of a loop of the user's own, `package.module:Name`, which is imported. Raises ValueError if it is none."""
     design = find("loop", name)
+    if inspect.isclass(design) and not callable(getattr(design, "run", None)):
+        raise ValueError(f"loop {name}: it lacks run: see loopbench.protocol.Loop")
     return _described(name, design, design)
 
 
