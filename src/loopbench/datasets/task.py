@@ -54,10 +54,8 @@ class Task:
     """What the environment's `state()` must be in the end, as JSON; None: the answer alone is judged."""
 
     def __post_init__(self) -> None:
-        for name, (wanted, cure) in _TASK_FIELDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, wanted):
-                raise ValueError(f"task {shown_short(self.id)}: {name}: {given_instead(cure, value)}")
+        if problem := _mistyped(self, _TASK_FIELDS):
+            raise ValueError(f"task {shown_short(self.id)}: {problem}")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
@@ -96,6 +94,15 @@ _TASK_FIELDS: Mapping[str, tuple[Any, str]] = {
     "world": (Mapping, "a dict"),
 }
 """Field of a task → its type, and what to give."""
+
+
+def _mistyped(owner: object, wanted_fields: Mapping[str, tuple[Any, str]]) -> str:
+    """Return which field has a value of another type, and what to give; empty if none has. `wanted_fields`: as `_TASK_FIELDS`."""
+    for name, (wanted, cure) in wanted_fields.items():
+        value = getattr(owner, name)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            return f"{name}: {given_instead(cure, value)}"
+    return ""
 
 
 def given_instead(cure: str, value: object) -> str:
@@ -221,10 +228,8 @@ class Suite:
     def __post_init__(self) -> None:
         if not callable(self.open):
             raise ValueError(f"Suite: open is a {type(self.open).__name__}, not a function of a task; {_OPENS}")
-        for name, (wanted, cure) in _SUITE_FIELDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, wanted) or isinstance(value, bool):
-                raise ValueError(f"Suite: {name}: {given_instead(cure, value)}")
+        if problem := _mistyped(self, _SUITE_FIELDS):
+            raise ValueError(f"Suite: {problem}")
         if not len(self.tasks):
             raise ValueError(f"suite {self.name!r} holds no task")
         seen: set[str] = set()
