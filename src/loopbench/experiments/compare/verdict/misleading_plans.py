@@ -53,14 +53,15 @@ def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]
     A run with a real model as well is never invalid for it: that model follows no plan.
     """
     suspects = _suspects(manifest, records)
-    misled = list(_misled(folder, suspects))
+    read = list(suspects.values())[:: max(1, -(-len(suspects) // MAX_READ))]
+    misled = list(_misled(folder, read))
     if not misled:
         return None
     first, others = misled[0], len(misled) - 1
-    expected_in_all = len(misled) * len(suspects) / min(len(suspects), MAX_READ)  # as many of those that were not read
+    expected_in_all = len(misled) * len(suspects) / len(read)  # as many of those that were not read
     invalid = 2 * expected_in_all > manifest.suite.tasks and all(arm.model == SCRIPTED for arm in manifest.arms)
     last_call = f" ({first.made_by})" if first.made_by else ""
-    at_least = "at least " if len(suspects) > MAX_READ else ""
+    at_least = "at least " if len(suspects) > len(read) else ""
     more = f"; the same holds for {at_least}{counted(others, 'other task')}" if others else ""
     more += f" of {manifest.suite.tasks:,}" if others and invalid else ""
     reason = f"its plan's calls lead to {first.answer}{last_call}, expected is {first.expected}"
@@ -94,10 +95,10 @@ def _went_its_way(record: Record) -> bool:
     return answered and not (record.abstained or record.gave_up or any(fault.landed for fault in record.faults))
 
 
-def _misled(folder: Path, suspects: Mapping[str, Record]) -> Iterator[_Misled]:
+def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
     """Yield those of the tasks whose trial was lost by nothing that the loop did."""
     traces = Traces(folder)
-    for task, record in list(suspects.items())[:: -(-len(suspects) // MAX_READ)] if suspects else ():
+    for record in suspects:
         try:
             trace = traces.read(record)
         except RunError:  # damage is told elsewhere
@@ -105,7 +106,7 @@ def _misled(folder: Path, suspects: Mapping[str, Record]) -> Iterator[_Misled]:
         by_answer = trace.head.end_state is None and trace.head.expected is not None
         if by_answer and cause_of(trace, record).cause == "other":
             answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
-            yield _Misled(task, answer, expected, _last_call(trace))
+            yield _Misled(record.task, answer, expected, _last_call(trace))
 
 
 def _last_call(trace: Trace) -> str:
