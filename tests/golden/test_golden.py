@@ -1,0 +1,51 @@
+"""The golden values that `make test` compares; `python -m tests.golden` compares all of them, in some minutes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.golden import cases
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", cases.DIGESTS)
+def test_equal_input_gives_the_digests_that_it_gave(case: str) -> None:
+    assert cases.differences("digests", case, cases.digest_case(case)) == []
+
+
+def test_two_workers_give_the_digest_of_one_process() -> None:
+    one, two = cases.kept("digests", "events"), cases.kept("digests", "workers 2")
+    assert {arm: digest for arm, digest in one.items() if arm in two and arm != "run"} == {
+        arm: digest for arm, digest in two.items() if arm != "run"
+    }
+
+
+@pytest.mark.parametrize("design", cases.LOOPS)
+def test_each_value_of_each_option_asks_as_it_asked(design: str) -> None:
+    assert cases.differences("prompts", design, cases.prompt_case(design)) == []
+
+
+@pytest.mark.parametrize("design", cases.READABLE)
+def test_the_prompts_that_can_be_read_are_the_golden_ones(design: str) -> None:
+    text = (Path(cases.FOLDER) / "prompts" / f"{design}.txt").read_text("utf-8")
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == cases.kept("prompts", design)["text"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", cases.QUICK_VERDICTS)
+def test_a_documented_run_has_the_verdict_that_it_had(case: str) -> None:
+    assert cases.differences("verdicts", case, cases.verdict_case(case)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", sorted(cases.VERDICTS.keys() - set(cases.QUICK_VERDICTS)))
+def test_every_documented_run_has_the_verdict_that_it_had(case: str) -> None:
+    assert cases.differences("verdicts", case, cases.verdict_case(case)) == []
+
+
+@pytest.mark.thorough
+def test_the_gate_ends_its_documented_cases_as_it_did() -> None:
+    assert {name: lines for name, made in cases.gate_cases() if (lines := cases.differences("gates", name, made))} == {}
