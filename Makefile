@@ -10,11 +10,11 @@ READY_LOCAL := $(VENV)/.ready-local
 VERCEL := tests/models/vercel
 PEERS := .venv-peers
 READY_PEERS := $(PEERS)/.ready
-FRAMEWORKS := $(VENV)/loopbench
+FRAMEWORKS := $(VENV)/whichloop
 REAL_FRAMEWORKS := tests/frameworks/test_real_frameworks.py
 READY_FRAMEWORK := $(FRAMEWORKS)/.ready-openai_agents
 READY_FRAMEWORKS := $(READY_FRAMEWORK) $(FRAMEWORKS)/.ready-pydantic_ai $(FRAMEWORKS)/.ready-smolagents
-REAL_RUN := $(BIN)/loopbench compare --config benchmarks/real.toml --model local --constrain --cassette runs/real-replies \
+REAL_RUN := $(BIN)/whichloop compare --config benchmarks/real.toml --model local --constrain --cassette runs/real-replies \
   --cassette-mode replay-or-record
 PYTEST := $(BIN)/pytest --forks auto -q
 
@@ -29,7 +29,7 @@ export UV_SYSTEM_CERTS ?= 1
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
-	@echo "make local      install a small real model, for loopbench compare --model local"
+	@echo "make local      install a small real model, for whichloop compare --model local"
 	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: about half an hour"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
@@ -45,10 +45,10 @@ help:
 	@echo "make clean      remove the environment and what runs left behind"
 
 compare: $(READY)
-	$(BIN)/loopbench compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools --suite 'arithmetic(size=300)'
+	$(BIN)/whichloop compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools --suite 'arithmetic(size=300)'
 
 optimize: $(READY)
-	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
+	$(BIN)/whichloop optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
 
 local: $(READY_LOCAL)
 
@@ -57,17 +57,17 @@ local: $(READY_LOCAL)
 real: export PYTHONPATH := benchmarks
 real: $(READY_LOCAL)
 	$(REAL_RUN) --tasks 8 --runs runs/real/first
-	$(BIN)/loopbench validate latest --runs runs/real/first --ahead 10 --allow lookups:load
+	$(BIN)/whichloop validate latest --runs runs/real/first --ahead 10 --allow lookups:load
 	prediction=$$($(BIN)/python benchmarks/real_models.py latest --in runs/real/first --register) && \
 	  $(REAL_RUN) --runs runs/real/whole && \
-	  $(BIN)/loopbench validate latest --runs runs/real/whole --prediction $$prediction --allow lookups:load
+	  $(BIN)/whichloop validate latest --runs runs/real/whole --prediction $$prediction --allow lookups:load
 	$(BIN)/python benchmarks/real_models.py latest --in runs/real/whole --write
-	$(BIN)/loopbench profile fit latest --runs runs/real/whole --allow lookups:load --out runs/real.toml --force
+	$(BIN)/whichloop profile fit latest --runs runs/real/whole --allow lookups:load --out runs/real.toml --force
 
 frameworks: $(READY)
-	$(BIN)/loopbench frameworks install --all
+	$(BIN)/whichloop frameworks install --all
 	$(BIN)/python benchmarks/frameworks.py --write
-	$(BIN)/loopbench report runs/frameworks/*/* --html runs/frameworks/report.html
+	$(BIN)/whichloop report runs/frameworks/*/* --html runs/frameworks/report.html
 	$(BIN)/python benchmarks/framework_faults.py --write
 
 # Types and frameworks beside the tests: each begins with what one processor does alone.
@@ -81,7 +81,7 @@ pytest: $(READY_DEV)
 
 # By themselves, so that no other test waits until the framework is installed.
 pytest-frameworks: $(READY_DEV) $(READY_FRAMEWORK)
-	LOOPBENCH_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -q -p no:cacheprovider $(REAL_FRAMEWORKS)
+	WHICHLOOP_TESTED_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) $(BIN)/pytest -q -p no:cacheprovider $(REAL_FRAMEWORKS)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff check .
@@ -97,7 +97,7 @@ fast: $(READY_DEV)
 explore: $(READY_DEV)
 	$(PYTEST) -m 'not slow and not real and not thorough' --hypothesis-profile=explore
 
-test-slow: export LOOPBENCH_TESTED_FRAMEWORKS := $(CURDIR)/$(FRAMEWORKS)
+test-slow: export WHICHLOOP_TESTED_FRAMEWORKS := $(CURDIR)/$(FRAMEWORKS)
 test-slow: $(READY_DEV) $(READY_FRAMEWORKS)
 	$(PYTEST) -m slow
 
@@ -121,11 +121,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/overhead.py
 
 # Real frameworks for the tests, each in an environment of its own, by uv or else by pip; without a package index their tests are skipped.
-$(FRAMEWORKS)/.ready-%: export LOOPBENCH_HOME := $(CURDIR)/$(FRAMEWORKS)
-$(FRAMEWORKS)/.ready-%: src/loopbench/frameworks/constraints/%.txt $(READY_DEV)
+$(FRAMEWORKS)/.ready-%: export WHICHLOOP_HOME := $(CURDIR)/$(FRAMEWORKS)
+$(FRAMEWORKS)/.ready-%: src/whichloop/frameworks/constraints/%.txt $(READY_DEV)
 	@mkdir -p $(FRAMEWORKS)
-	(PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/loopbench frameworks install --again --quiet $* \
-	  || $(BIN)/loopbench frameworks install --again --quiet $*) && touch $@ \
+	(PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/whichloop frameworks install --again --quiet $* \
+	  || $(BIN)/whichloop frameworks install --again --quiet $*) && touch $@ \
 	  || echo "$* could not be installed: tests of real frameworks are skipped"
 
 bench-peers: $(READY) $(READY_PEERS)

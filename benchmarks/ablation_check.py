@@ -1,4 +1,4 @@
-"""How often the intervals of `loopbench ablate` hold the true effect, and how often its tests see one that is not there.
+"""How often the intervals of `whichloop ablate` hold the true effect, and how often its tests see one that is not there.
 
 python benchmarks/ablation_check.py [--write] [--runs N]
 
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import expit
 
-from loopbench.metrics.factors.factorial import Effect, effects
-from loopbench.metrics.factors.fractional import fraction, full_factorial
-from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import ALPHA, Interval
-from loopbench.metrics.summary import PRIMARY
 from pages import write_block
+from whichloop.metrics.factors.factorial import Effect, effects
+from whichloop.metrics.factors.fractional import fraction, full_factorial
+from whichloop.metrics.factors.layout import Cell, Factor, Layout, layout
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import ALPHA, Interval
+from whichloop.metrics.summary import PRIMARY
 
 PAGE = Path(__file__).parents[1] / "docs" / "ablate.md"
 RUNS = 1000

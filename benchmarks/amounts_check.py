@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from loopbench.metrics.amounts import mean_interval
-from loopbench.metrics.gate import Held, decide
-from loopbench.metrics.statistics import standard_error
-from loopbench.metrics.summary import TaskValues
 from pages import write_block
+from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.gate import Held, decide
+from whichloop.metrics.statistics import standard_error
+from whichloop.metrics.summary import TaskValues
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUNS, BILLS = 2_000, 400

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 
-from loopbench.loops import Bare
-from loopbench.protocol import SILENT, Model, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox, WrappedModel
+from whichloop.loops import Bare
+from whichloop.protocol import SILENT, Model, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox, WrappedModel
 
 BLOCK = bytes(2**20)
 

@@ -17,9 +17,9 @@ import numpy as np
 from amounts_check import DOCS, Floats, head, row
 from scipy import stats
 
-from loopbench.metrics.amounts import mean_interval
-from loopbench.metrics.statistics import unit_values
 from pages import write_block
+from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.statistics import unit_values
 
 RUNS, DRAWS = 2_000, 399
 CLUSTERS, SPREADS, MOST_TASKS = (5, 8, 12, 20), (0.5, 1.0), 12

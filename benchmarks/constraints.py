@@ -1,8 +1,8 @@
-"""The versions that `loopbench frameworks install` gives, written from environments that work.
+"""The versions that `whichloop frameworks install` gives, written from environments that work.
 
 python benchmarks/constraints.py NAME… | --all
 
-The environments are those under LOOPBENCH_HOME. To move a framework to new versions: make an environment there with uv or pip, run
+The environments are those under WHICHLOOP_HOME. To move a framework to new versions: make an environment there with uv or pip, run
 `pytest tests/frameworks`, and then this.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from loopbench.frameworks.environments import find_environment, known_frameworks
-from loopbench.frameworks.installing import CONSTRAINTS, constraints_text, framework_class
+from whichloop.frameworks.environments import find_environment, known_frameworks
+from whichloop.frameworks.installing import CONSTRAINTS, constraints_text, framework_class
 
 
 def main() -> None:

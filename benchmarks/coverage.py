@@ -21,15 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from loopbench.metrics.amounts import mean_interval
-from loopbench.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
-from loopbench.metrics.harness import Crossed
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.pairs import AT_BUDGET, paired_test, pairs_of_family
-from loopbench.metrics.permutation import sign_flip
-from loopbench.metrics.record import Record
-from loopbench.metrics.reliability import Reliability, reliability
-from loopbench.metrics.statistics import (
+from pages import write_block
+from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
+from whichloop.metrics.harness import Crossed
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.pairs import AT_BUDGET, paired_test, pairs_of_family
+from whichloop.metrics.permutation import sign_flip
+from whichloop.metrics.record import Record
+from whichloop.metrics.reliability import Reliability, reliability
+from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,
     independent_difference,
@@ -38,9 +39,8 @@ from loopbench.metrics.statistics import (
     unit_values,
     wilson,
 )
-from loopbench.metrics.summary import PRIMARY, TaskValues
-from loopbench.metrics.views import cost_per_solved, quartiles
-from pages import write_block
+from whichloop.metrics.summary import PRIMARY, TaskValues
+from whichloop.metrics.views import cost_per_solved, quartiles
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 RUNS = 2_000

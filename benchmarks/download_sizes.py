@@ -1,4 +1,4 @@
-"""What installing loopbench downloads, with each extra: wheels for this machine, with the versions in constraints.txt.
+"""What installing whichloop downloads, with each extra: wheels for this machine, with the versions in constraints.txt.
 
 python benchmarks/download_sizes.py [--write]
 
@@ -33,7 +33,7 @@ ADDS = {
     "postgresql": "a PostgreSQL store of MLflow",
     "ray": "`--engine ray`, trials on many machines",
 }
-"""Extra → what it adds; those for work on loopbench itself are left out."""
+"""Extra → what it adds; those for work on whichloop itself are left out."""
 LARGEST = 3
 """Packages of the core that the sentence below the table names."""
 
@@ -52,7 +52,7 @@ def _needed(project: dict[str, dict[str, list[str]]], extra: str) -> list[str]:
     """Return the requirements of the core with an extra, those of extras inside it written out."""
     found = list(project["dependencies"])
     for line in project["optional-dependencies"][extra] if extra else ():
-        inner = re.fullmatch(r"loopbench\[(.+)\]", line)
+        inner = re.fullmatch(r"whichloop\[(.+)\]", line)
         found += [need for name in inner[1].split(",") for need in _needed(project, name)] if inner else [line]
     return sorted(set(found))
 

@@ -14,17 +14,17 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from loopbench.cli.own_prints import quiet_loops
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.several_runs import SeveralRuns, collect, to_markdown
-from loopbench.reports.html.page import collection_html
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import generated_suites
 from pages import write_block
+from whichloop.cli.own_prints import quiet_loops
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.several_runs import SeveralRuns, collect, to_markdown
+from whichloop.reports.html.page import collection_html
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "example-report.html", ROOT / "docs" / "results.md"

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from frameworks import PAGE, arms_of, head
-from loopbench.checks.program import ProgramReport, Trouble, check_program
-from loopbench.checks.program.agent_faults import BY_NAME
-from loopbench.checks.program.naming import TOLD_STEPS
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.registry import make_loop
 from pages import write_block
+from whichloop.checks.program import ProgramReport, Trouble, check_program
+from whichloop.checks.program.agent_faults import BY_NAME
+from whichloop.checks.program.naming import TOLD_STEPS
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.registry import make_loop
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "calls": ("cut_json", "cut_length", "list_arguments", "missing_argument", "extra_argument", "wrong_type", "unknown_tool"),

@@ -3,7 +3,7 @@
 python benchmarks/frameworks.py [--suite NAME …] [--framework NAME …] [--profile NAME …] [--tasks N] [--runs FOLDER] [--write]
 
 Each suite is one run in FOLDER, which goes on where it was interrupted. Frameworks that are not installed are left out, and named:
-`loopbench frameworks install --all`. --write renews the tables in docs/frameworks.md, and the picture.
+`whichloop frameworks install --all`. --write renews the tables in docs/frameworks.md, and the picture.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import cast
 
 from markupsafe import Markup
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.frameworks.framework import Framework
-from loopbench.metrics.comparison import ArmResult
-from loopbench.metrics.statistics import Interval
-from loopbench.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridlines, middle_cut, percent, scale, standalone
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import find
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.frameworks.framework import Framework
+from whichloop.metrics.comparison import ArmResult
+from whichloop.metrics.statistics import Interval
+from whichloop.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridlines, middle_cut, percent, scale, standalone
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import find
 
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 PICTURE = PAGE.with_name("frameworks.svg")

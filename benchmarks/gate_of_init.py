@@ -1,4 +1,4 @@
-"""How often the test that `loopbench init` writes passes, fails and stays undecided; Markdown to stdout.
+"""How often the test that `whichloop init` writes passes, fails and stays undecided; Markdown to stdout.
 
 python benchmarks/gate_of_init.py [--seeds N] [--write]
 
@@ -21,17 +21,17 @@ from typing import Any
 
 from gate_rates import head, row, share
 
-from loopbench.cli.starter_project import write_project
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import bless, judge
-from loopbench.experiments.gate.data.outcome import PASSES
-from loopbench.loops.bare import INSTRUCTIONS
-from loopbench.protocol.names import Spec
-from loopbench.runs.config import config_from
-from loopbench.runs.engine.runner import Unwatched
 from pages import write_block
+from whichloop.cli.starter_project import write_project
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import bless, judge
+from whichloop.experiments.gate.data.outcome import PASSES
+from whichloop.loops.bare import INSTRUCTIONS
+from whichloop.protocol.names import Spec
+from whichloop.runs.config import config_from
+from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
 SEEDS = 50

@@ -4,7 +4,7 @@ python benchmarks/gate_rates.py [--runs N] [--seeds N] [--write]
 
 Runs are simulated trial by trial and judged by the gate's own code, with fresh draws on both sides: nothing changed (every
 regression is a false alarm), a change of exactly the margin (every pass is an error), and drops of a given size at the number of
-tasks that `loopbench.metrics.power` asks for. --seeds: real loops under a fault profile, each run against another seed's.
+tasks that `whichloop.metrics.power` asks for. --seeds: real loops under a fault profile, each run against another seed's.
 --write renews the tables in docs/gate.md.
 """
 
@@ -20,17 +20,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import bless, judge
-from loopbench.metrics.gate import Held, decide, overall
-from loopbench.metrics.power import fewest_units, pass_power, regression_power
-from loopbench.metrics.statistics import wilson
-from loopbench.metrics.summary import PRIMARY, TaskValues
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import bless, judge
+from whichloop.metrics.gate import Held, decide, overall
+from whichloop.metrics.power import fewest_units, pass_power, regression_power
+from whichloop.metrics.statistics import wilson
+from whichloop.metrics.summary import PRIMARY, TaskValues
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
 ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10

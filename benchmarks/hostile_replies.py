@@ -25,11 +25,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from loopbench.checks.loop.random_moves import any_move, any_reply, any_value, busy, done, say
-from loopbench.protocol import Capabilities, Chunk, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
 from pages import write_block
+from whichloop.checks.loop.random_moves import any_move, any_reply, any_value, busy, done, say
+from whichloop.protocol import Capabilities, Chunk, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 STATE = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "loop-laws.md"

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from loopbench.metrics.gate import Held, decide, overall
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.permutation import FlipTails, sign_flip
-from loopbench.metrics.statistics import accuracy_interval
-from loopbench.metrics.summary import PRIMARY, TaskValues
 from pages import write_block
+from whichloop.metrics.gate import Held, decide, overall
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.permutation import FlipTails, sign_flip
+from whichloop.metrics.statistics import accuracy_interval
+from whichloop.metrics.summary import PRIMARY, TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 LEAST = 0.94

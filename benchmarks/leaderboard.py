@@ -18,14 +18,14 @@ from pathlib import Path
 
 from measures import PAGE, as_markdown
 
-from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from loopbench.metrics.comparison import ArmResult
-from loopbench.metrics.summary import PRIMARY
-from loopbench.text.numbers import interval, p_value
-from loopbench.text.table import Table
 from pages import write_block
+from whichloop.experiments.compare.harness_tables import harness_sentences, harness_tables
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.metrics.comparison import ArmResult
+from whichloop.metrics.summary import PRIMARY
+from whichloop.text.numbers import interval, p_value
+from whichloop.text.table import Table
 
 SHARED_MODEL = "claude-4-sonnet"
 """The model that most agents of the leaderboard ran with."""

@@ -1,6 +1,6 @@
 """A suite for very small models: one price, which stands in the question, alone or beside another, or behind one look-up.
 
-`loopbench compare --suite lookups:load` from this folder, or `make real`. The numbers are invented, so that no model knows them: a
+`whichloop compare --suite lookups:load` from this folder, or `make real`. The numbers are invented, so that no model knows them: a
 guess between 100 and 999 is right once in 900 times, and of the two prices of a question in half of the cases. The tool is there
 where it is needed and nowhere else, so that a loop that calls whatever there is has to answer the other questions.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from loopbench.datasets.generating import Draft, Draw, PlanWriter, Source, distinct, generate
-from loopbench.datasets.task import Environment, Task
-from loopbench.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.datasets.generating import Draft, Draw, PlanWriter, Source, distinct, generate
+from whichloop.datasets.task import Environment, Task
+from whichloop.datasets.worlds import Toolset, WorldEnvironment
 
 Item = Literal["lamp", "chair", "mirror", "kettle"]
 ITEMS = ("lamp", "chair", "mirror", "kettle")

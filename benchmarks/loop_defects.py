@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopbench.metrics.trajectory.causes import Cause
-from loopbench.protocol import (
+from whichloop.metrics.trajectory.causes import Cause
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -18,7 +18,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
-from loopbench.protocol.receipts import MARK
+from whichloop.protocol.receipts import MARK
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Loops with one planted defect each, to see whether `loopbench why` names it.
+"""Loops with one planted defect each, to see whether `whichloop why` names it.
 
 `--loop 'benchmarks.loop_mutants:Mutant(loop=bare, defect=SwappedValues)'` runs one.
 
@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from benchmarks.loop_defects import DEFECTS, Crashed, Defect, GaveUp, MutantState
-from loopbench.models.faults import SURE, answer_options
-from loopbench.models.formats import first_expressible
-from loopbench.protocol import (
+from whichloop.models.faults import SURE, answer_options
+from whichloop.models.formats import first_expressible
+from whichloop.protocol import (
     SILENT,
     Answer,
     Chunk,
@@ -34,7 +34,7 @@ from loopbench.protocol import (
     WrappedLoop,
     WrappedModel,
 )
-from loopbench.protocol.tools import ToolboxAround
+from whichloop.protocol.tools import ToolboxAround
 
 
 class MutantToolbox(ToolboxAround):

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import measures_overview as one_run
 
-import loopbench
-from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import calls, context, injection
-from loopbench.text.numbers import interval, p_value, verdict
-from loopbench.text.table import Table
+import whichloop
 from pages import write_block
+from whichloop.experiments.compare.harness_tables import harness_sentences, harness_tables
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.tables import calls, context, injection
+from whichloop.text.numbers import interval, p_value, verdict
+from whichloop.text.table import Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
@@ -78,7 +78,7 @@ def of_injection(tasks: int | None, runs: Path) -> str:
 
 def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:
     """Run loops on a suite."""
-    return loopbench.compare(loops, suite, profiles, tasks=tasks, runs=runs, mlflow=False, progress=False).results
+    return whichloop.compare(loops, suite, profiles, tasks=tasks, runs=runs, mlflow=False, progress=False).results
 
 
 def as_markdown(table: Table) -> str:

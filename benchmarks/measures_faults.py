@@ -1,8 +1,8 @@
 """What the cards of a run's loops disclose, and the smallest sets of faults with which its lost trials are still lost.
 
 `benchmarks/measures_overview.py` shows both. A card's values are read from the run's manifest and records, from the requests of an
-undisturbed run, and from a run with one fault, as `loopbench card` reads them. The smallest sets are those of
-`loopbench why --minimal`.
+undisturbed run, and from a run with one fault, as `whichloop card` reads them. The smallest sets are those of
+`whichloop why --minimal`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from loopbench.checks.program import RECOVERED, Outcome, check_program
-from loopbench.checks.program.bench import tool_descriptions
-from loopbench.checks.program.naming import TOLD_STEPS, agent_name
-from loopbench.experiments.card.wire import WireUse, wire_uses
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.minimal import MinimalFaults, SolvedAgainError, minimal_among
-from loopbench.experiments.why.replay import Replays, replayable_run
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import Interval, accuracy_interval
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.text.numbers import interval
-from loopbench.text.table import Table
+from whichloop.checks.program import RECOVERED, Outcome, check_program
+from whichloop.checks.program.bench import tool_descriptions
+from whichloop.checks.program.naming import TOLD_STEPS, agent_name
+from whichloop.experiments.card.wire import WireUse, wire_uses
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.why.minimal import MinimalFaults, SolvedAgainError, minimal_among
+from whichloop.experiments.why.replay import Replays, replayable_run
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Interval, accuracy_interval
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.text.numbers import interval
+from whichloop.text.table import Table
 
 PROFILE = "crossed-calls"
 """The profile whose recovery a card shows."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from measures_faults import card_table, disclosed, searched, smallest_table
 
-from loopbench.experiments.compare.harness_tables import harness_tables
-from loopbench.experiments.compare.results import Results
-from loopbench.metrics.statistics import Interval
-from loopbench.runs.registry import find
-from loopbench.text.numbers import interval
-from loopbench.text.table import Table
+from whichloop.experiments.compare.harness_tables import harness_tables
+from whichloop.experiments.compare.results import Results
+from whichloop.metrics.statistics import Interval
+from whichloop.runs.registry import find
+from whichloop.text.numbers import interval
+from whichloop.text.table import Table
 
 FRAMEWORKS = ("langchain", "openai_agents", "pydantic_ai")
 CLEAN, CROSSED, INJECTED = PROFILES = ("clean", "crossed-calls", "injected")

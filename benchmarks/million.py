@@ -18,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import Trace
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import MANIFEST
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import Traces
 from pages import write_block
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Trace
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import MANIFEST
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import Traces
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 PROBE = """
@@ -82,15 +82,15 @@ def codes(folder: Path) -> dict[str, str]:
     """Return what is measured, as Python."""
 
     def command(*words: str) -> str:
-        return f"from loopbench.cli.main import app\ntry: app({list(words)!r})\nexcept SystemExit: pass"
+        return f"from whichloop.cli.main import app\ntry: app({list(words)!r})\nexcept SystemExit: pass"
 
-    import_state = "from pathlib import Path\nfrom loopbench.runs.run_state import read_state\n"
+    import_state = "from pathlib import Path\nfrom whichloop.runs.run_state import read_state\n"
     return {
         "`read_state`, which `resume` reads": f"{import_state}read_state(Path({str(folder)!r}))",
         "`show` of one trial": command("show", str(folder), "bare/clean/sum-000007/3"),
         "`report --no-html`": command("report", str(folder), "--no-html"),
         "`report`": command("report", str(folder)),
-        "DataFrame of the trials": f"import loopbench\nloopbench.load({str(folder)!r}).trials",
+        "DataFrame of the trials": f"import whichloop\nwhichloop.load({str(folder)!r}).trials",
     }
 
 

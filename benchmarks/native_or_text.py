@@ -25,14 +25,14 @@ from leaderboard import of_harness
 from measures import PAGE, as_markdown
 from published_replies import CATEGORIES, PROSE, Question, is_failure, json_rows, kinds_of, read_questions, replies_of
 
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.metrics.pairs import Pair, paired_test, pairs_of_family
-from loopbench.metrics.statistics import ALPHA, accuracy_interval
-from loopbench.metrics.summary import PRIMARY, TaskValues
-from loopbench.text.numbers import interval, p_value
-from loopbench.text.table import Table
 from pages import write_block
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.metrics.pairs import Pair, paired_test, pairs_of_family
+from whichloop.metrics.statistics import ALPHA, accuracy_interval
+from whichloop.metrics.summary import PRIMARY, TaskValues
+from whichloop.text.numbers import interval, p_value
+from whichloop.text.table import Table
 
 NATIVE, TEXT, PARDONED = HARNESSES = ("native", "text", "text, pardoned")
 NATIVE_FOLDERS = ("{}-FC", "{}-FC-Auto")

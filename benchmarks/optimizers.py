@@ -16,25 +16,25 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare as prepare_comparison
-from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.files import PROGRAM
-from loopbench.experiments.optimize.prepare import prepare
-from loopbench.experiments.optimize.result import DesignResult, OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import run
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import ArmResult, Comparison
-from loopbench.metrics.gains import Arms, Gains, gains
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import summarize
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.lookup import tasks_of_split
-from loopbench.runs.registry import make_suite
-from loopbench.runs.store.records import read_records
 from pages import block, write_block
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.files import PROGRAM
+from whichloop.experiments.optimize.prepare import prepare
+from whichloop.experiments.optimize.result import DesignResult, OptimizationResult, optimization_result
+from whichloop.experiments.optimize.run import run
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import ArmResult, Comparison
+from whichloop.metrics.gains import Arms, Gains, gains
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import summarize
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.lookup import tasks_of_split
+from whichloop.runs.registry import make_suite
+from whichloop.runs.store.records import read_records
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "optimize.md"
@@ -212,7 +212,7 @@ def _drawn(loops: Sequence[str], profile: str, replicates: int, seed: int, folde
 
 
 def _gains(records: Sequence[Record], margin: float) -> Gains:
-    """What `loopbench optimize` would say of these records of the test."""
+    """What `whichloop optimize` would say of these records of the test."""
     names = sorted({record.arm for record in records})
     arms = [
         ArmResult(ArmInfo(name, name, {}, "scripted", "", ""), summarize([record for record in records if record.arm == name]))

@@ -3,7 +3,7 @@
 It solves a task from the same plan, and errs in ways that no kind of fault has, or that a fit cannot see in a trace: it takes a
 tool with a similar name, copies digits wrongly, drifts as its prompt grows, finishes too eagerly, and stops its own output short.
 How it errs hangs on how often it was asked, never on a point of the plan. `benchmarks/validity.py` runs loops on it, and
-`loopbench validate` sees the traces alone.
+`whichloop validate` sees the traces alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from loopbench.models.receipts import call_digest
-from loopbench.models.scripted import Script
-from loopbench.models.streaming import pieces
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import (
+from whichloop.models.receipts import call_digest
+from whichloop.models.scripted import Script
+from whichloop.models.streaming import pieces
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,
@@ -44,7 +44,7 @@ from loopbench.protocol import (
     render_value,
     resolve,
 )
-from loopbench.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 _LONG = 60_000
 """Characters of a prompt at which drift is full."""
@@ -222,5 +222,5 @@ def _cut(reply: Reply, chance: random.Random) -> Reply:
 @contextmanager
 def in_the_tunnels_place(temper: Temper) -> Iterator[None]:
     """Let the scripted model's trials be answered by the other one within this block, in this process."""
-    with patch("loopbench.runs.trial_models.Scripted", lambda script, tunnel=None: OtherModel(temper, script, tunnel)):
+    with patch("whichloop.runs.trial_models.Scripted", lambda script, tunnel=None: OtherModel(temper, script, tunnel)):
         yield

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from measure import measured, typed
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 REPEATS = 4
 """Of each task, as a run has them that is to show anything: its plan is replayed once, for what the scripted model goes by."""

@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 from sums import TOOLS
 
 from frameworks import PAGE
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.frameworks.framework import Framework
-from loopbench.frameworks.installing import framework_class
-from loopbench.programs.environment import framework_environment
-from loopbench.programs.trial import described
-from loopbench.programs.worker import RUNNER
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.frameworks.framework import Framework
+from whichloop.frameworks.installing import framework_class
+from whichloop.programs.environment import framework_environment
+from whichloop.programs.trial import described
+from whichloop.programs.worker import RUNNER
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 FRAMEWORKS = ("agno", "langchain", "langgraph", "openai_agents", "pydantic_ai")
 """Those whose requests the plain server understands: whole replies, and an answer in text."""

@@ -112,8 +112,8 @@ def main() -> None:
     server = multiprocessing.get_context("fork").Process(target=serve, args=(port,), daemon=True)
     server.start()
     job |= {"url": f"http://127.0.0.1:{port.get()}", "model": "scripted", "max_steps": 10, "id": 0}
-    runner = loaded("loopbench_runner", sys.argv[1])
-    solve = loaded("loopbench_solver", sys.argv[2]).solve
+    runner = loaded("whichloop_runner", sys.argv[1])
+    solve = loaded("whichloop_solver", sys.argv[2]).solve
     out = os.dup(1)
     os.dup2(2, 1)
     spent = asyncio.run(measured(runner, solve, job))

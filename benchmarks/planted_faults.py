@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "loopbench"
+PACKAGE = ROOT / "src" / "whichloop"
 LIST = Path(__file__).with_suffix(".json")
 SHARED = ("pytest", "attr", "numpy", "scipy.optimize", "scipy.special", "pydantic", "typer", "aiohttp", "jsonschema", "rich")
 """Packages that the processes inherit instead of importing them. No plugin of pytest is one, which it must rewrite first."""
@@ -70,7 +70,7 @@ def exit_codes(faults: Sequence[PlantedFault], jobs: int | None) -> Iterator[tup
 
 def _exit_code(fault: PlantedFault) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "loopbench"
+        copy = Path(folder) / "whichloop"
         shutil.copytree(PACKAGE, copy)  # with what is compiled, and the times by which Python knows that it still holds
         (copy / fault.file).write_text(fault.planted(), encoding="utf-8")
         child = os.fork()

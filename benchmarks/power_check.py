@@ -3,8 +3,8 @@
 python benchmarks/power_check.py [--write]
 
 Two tables, Markdown to stdout; --write renews them in docs/size.md.
-Power: what `loopbench size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
-Looks: `loopbench compare --looks`: wrong verdicts of runs that may stop early, and the trials that they were spared.
+Power: what `whichloop size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
+Looks: `whichloop compare --looks`: wrong verdicts of runs that may stop early, and the trials that they were spared.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from loopbench.experiments.size.pilot import as_shares
-from loopbench.metrics import gate
-from loopbench.metrics.pairs import paired_test, pairs_of_family
-from loopbench.metrics.power import (
+from pages import write_block
+from whichloop.experiments.size.pilot import as_shares
+from whichloop.metrics import gate
+from whichloop.metrics.pairs import paired_test, pairs_of_family
+from whichloop.metrics.power import (
     Spread,
     difference_power,
     equivalence_power,
@@ -36,10 +37,9 @@ from loopbench.metrics.power import (
     tasks_of,
     units_to_pass,
 )
-from loopbench.metrics.spending import LookLevel, levels, spent
-from loopbench.metrics.statistics import ALPHA
-from loopbench.metrics.summary import TaskValues
-from pages import write_block
+from whichloop.metrics.spending import LookLevel, levels, spent
+from whichloop.metrics.statistics import ALPHA
+from whichloop.metrics.summary import TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "size.md"
 POWER = 0.8

@@ -24,16 +24,16 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
-from loopbench.experiments.fit_profile.toml import to_toml
-from loopbench.models.profiles import Profile, load_profile
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.each_record import each_record
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
+from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.models.profiles import Profile, load_profile
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.each_record import each_record
 
 PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

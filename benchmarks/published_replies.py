@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from loopbench.datasets.bfcl.official import officially_right
-from loopbench.experiments.fit_profile.replies import wire_damage
-from loopbench.protocol import NativeCall, Reply
+from whichloop.datasets.bfcl.official import officially_right
+from whichloop.experiments.fit_profile.replies import wire_damage
+from whichloop.protocol import NativeCall, Reply
 
 Form = Literal["native", "text"]
 

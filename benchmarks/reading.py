@@ -17,10 +17,10 @@ from measure import measured, typed
 from ours import REPEATS, counted
 from questions import next_call
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.protocol import Capabilities, Chunk, Reply, Request, Usage
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.trial_models import TrialModels
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.protocol import Capabilities, Chunk, Reply, Request, Usage
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.trial_models import TrialModels
 
 _RESULT = re.compile(r'"data": "(\d+)"')
 

@@ -3,8 +3,8 @@
 python benchmarks/real_models.py RUN --register [--in FOLDER]
 python benchmarks/real_models.py RUN … [--write] [--in FOLDER]
 
---register copies what `loopbench validate RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can
-be committed before the tasks are run, and prints the name of the file. Otherwise `loopbench validate` comes before: it holds a
+--register copies what `whichloop validate RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can
+be committed before the tasks are run, and prints the name of the file. Otherwise `whichloop validate` comes before: it holds a
 prediction against the run. Markdown to stdout; --write adds the rows to docs/validity.md and copies the prediction beside the page.
 A registered prediction keeps its file and its row, whatever came of it: only the row of the same prediction is replaced. The other
 tables show the last run of each model.
@@ -19,16 +19,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.validate.outcome import FOLDER, VALIDITY
-from loopbench.experiments.validate.prediction import PREDICTION
-from loopbench.metrics.statistics import Interval
-from loopbench.protocol import StopReason
-from loopbench.runs.manifest import Manifest, read_manifest
-from loopbench.runs.store.files import RunError, read_document
-from loopbench.runs.typed_runs import run_folder
-from loopbench.text.numbers import interval
 from pages import block, write_block
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.validate.outcome import FOLDER, VALIDITY
+from whichloop.experiments.validate.prediction import PREDICTION
+from whichloop.metrics.statistics import Interval
+from whichloop.protocol import StopReason
+from whichloop.runs.manifest import Manifest, read_manifest
+from whichloop.runs.store.files import RunError, read_document
+from whichloop.runs.typed_runs import run_folder
+from whichloop.text.numbers import interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 BLOCK = "real models"
@@ -96,7 +96,7 @@ def _copied(folder: Path) -> Path:
     try:
         name = read_document(predicted)["digest"][:DIGEST_CHARS]
     except FileNotFoundError:
-        raise RunError(f"{folder} has no prediction: loopbench validate {folder} --ahead N") from None
+        raise RunError(f"{folder} has no prediction: whichloop validate {folder} --ahead N") from None
     beside = PAGE.parent / PREDICTIONS
     beside.mkdir(exist_ok=True)
     copy = beside / f"{name}.json"
@@ -124,7 +124,7 @@ def rows(folder: Path) -> tuple[list[str], ...]:
         found = read_document(folder / FOLDER / VALIDITY)
         prediction = read_document(folder / FOLDER / PREDICTION)
     except FileNotFoundError:
-        raise RunError(f"{folder} is not validated: loopbench validate {folder}") from None
+        raise RunError(f"{folder} is not validated: whichloop validate {folder}") from None
     fitted = [f"| {model} | `{kind}` | {float(rate):.2f} {known} |" for kind, rate, known in FITTED.findall(prediction["profile"])]
     return (
         [_validation(run, model, found)],

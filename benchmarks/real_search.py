@@ -15,9 +15,9 @@ from pathlib import Path
 
 from real_models import guessing
 
-from loopbench.experiments.compare.results import Results, results
-from loopbench.runs.store.files import RunError
 from pages import write_block
+from whichloop.experiments.compare.results import Results, results
+from whichloop.runs.store.files import RunError
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -13,11 +13,11 @@ from typing import Any
 
 from measure import Taken, taken
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 
 def phase(name: str, found: Taken[Any]) -> dict[str, float]:
@@ -32,8 +32,8 @@ def main(tasks: int, repeats: int, runs: Path) -> None:
     if early or read.given.comparison.arms[0].summary.scored != tasks * repeats:
         sys.exit("MLflow stood on the trials' path" if early else "trials are missing")
 
-    from loopbench.reports import mlflow as tracking  # what takes long to import is no part of the run
-    from loopbench.reports.mlflow.store import open_store
+    from whichloop.reports import mlflow as tracking  # what takes long to import is no part of the run
+    from whichloop.reports.mlflow.store import open_store
 
     uri = tracking.default_uri(runs)
     open_store(uri, "sums", runs)  # makes the database: once, not once a run

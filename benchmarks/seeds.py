@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.numbers import interval
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.numbers import interval
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -39,7 +39,7 @@ HEAD = (
 def settings() -> dict[str, str | tuple[str, ...]]:
     """Return the loops, profiles and suite of `make compare`."""
     line = next(
-        line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "loopbench compare --loop bare" in line
+        line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "whichloop compare --loop bare" in line
     )
     words = shlex.split(line)
     given: dict[str, tuple[str, ...]] = {}

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from scipy.stats import kendalltau
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.models.profiles import FEEDBACK_PARTS, Profile, load_profile
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.models.profiles import FEEDBACK_PARTS, Profile, load_profile
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "sensitivity.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -14,14 +14,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.comparison import Comparison
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import generated_suites
 from pages import block, write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.comparison import Comparison
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDER = "LOOPBENCH_SLOW_TESTS"
+FOLDER = "WHICHLOOP_SLOW_TESTS"
 """The environment variable that tells pytest's processes where to write."""
 COSTLY = ROOT / "tests" / "costly.txt"
 """The test functions that `make fast` leaves out for their cost, one a line, by which tests/conftest.py marks them as thorough."""

@@ -40,12 +40,12 @@ from published_replies import (
 )
 from scipy.stats import binomtest
 
-from loopbench.models.profiles import FAULT_KINDS, Profile, built_in_profiles, load_profile
 from pages import block, write_block
+from whichloop.models.profiles import FAULT_KINDS, Profile, built_in_profiles, load_profile
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "sources.md"
-PROFILES = ROOT / "src" / "loopbench" / "models" / "profiles"
+PROFILES = ROOT / "src" / "whichloop" / "models" / "profiles"
 SOURCES_TABLE = re.compile(r"\n*^\[sources\]\n.*\Z", re.MULTILINE | re.DOTALL)
 EVIDENCE = re.compile(r"^evidence = .*\n", re.MULTILINE)
 FITTED: Mapping[Form, str] = {"native": "native-2024", "text": "text-2024"}

@@ -22,18 +22,18 @@ from typing import Any
 
 from sums import load
 
-from loopbench.models.profiles import load_profile
-from loopbench.models.scripted import Scripted
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial import trial as trial_module
-from loopbench.runs.trial.loop_run import LoopRun
-from loopbench.runs.trial.recorder import Recorder
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial.trial_parts import TrialParts
 from pages import write_block
+from whichloop.models.profiles import load_profile
+from whichloop.models.scripted import Scripted
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial import trial as trial_module
+from whichloop.runs.trial.loop_run import LoopRun
+from whichloop.runs.trial.recorder import Recorder
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial_parts import TrialParts
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

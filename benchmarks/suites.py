@@ -13,15 +13,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loopbench.runs.registry import generated_suites
 from pages import write_block
+from whichloop.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"
 SIZES = (2_000, 100_000)
 
 ONCE = """
 import json, resource, sys, time
-from loopbench.runs.registry import generated_suites
+from whichloop.runs.registry import generated_suites
 source, size = generated_suites()[sys.argv[1]], int(sys.argv[2])
 first = source.suite(100, 1)
 first.open(first.tasks[0]).close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from questions import add, expected, multiply, numbers, question
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 
 TOOLS = (Tool.from_function(add, blocking=False), Tool.from_function(multiply, blocking=False))
 

@@ -17,12 +17,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from loopbench.checks.suite.reference_agents import bench, passed, trial, without_calls
-from loopbench.datasets import tau2
-from loopbench.datasets.task import Suite
-from loopbench.metrics.record import Record
-from loopbench.text.numbers import interval
 from pages import write_block
+from whichloop.checks.suite.reference_agents import bench, passed, trial, without_calls
+from whichloop.datasets import tau2
+from whichloop.datasets.task import Suite
+from whichloop.metrics.record import Record
+from whichloop.text.numbers import interval
 
 DOMAINS = ("retail", "airline")
 PAGE = Path(__file__).parents[1] / "docs" / "suites.md"

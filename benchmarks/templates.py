@@ -16,16 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.statistics import NO_SPREAD, Floats, accuracy_interval, clustered_error, standard_error
-from loopbench.metrics.summary import METRICS, PRIMARY, task_values
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import generated_suites
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.statistics import NO_SPREAD, Floats, accuracy_interval, clustered_error, standard_error
+from whichloop.metrics.summary import METRICS, PRIMARY, task_values
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -3,7 +3,7 @@
 python benchmarks/validity.py [--tasks N] [--write]
 
 Markdown to stdout; --write renews the table in docs/validity.md. Each row is a run of the five designs on `arithmetic` under a
-built-in profile, or on the model of `other_policy.py`, which shares no code with the scripted one; it is validated as `loopbench
+built-in profile, or on the model of `other_policy.py`, which shares no code with the scripted one; it is validated as `whichloop
 validate` does it. Rows of the scripted model show what the fit and noise take away; the others, what structure it does not know.
 """
 
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.validate.outcome import Validity
-from loopbench.experiments.validate.prediction import ValidationRequest, predict, register
-from loopbench.experiments.validate.validity import validity
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from pages import write_block
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.validate.outcome import Validity
+from whichloop.experiments.validate.prediction import ValidationRequest, predict, register
+from whichloop.experiments.validate.validity import validity
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 LOOPS = ["bare", "finish", "phased", "react_extract", "stateless"]

@@ -62,7 +62,7 @@ class Wait(NamedTuple):
 def timed(words: Sequence[str], folder: Path) -> Wait:
     """Return what a command takes. Raises CalledProcessError if it fails."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    command = [sys.executable, "-m", "loopbench", *words]
+    command = [sys.executable, "-m", "whichloop", *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None  # it is a pipe
         process.stdout.readline()

@@ -1,4 +1,4 @@
-"""Whether `loopbench why` names a planted defect: loops with one defect each, on tasks that the same loop solves without it.
+"""Whether `whichloop why` names a planted defect: loops with one defect each, on tasks that the same loop solves without it.
 
 python benchmarks/why_mutants.py [--tasks N] [--loop NAME …] [--suite NAME …] [--defect NAME …] [--write]
 
@@ -23,12 +23,12 @@ if str(ROOT) not in sys.path:
 
 from benchmarks.loop_defects import DEFECTS  # noqa: E402
 from benchmarks.pages import write_block  # noqa: E402
-from loopbench.experiments.compare.prepare import prepare  # noqa: E402
-from loopbench.experiments.compare.results import Results, results  # noqa: E402
-from loopbench.experiments.compare.run import run  # noqa: E402
-from loopbench.experiments.why.why import losses_explained  # noqa: E402
-from loopbench.runs.config import CompareConfig  # noqa: E402
-from loopbench.runs.engine.runner import Unwatched  # noqa: E402
+from whichloop.experiments.compare.prepare import prepare  # noqa: E402
+from whichloop.experiments.compare.results import Results, results  # noqa: E402
+from whichloop.experiments.compare.run import run  # noqa: E402
+from whichloop.experiments.why.why import losses_explained  # noqa: E402
+from whichloop.runs.config import CompareConfig  # noqa: E402
+from whichloop.runs.engine.runner import Unwatched  # noqa: E402
 
 PAGE = ROOT / "docs" / "why.md"
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")

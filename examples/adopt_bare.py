@@ -6,7 +6,7 @@
 import json
 from typing import Any
 
-from loopbench.loops import Bare, ToolRegistry, run_agent
+from whichloop.loops import Bare, ToolRegistry, run_agent
 
 PRICES = {"tea": 3.5, "cake": 4.25}
 tools = ToolRegistry()

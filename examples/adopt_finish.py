@@ -3,8 +3,8 @@
 
 from pydantic import BaseModel, Field
 
-from loopbench.loops import Act, Answer, Finish, Query, Step, Toolbox, ToolCall, module, tool
-from loopbench.models.fake import FakeModel
+from whichloop.loops import Act, Answer, Finish, Query, Step, Toolbox, ToolCall, module, tool
+from whichloop.models.fake import FakeModel
 
 PRICES = Act("Two prices.", (ToolCall("price", {"item": "tea", "count": 4}), ToolCall("price", {"item": "cake"})))
 

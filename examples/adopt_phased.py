@@ -1,13 +1,13 @@
 """Phases in a product: understand, plan, execute, reflect, answer; results are kept as files of a directory.
 
-`FakeModel` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
+`FakeModel` makes the listed moves, offline; `whichloop.open_model("openai/gpt-4o-mini")` is a Model too.
 """
 
 import asyncio
 import tempfile
 
-import loopbench.loops as lb
-from loopbench.models.fake import FakeModel
+import whichloop.loops as lb
+from whichloop.models.fake import FakeModel
 
 SALES = {"2024": 120.0, "2025": 150.0}
 

@@ -1,13 +1,13 @@
 """React -> Extract in a product: a loop over any Model.
 
-`FakeModel` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too. As a dspy.Module it is
-`loopbench.loops.ReactExtractProgram`, for teleprompters to optimize.
+`FakeModel` makes the listed moves, offline; `whichloop.open_model("openai/gpt-4o-mini")` is a Model too. As a dspy.Module it is
+`whichloop.loops.ReactExtractProgram`, for teleprompters to optimize.
 """
 
 import asyncio
 
-from loopbench.loops import Act, Answer, Query, ReactExtract, Toolbox, ToolCall
-from loopbench.models.fake import FakeModel
+from whichloop.loops import Act, Answer, Query, ReactExtract, Toolbox, ToolCall
+from whichloop.models.fake import FakeModel
 
 
 def events(city: str, day: str) -> list[str]:

@@ -1,12 +1,12 @@
 """The stateless loop in a product: an agent decides, the product's own manager executes, with rules that no prompt can talk away.
 
-`FakeModel` makes the listed moves, offline; `loopbench.open_model("openai/gpt-4o-mini")` is a Model too.
+`FakeModel` makes the listed moves, offline; `whichloop.open_model("openai/gpt-4o-mini")` is a Model too.
 """
 
 from typing import Any
 
-from loopbench.loops import Act, ActivityManager, Answer, ManualAgentLoop, MultiToolRegistry, ToolCall
-from loopbench.models.fake import FakeModel
+from whichloop.loops import Act, ActivityManager, Answer, ManualAgentLoop, MultiToolRegistry, ToolCall
+from whichloop.models.fake import FakeModel
 
 
 def find_order(number: int) -> dict[str, object]:

@@ -2,8 +2,8 @@
 
 import tempfile
 
-import loopbench
-from loopbench.loops import Bare, Finish
+import whichloop
+from whichloop.loops import Bare, Finish
 
 
 class Terse(Bare):
@@ -12,7 +12,7 @@ class Terse(Bare):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as runs:
-        run = loopbench.compare(
+        run = whichloop.compare(
             loops=[Terse(), "react_extract", Finish(max_steps=12)],
             suite="arithmetic",
             profiles=["flaky-format"],
@@ -22,4 +22,4 @@ if __name__ == "__main__":
         )
         print(run)
         print(run.arms[["arm", "accuracy", "accuracy_low", "accuracy_high", "tokens"]].round(3).to_string(index=False))
-        print(loopbench.why(run))
+        print(whichloop.why(run))

@@ -6,8 +6,8 @@ A simulation, offline. With a real model: model="openai/gpt-4o-mini", budget={"d
 import json
 import tempfile
 
-import loopbench
-from loopbench import Bare, run_agent, with_program
+import whichloop
+from whichloop import Bare, run_agent, with_program
 
 
 def llm(messages: list[dict[str, str]], step: int) -> str:
@@ -18,7 +18,7 @@ def llm(messages: list[dict[str, str]], step: int) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as runs:
-        found = loopbench.optimize(
+        found = whichloop.optimize(
             ["bare"], "GEPA(max_full_evals=4)", profile="teachable", train=10, dev=10, mlflow=False, runs=runs
         )
         print(*found.verdicts, sep="\n")

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopbench.loops import (
+from whichloop.loops import (
     Act,
     Answer,
     ApprovalAsked,
@@ -26,7 +26,7 @@ from loopbench.loops import (
     ToolFinished,
     run_events,
 )
-from loopbench.models.fake import FakeModel
+from whichloop.models.fake import FakeModel
 
 
 @dataclass

@@ -31,24 +31,24 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup starts a comma
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: threads that wait for tiny matrices burn a core each
 
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.metrics.record import Record
-from loopbench.models.profiles import load_profile
-from loopbench.models.scripted import Script, Scripted
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
-from loopbench.protocol.names import Spec
-from loopbench.runs import gc_tuning, trial_models
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import FinishedTrial, TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial_models import TrialModels
 from tests.cases import EXPLORED, QUICK, USUAL
 from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.prepared import start_for_asyncio
 from tests.rows import chosen, rows_of
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import load_profile
+from whichloop.models.scripted import Script, Scripted
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
+from whichloop.protocol.names import Spec
+from whichloop.runs import gc_tuning, trial_models
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import FinishedTrial, TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
 
 gc.disable()  # until all tests are collected: to rewrite and import them makes millions of objects that stay
 
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep what commands keep for later ones, such as an empty database of MLflow's, out of the home of whoever runs the tests."""
-    os.environ.setdefault("LOOPBENCH_HOME", str(config.rootpath / ".pytest_cache" / "loopbench-home"))
+    os.environ.setdefault("WHICHLOOP_HOME", str(config.rootpath / ".pytest_cache" / "whichloop-home"))
 
 
 @pytest.hookimpl(optionalhook=True)

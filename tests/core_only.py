@@ -25,10 +25,10 @@ EACH_IN_A_FORK = f"""
 import atexit, contextlib, gc, importlib, json, os, pkgutil, sys
 from collections import deque
 import jinja2, numpy.ma, numpy.random
-import loopbench.checks.suite.quick, loopbench.cli, loopbench.datasets.arithmetic, loopbench.metrics.scorers.numeric
-import loopbench.loops.bare, loopbench.loops.finish, loopbench.loops.phased, loopbench.reports.html
-from loopbench.cli.main import main
-for package in (loopbench.cli, loopbench.reports.html):
+import whichloop.checks.suite.quick, whichloop.cli, whichloop.datasets.arithmetic, whichloop.metrics.scorers.numeric
+import whichloop.loops.bare, whichloop.loops.finish, whichloop.loops.phased, whichloop.reports.html
+from whichloop.cli.main import main
+for package in (whichloop.cli, whichloop.reports.html):
     for module in pkgutil.iter_modules(package.__path__, f"{{package.__name__}}."):
         with contextlib.suppress(ImportError):  # of an extra: the command says so
             importlib.import_module(module.name)
@@ -50,7 +50,7 @@ for number, (folder, *words) in enumerate(json.loads(sys.argv[1])):
         sys.argv = ["-c", *words[2:]]
         exec(words[1], {{"__name__": "__main__"}})
     else:
-        sys.argv = ["loopbench", *words]
+        sys.argv = ["whichloop", *words]
         main()
     sys.exit()
 """
@@ -108,7 +108,7 @@ def run(packages: Path, source: Path, *arguments: str, cwd: Path) -> subprocess.
 
 
 def run_each(packages: Path, source: Path, commands: Sequence[tuple[Path, tuple[str, ...]]], into: Path) -> list[Ended]:
-    """Run commands of loopbench, and `-c` with Python code, each in a folder, with these packages, the source and nothing else."""
+    """Run commands of whichloop, and `-c` with Python code, each in a folder, with these packages, the source and nothing else."""
     asked = json.dumps([[str(folder), *words] for folder, words in commands])
     done = run(packages, source, "-c", EACH_IN_A_FORK, asked, str(into), cwd=into)
     assert done.returncode == 0, done.stderr

@@ -1,10 +1,10 @@
-"""The built-in loops that are designs of their own, as loopbench finds them: a test that lists them has no list to keep up."""
+"""The built-in loops that are designs of their own, as whichloop finds them: a test that lists them has no list to keep up."""
 
 from __future__ import annotations
 
-from loopbench.protocol import WrappedLoop
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.registry import find
+from whichloop.protocol import WrappedLoop
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.registry import find
 
 
 def _is_wrapper(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema.validators import validator_for
 
-from loopbench.protocol import AnyCall, Grammar, GrammarPart, JsonValue, NativeCall, OneOf, Repeated, Reply, TextLine, ToolSpec
+from whichloop.protocol import AnyCall, Grammar, GrammarPart, JsonValue, NativeCall, OneOf, Repeated, Reply, TextLine, ToolSpec
 
 CHARACTERS = 'abc XYZ 019 .,:;-_#[]{}<>"\\/é'
 

@@ -12,23 +12,23 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.optimize.program_text import program_named
-from loopbench.models.cassette import Recording
-from loopbench.models.fake import FakeModel
-from loopbench.models.profiles import load_profile
-from loopbench.protocol.checksums import open_document, open_line
-from loopbench.runs.config import CompareConfig, load_config
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.run_state import read_state
-from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import Traces, TraceWriter
 from tests.models.cassettes import RECORD, ask, use
 from tests.sealing import reseal, unseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
+from whichloop.experiments.optimize.program_text import program_named
+from whichloop.models.cassette import Recording
+from whichloop.models.fake import FakeModel
+from whichloop.models.profiles import load_profile
+from whichloop.protocol.checksums import open_document, open_line
+from whichloop.runs.config import CompareConfig, load_config
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.run_state import read_state
+from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import Traces, TraceWriter
 
 BASELINE, PROGRAM, RECORDING, CONFIG, PROFILE = "baseline.json", "optimized.json", "m.jsonl", "config.toml", "own.toml"
 
@@ -58,7 +58,7 @@ def make_artefacts(runs: Path) -> Path:
     assert not run(experiment, Unwatched())
     folder = experiment.folder
     write_baseline(folder / BASELINE, bless(read_run(folder)))
-    program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "loopbench": {"loop": "bare"}}
+    program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "whichloop": {"loop": "bare"}}
     (folder / PROGRAM).write_text(json.dumps(program))
     reseal(folder / PROGRAM)
     use(folder, RECORD, [ask("one"), ask("two")], FakeModel("first", "second"))

@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from loopbench.dspy_seam import close_local_clients, local_client
-from loopbench.models.native import NATIVE
-from loopbench.models.scripted import Scripted
-from loopbench.models.server import ServedTrial, Server
-from loopbench.models.tunnel import Tunnel
-from loopbench.models.wires.contract import WireRequest
-from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
-from loopbench.protocol.tokens import estimate_input, estimate_usage
+from whichloop.dspy_seam import close_local_clients, local_client
+from whichloop.models.native import NATIVE
+from whichloop.models.scripted import Scripted
+from whichloop.models.server import ServedTrial, Server
+from whichloop.models.tunnel import Tunnel
+from whichloop.models.wires.contract import WireRequest
+from whichloop.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
+from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 VERSIONS = {"gemini": "v1beta"}
 """Wire → the first part of its paths, where it is not `v1`."""

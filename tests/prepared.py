@@ -33,7 +33,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 PYTHON = sys.executable
-WORKER = "loopbench.runs.engine.worker_process"
+WORKER = "whichloop.runs.engine.worker_process"
 _LIBC = ctypes.CDLL(None)
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux: orphans below this process become its children."""
@@ -41,11 +41,11 @@ _LARGEST_BYTES = 1 << 17
 """Of a request."""
 _MOST_HANDLES = 16
 _LATER = (
-    *(f"loopbench.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
-    "loopbench.checks.suite.quick",
-    "loopbench.datasets.arithmetic",
-    "loopbench.metrics.scorers.numeric",
-    "loopbench.runs.engine.worker",
+    *(f"whichloop.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
+    "whichloop.checks.suite.quick",
+    "whichloop.datasets.arithmetic",
+    "whichloop.metrics.scorers.numeric",
+    "whichloop.runs.engine.worker",
     "numpy.ma",
     "numpy.random",
 )
@@ -94,9 +94,9 @@ def _before_arguments(command: Sequence[str]) -> Sequence[str]:
 
 
 def start_command(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, module: str = "loopbench", **pipes: Any
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, module: str = "whichloop", **pipes: Any
 ) -> subprocess.Popen[str]:
-    """Start `loopbench`, or another module, with these arguments, in a folder, with nothing else in its environment."""
+    """Start `whichloop`, or another module, with these arguments, in a folder, with nothing else in its environment."""
     taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
     return Prepared([sys.executable, "-m", module, *arguments], cwd=folder, env=environment, **taken)
 
@@ -162,8 +162,8 @@ def _prepared() -> socket.socket:
 
 def _import_all() -> None:
     """Import what commands import, and nothing that starts a thread."""
-    cli = importlib.import_module("loopbench.cli")
-    for module in pkgutil.iter_modules(cli.__path__, "loopbench.cli."):
+    cli = importlib.import_module("whichloop.cli")
+    for module in pkgutil.iter_modules(cli.__path__, "whichloop.cli."):
         importlib.import_module(module.name)
     for name in _LATER:
         importlib.import_module(name)
@@ -176,9 +176,9 @@ def make_what_most_make() -> None:
     while models:
         model = models.popleft()
         models.extend(model.__subclasses__())
-        if model.__module__.startswith("loopbench."):
+        if model.__module__.startswith("whichloop."):
             model.model_rebuild()
-    environment = importlib.import_module("loopbench.reports.html.page")._environment()
+    environment = importlib.import_module("whichloop.reports.html.page")._environment()
     for template in environment.list_templates(extensions=("jinja",)):
         environment.get_template(template)
 
@@ -257,7 +257,7 @@ def _start_workers_by_helpers() -> None:
 
     It goes on in a child before it imports code of the user's own, which needs a helper of its own.
     """
-    first_process = importlib.import_module("loopbench.cli.first_process")
+    first_process = importlib.import_module("whichloop.cli.first_process")
     go_on = first_process._go_on_in_child
 
     def go_on_with_helper() -> None:

@@ -37,7 +37,7 @@ def careless_calls(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.keyword) and node.arg == "shell":
             is_off = isinstance(node.value, ast.Constant) and node.value.value is False
             found |= set() if is_off else {"shell=True"}
-    reached = set(imported(tree, "loopbench.x", is_package=False))
+    reached = set(imported(tree, "whichloop.x", is_package=False))
     return found | (reached & CARELESS_FUNCTIONS) | ({name.partition(".")[0] for name in reached} & CARELESS_MODULES)
 
 
@@ -67,7 +67,7 @@ CARELESS_WITH_REASON: dict[str, set[str]] = {
     "programs/outside/typed_functions.py": {"compile", "exec"},
     # it reads from the code of a user's file where its functions begin and end, and runs none of it
     "experiments/gate/watched_lines.py": {"compile"},
-    # `python -m loopbench.loops.bare` runs the demo, which is a module of ours
+    # `python -m whichloop.loops.bare` runs the demo, which is a module of ours
     "loops/bare.py": {"runpy"},
 }
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import generated_suites
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import generated_suites
+from whichloop.runs.store.records import read_records
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"

@@ -35,7 +35,7 @@ ROW_ID = re.compile(r"[GXSB]\d?-\d+")
 MAX_NAME = 85
 """Characters of a test's name."""
 RANGE = re.compile(r"\b(G|X|[SB]\d)-1 to \1-(\d+)")
-DESIGN = re.compile(r"^\| [^|]+ \| `loopbench\.loops\.(?P<module>\w+)` \| [^|]+ \|$", re.MULTILINE)
+DESIGN = re.compile(r"^\| [^|]+ \| `whichloop\.loops\.(?P<module>\w+)` \| [^|]+ \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def test_every_option_of_a_design_is_a_row(page: str) -> None:
     assert len(designs) == 5
     expected = set()
     for module in designs:
-        loop = importlib.import_module(f"loopbench.loops.{module}").LOOP
+        loop = importlib.import_module(f"whichloop.loops.{module}").LOOP
         expected |= {f"{module}.{field.name}" for field in fields(loop) if field.metadata.get("option") is not False}
     assert {row_id for row_id in rows(page) if "." in row_id} == expected
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from loopbench._extras import EXTRA_OF, MissingExtra, _requirement, how_to_install, needed_by
 from tests import core_only
+from whichloop._extras import EXTRA_OF, MissingExtra, _requirement, how_to_install, needed_by
 
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
-    r"loopbench\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
+    r"whichloop\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
     r"|api\.carry_out_search|cli\.(searching|check_model|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
     r"|frameworks\.wiring|models\.server\.mcp_sdk$|datasets\.importing\.mcp_client$)"
 )
@@ -23,7 +23,7 @@ import importlib, json, sys
 from pathlib import Path
 
 source, failed = Path(sys.argv[1]), {}
-for file in sorted((source / "loopbench").rglob("*.py")):
+for file in sorted((source / "whichloop").rglob("*.py")):
     parts = file.relative_to(source).with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     if not name.endswith("__main__") and ".wiring" not in name:
@@ -62,15 +62,15 @@ REFUSED = {
 }
 LISTED = ("list", "loops")
 IMPORTED = ("-c", IMPORT_ALL, str(SOURCE))
-IMPORTED_ALONE = ("-c", "try:\n    import loopbench.loops.react_extract\nexcept ImportError as error:\n    print(error)")
-NAMED = ("-c", "import loopbench\ntry:\n    loopbench.Stateless\nexcept ImportError as error:\n    print(error)")
+IMPORTED_ALONE = ("-c", "try:\n    import whichloop.loops.react_extract\nexcept ImportError as error:\n    print(error)")
+NAMED = ("-c", "import whichloop\ntry:\n    whichloop.Stateless\nexcept ImportError as error:\n    print(error)")
 OPTIMIZED_FROM_PYTHON = (
     "-c",
     """
-import loopbench
+import whichloop
 for optimizer in ("MIPROv2", "GEPA"):
     try:
-        loopbench.optimize(["bare"], optimizer)
+        whichloop.optimize(["bare"], optimizer)
     except ImportError as error:
         print(error)
 """,
@@ -78,7 +78,7 @@ for optimizer in ("MIPROv2", "GEPA"):
 OPTIMIZE_HELP = ("optimize", "--help")
 NAMESPACES = sorted(
     core_only.module_of(file)
-    for file in (SOURCE / "loopbench").rglob("*.py")
+    for file in (SOURCE / "whichloop").rglob("*.py")
     if re.search(r"^(__all__|__getattr__, __dir__) = ", file.read_text(encoding="utf-8"), re.MULTILINE)
 )
 """The modules that say what they offer, each of which is a namespace for others."""
@@ -87,7 +87,7 @@ STARRED = (
     """
 import importlib, json, sys
 
-from loopbench._extras import MissingExtra
+from whichloop._extras import MissingExtra
 
 said = {}
 for namespace in json.loads(sys.argv[1]):
@@ -111,8 +111,8 @@ print(json.dumps(said))
 COMPARED_FROM_PYTHON = (
     "-c",
     """
-import loopbench
-run = loopbench.compare(loops=["bare", "finish"], tasks=2)
+import whichloop
+run = whichloop.compare(loops=["bare", "finish"], tasks=2)
 print(run)
 try:
     run.trials
@@ -155,14 +155,14 @@ def test_only_modules_that_an_extra_is_for_cannot_be_imported(ended):
     failed = json.loads(done.stdout)
     assert {name: package for name, package in failed.items() if package not in EXTRA_OF} == {}
     assert [name for name in failed if not NEEDS_AN_EXTRA.match(name)] == []
-    assert {"loopbench.loops.stateless", "loopbench.reports.mlflow"} <= failed.keys()
+    assert {"whichloop.loops.stateless", "whichloop.reports.mlflow"} <= failed.keys()
 
 
 def test_a_comparison_its_questions_its_page_and_its_gate(ended, folders):
     for words in (COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED):
         assert ended[words].returncode == 0, ended[words]
         assert not re.search("Traceback|Exception ignored", ended[words].stderr)  # not even at the end of the process
-    assert re.search(r"not logged to MLflow, which is not installed: pip install \S*loopbench\[mlflow\]", ended[COMPARED].stderr)
+    assert re.search(r"not logged to MLflow, which is not installed: pip install \S*whichloop\[mlflow\]", ended[COMPARED].stderr)
     assert list(folders.glob("compared/runs/*/report.html"))
     assert all(ended[question].stdout for question in QUESTIONS)
     assert ended[GATED].stdout.startswith("identical: ")
@@ -212,7 +212,7 @@ def test_the_list_of_loops_says_what_each_needs(ended):
 
 
 def test_python_names_the_extra_too(ended):
-    assert ended[NAMED].stdout.startswith("loopbench.Stateless needs dspy, which is not installed: pip install")
+    assert ended[NAMED].stdout.startswith("whichloop.Stateless needs dspy, which is not installed: pip install")
 
 
 def test_every_namespace_gives_what_the_core_has_and_names_the_extra_of_the_rest(ended):
@@ -229,15 +229,15 @@ def test_every_namespace_gives_what_the_core_has_and_names_the_extra_of_the_rest
             asked = f"{namespace}.{name}".removesuffix(".")
             assert re.match(rf"{re.escape(asked)} needs ({'|'.join(EXTRA_OF)}), which is not installed: pip install ", error)
     assert {name for name, left_out in said.items() if "" in left_out} == {
-        "loopbench.dspy_seam",
-        "loopbench.loops.stateless",
-        "loopbench.reports.mlflow",
+        "whichloop.dspy_seam",
+        "whichloop.loops.stateless",
+        "whichloop.reports.mlflow",
     }
-    assert {"Stateless", "ReactExtract"} <= said["loopbench.loops"].keys()
+    assert {"Stateless", "ReactExtract"} <= said["whichloop.loops"].keys()
 
 
 def test_a_design_that_needs_an_extra_names_it_as_its_module_is_imported(ended):
-    assert ended[IMPORTED_ALONE].stdout.startswith("loopbench.loops.react_extract needs dspy, which is not installed: pip install ")
+    assert ended[IMPORTED_ALONE].stdout.startswith("whichloop.loops.react_extract needs dspy, which is not installed: pip install ")
 
 
 def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(ended):
@@ -252,14 +252,14 @@ def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(ende
 @pytest.mark.parametrize(
     ("noted", "typed"),
     [
-        ({}, "'loopbench[dspy]'"),
+        ({}, "'whichloop[dspy]'"),
         ({"url": "file:///", "dir_info": {}}, "'/[dspy]'"),
         ({"url": "file:///", "dir_info": {"editable": True}}, "-e '/[dspy]'"),
-        ({"url": "https://me:secret@host/x.git", "vcs_info": {"vcs": "git"}}, "'loopbench[dspy] @ git+https://host/x.git'"),
-        ({"url": "https://host/loopbench.whl", "archive_info": {}}, "'loopbench[dspy] @ https://host/loopbench.whl'"),
+        ({"url": "https://me:secret@host/x.git", "vcs_info": {"vcs": "git"}}, "'whichloop[dspy] @ git+https://host/x.git'"),
+        ({"url": "https://host/whichloop.whl", "archive_info": {}}, "'whichloop[dspy] @ https://host/whichloop.whl'"),
     ],
 )
-def test_an_extra_is_installed_from_where_loopbench_came(noted, typed):
+def test_an_extra_is_installed_from_where_whichloop_came(noted, typed):
     assert _requirement("dspy", noted) == typed
 
 

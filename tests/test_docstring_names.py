@@ -18,13 +18,13 @@ from tests.syntax import nodes_of, parsed
 IN_ONE_FORK = "the syntax trees of the source"
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "loopbench"
+SOURCE = ROOT / "src" / "whichloop"
 MODULES = sorted(SOURCE.rglob("*.py"))
 DATA = sorted(path for ending in ("toml", "json", "html", "js", "pyi") for path in SOURCE.rglob(f"*.{ending}"))
 USES = sorted({*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md")} - {Path(__file__).resolve()})
 """Pages and tests, which name what other programs call their things."""
-ELSEWHERE = frozenset({"PROVIDER_BASE_URL", "value_to_float", "register_prompt", "loopbench.digest", "plan_first", "stroke_width"})
-"""Names of something outside the code of loopbench, such as a function of Inspect's or a tag of MLflow's, or of a pattern."""
+ELSEWHERE = frozenset({"PROVIDER_BASE_URL", "value_to_float", "register_prompt", "whichloop.digest", "plan_first", "stroke_width"})
+"""Names of something outside the code of whichloop, such as a function of Inspect's or a tag of MLflow's, or of a pattern."""
 WORD = re.compile(r"[A-Za-z_]\w*")
 QUOTED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(\(\))?`(?!`)")
 COMMENTED = re.compile(r"#.*`")
@@ -103,7 +103,7 @@ def has_attribute(name: str, attribute: str) -> bool:
 
 
 def resolves(dotted: str) -> bool:
-    """Say whether a name that begins with `loopbench.` stands for a module, or for what a module's code names."""
+    """Say whether a name that begins with `whichloop.` stands for a module, or for what a module's code names."""
     place, parts = SOURCE, dotted.split(".")[1:]
     while parts and (place / parts[0]).is_dir():
         place /= parts.pop(0)
@@ -121,7 +121,7 @@ def unresolved(code: str, tree: ast.AST | None = None) -> Iterator[str]:
     own = words_of(tree)
     for name, called in QUOTED.findall(prose):
         head, _, rest = name.partition(".")
-        if head == "loopbench" and rest:
+        if head == "whichloop" and rest:
             is_known = resolves(name)
         elif rest:
             is_known = head not in classes() or head not in own or "." in rest or has_attribute(head, rest)
@@ -135,11 +135,11 @@ def unresolved(code: str, tree: ast.AST | None = None) -> Iterator[str]:
 @pytest.mark.parametrize(
     "prose",
     [
-        "loopbench.experiments.compare.run.allowed_config",
+        "whichloop.experiments.compare.run.allowed_config",
         "as_junit",
         "no_such_name",
         "evaporate_now()",
-        "loopbench.nothing",
+        "whichloop.nothing",
     ],
 )
 def test_a_name_of_nothing_is_found(prose: str) -> None:
@@ -161,7 +161,7 @@ def test_a_reader_is_sent_to_a_name_of_the_module_only() -> None:
 
 @pytest.mark.parametrize(
     "prose",
-    ["loopbench.runs.permissions.allowed_config", "loopbench.runs", "Wire.read", "to_junit", "keep_effects", "os.path", "x"],
+    ["whichloop.runs.permissions.allowed_config", "whichloop.runs", "Wire.read", "to_junit", "keep_effects", "os.path", "x"],
 )
 def test_a_name_of_something_is_not(prose: str) -> None:
     assert not list(unresolved(f'"""About `{prose}`."""'))

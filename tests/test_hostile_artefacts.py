@@ -18,17 +18,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopbench.experiments.gate.data.baseline import Baseline, bless, read_run
-from loopbench.protocol.checksums import open_document
-from loopbench.protocol.files import MAX_SETTINGS
-from loopbench.runs.config import MAX_REPEATS
-from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import MAX_TEXT
 from tests.cases import cases
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, READERS, RECORDING, check_mutations, make_artefacts
 from tests.sealing import reseal
+from whichloop.experiments.gate.data.baseline import Baseline, bless, read_run
+from whichloop.protocol.checksums import open_document
+from whichloop.protocol.files import MAX_SETTINGS
+from whichloop.runs.config import MAX_REPEATS
+from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import MAX_TEXT
 
 FEW = cases(12)
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

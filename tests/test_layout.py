@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.protocol.names import SCRIPTED
 from tests.syntax import nodes_of, parsed
+from whichloop.protocol.names import SCRIPTED
 
 IN_ONE_FORK = "the syntax trees of the source"
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "loopbench"
+SOURCE = ROOT / "src" / "whichloop"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 FLOORS: dict[str, frozenset[str]] = {
@@ -113,7 +113,7 @@ def imports(path: Path) -> list[str]:
 def floor(name: str) -> str:
     """Which floor of ours a module or imported name belongs to; empty for other people's."""
     package, _, rest = name.partition(".")
-    return "" if package != "loopbench" else rest.partition(".")[0] or "__init__"
+    return "" if package != "whichloop" else rest.partition(".")[0] or "__init__"
 
 
 def tracked() -> list[Path]:
@@ -135,9 +135,9 @@ def test_imports_are_found_wherever_they_stand() -> None:
         "if TYPE_CHECKING:\n    from .e import f\n"
         "def g():\n    from ..h import i\n    from . import j, k\n    class L:\n        import m\n"
     )
-    found = {"a.b", "c.d", "loopbench.x.e.f", "loopbench.h.i", "loopbench.x.j", "loopbench.x.k", "m"}
-    assert set(imported(tree, "loopbench.x.y", is_package=False)) == found
-    assert "loopbench.x.y.e.f" in set(imported(tree, "loopbench.x.y", is_package=True))
+    found = {"a.b", "c.d", "whichloop.x.e.f", "whichloop.h.i", "whichloop.x.j", "whichloop.x.k", "m"}
+    assert set(imported(tree, "whichloop.x.y", is_package=False)) == found
+    assert "whichloop.x.y.e.f" in set(imported(tree, "whichloop.x.y", is_package=True))
 
 
 def test_there_is_a_rule_for_every_floor() -> None:
@@ -219,7 +219,7 @@ def test_a_datasets_package_elsewhere_wins_over_the_door(tmp_path: Path) -> None
     package = tmp_path / "datasets"
     package.mkdir()
     (package / "__init__.py").write_text("load_dataset = 'elsewhere'\n")
-    script = "import datasets, loopbench.datasets.task; print(datasets.load_dataset, loopbench.datasets.task.Task.__name__)"
+    script = "import datasets, whichloop.datasets.task; print(datasets.load_dataset, whichloop.datasets.task.Task.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,

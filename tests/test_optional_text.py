@@ -12,7 +12,7 @@ from tests.syntax import nodes_of, parsed
 
 IN_ONE_FORK = "the syntax trees of the source"
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "loopbench"
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "whichloop"
 
 
 def products(tree: ast.AST) -> Iterator[ast.BinOp]:

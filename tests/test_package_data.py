@@ -1,4 +1,4 @@
-"""What an installed loopbench holds beside modules: each file of the source tree that is no module is named in pyproject.toml."""
+"""What an installed whichloop holds beside modules: each file of the source tree that is no module is named in pyproject.toml."""
 
 import tomllib
 from pathlib import Path
@@ -13,7 +13,7 @@ def test_each_file_that_is_no_module_comes_with_the_package():
     matched = {
         path for package, globs in named.items() for glob in globs for path in (SOURCE / package.replace(".", "/")).glob(glob)
     }
-    files = {path for path in (SOURCE / "loopbench").rglob("*") if path.is_file() and not LEFT_OUT & set(path.parts)}
+    files = {path for path in (SOURCE / "whichloop").rglob("*") if path.is_file() and not LEFT_OUT & set(path.parts)}
     assert {path.relative_to(SOURCE) for path in files - matched if path.suffix != ".py"} == set()
     assert any(path.suffix == ".txt" and path.parent.name == "constraints" for path in matched)
 

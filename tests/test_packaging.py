@@ -28,7 +28,7 @@ def in_source() -> set[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clone") / "loopbench"
+    folder = tmp_path_factory.mktemp("clone") / "whichloop"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     return folder
 
@@ -89,17 +89,17 @@ def test_a_declared_command_leads_to_a_function(name):
 
 IN_ONE_PROCESS = """
 import sys
-from loopbench.cli.main import main
+from whichloop.cli.main import main
 for words in sys.argv[1:]:
     print("---", flush=True)
-    sys.argv = ["loopbench", *words.split()]
+    sys.argv = ["whichloop", *words.split()]
     try:
         main()
     except SystemExit as left:
         assert not left.code, words
 """
 """Commands one after the other, each below a line of its own: most of what each costs is the start of Python."""
-COMPARE = "compare --config loopbench.toml --tasks 4 --no-mlflow"
+COMPARE = "compare --config whichloop.toml --tasks 4 --no-mlflow"
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert "compare" in run("loopbench", "--help")
+    assert "compare" in run("whichloop", "--help")
     said = run("python", "-c", IN_ONE_PROCESS, "list profiles", "list suites", "frameworks list", "init", COMPARE)
     _, profiles, suites, frameworks, _, compared = said.split("---\n")
     for listed, name in ((profiles, "flaky-tools"), (suites, "arithmetic"), (frameworks, "langgraph")):
@@ -130,4 +130,4 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
     assert columns.startswith("loop\tflaky-tools\tflaky-format\t")
     assert {row.split("\t")[0] for row in arms[:2]} == {"bare", "finish"}
     assert list(folder.glob("runs/*/report.html"))
-    assert Path(shutil.which("loopbench", path=variables["PATH"]) or "").parent == environment / "bin"
+    assert Path(shutil.which("whichloop", path=variables["PATH"]) or "").parent == environment / "bin"

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from loopbench._lazy import lazy
+from whichloop._lazy import lazy
 
 PACKAGES = (
-    "loopbench",
-    "loopbench.checks.suite",
-    "loopbench.cli",
-    "loopbench.experiments.import_runs",
-    "loopbench.experiments.why",
-    "loopbench.loops",
-    "loopbench.protocol",
-    "loopbench.reports.html",
+    "whichloop",
+    "whichloop.checks.suite",
+    "whichloop.cli",
+    "whichloop.experiments.import_runs",
+    "whichloop.experiments.why",
+    "whichloop.loops",
+    "whichloop.protocol",
+    "whichloop.reports.html",
 )
 
 
@@ -49,10 +49,10 @@ def test_the_stub_for_type_checkers_has_the_same_names_from_the_same_modules(pac
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_importing_a_package_loads_none_of_its_modules(package: str) -> None:
-    code = f"import sys, {package}; print(sorted(name for name in sys.modules if name.startswith('loopbench')))"
+    code = f"import sys, {package}; print(sorted(name for name in sys.modules if name.startswith('whichloop')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     parts = package.split(".")
-    assert done.stdout.strip() == str(sorted({"loopbench._lazy", *(".".join(parts[: n + 1]) for n in range(len(parts)))}))
+    assert done.stdout.strip() == str(sorted({"whichloop._lazy", *(".".join(parts[: n + 1]) for n in range(len(parts)))}))
 
 
 def test_an_attribute_error_in_a_home_module_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.slow_tests import COSTLY, COSTLY_S, ROOT, Cost, costly, is_there, shared_out
-from loopbench.runs.gc_tuning import relaxed_gc
+from whichloop.runs.gc_tuning import relaxed_gc
 
 NAMES = COSTLY.read_text(encoding="utf-8").splitlines()
 HERE = Path(__file__).relative_to(ROOT).as_posix()

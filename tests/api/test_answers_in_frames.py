@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import loopbench
-from loopbench.experiments.compare.results import Results, results
-from loopbench.reports.dataframes import Loaded
+import whichloop
+from whichloop.experiments.compare.results import Results, results
+from whichloop.reports.dataframes import Loaded
 
 ROWS = [
     {"arm": arm, "task": f"t{n}", "repeat": repeat, "topic": f"k{n % 6}", "score": int((n * (skill + 3) + repeat) % 5 < 3 + skill)}
@@ -29,19 +29,19 @@ FRAMES = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    return loopbench.import_results(ROWS, cluster="topic", runs=tmp_path_factory.mktemp("runs"), name="both")
+    return whichloop.import_results(ROWS, cluster="topic", runs=tmp_path_factory.mktemp("runs"), name="both")
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """One arm without repeats, confidence or costs: most tables are empty."""
     rows = [{"task": row["task"], "score": 1} for row in ROWS[:48:2]]
-    return loopbench.import_results(rows, runs=tmp_path_factory.mktemp("runs"), name="alone")
+    return whichloop.import_results(rows, runs=tmp_path_factory.mktemp("runs"), name="alone")
 
 
 def answers(run: Loaded, baseline: Path) -> dict[str, Any]:
-    blessed = loopbench.bless(run, baseline)
-    return {"views": run.views, "why": run.why(), "size": loopbench.size(run), "gate": loopbench.gate(blessed, run)}
+    blessed = whichloop.bless(run, baseline)
+    return {"views": run.views, "why": run.why(), "size": whichloop.size(run), "gate": whichloop.gate(blessed, run)}
 
 
 def test_an_empty_table_has_the_columns_and_types_of_a_full_one(run: Loaded, alone: Loaded, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_views_in_frames_are_the_views(run: Loaded) -> None:
 
 
 def test_sizes_in_frames_are_the_plans(run: Loaded) -> None:
-    said = loopbench.size(run, margin=0.1)
+    said = whichloop.size(run, margin=0.1)
     plans = said.finding.plans
     assert list(said.sizes["tasks"]) == [size.tasks for plan in plans for size in plan.sizes]
     assert list(said.sizes["clusters"]) == [size.clusters for plan in plans for size in plan.sizes]
@@ -88,10 +88,10 @@ def test_sizes_in_frames_are_the_plans(run: Loaded) -> None:
 
 
 def test_a_gates_lines_and_changes_are_in_frames(run: Loaded, tmp_path: Path) -> None:
-    blessed = loopbench.bless(run, tmp_path / "base.json")
+    blessed = whichloop.bless(run, tmp_path / "base.json")
     changed = [row | {"score": 0} if row["arm"] == "x" and str(row["task"]) < "t12" else row for row in ROWS]
-    later = loopbench.import_results(changed, cluster="topic", runs=tmp_path, name="later")
-    said = loopbench.gate(blessed, later, metrics={"accuracy": 0.02, "tokens": 0.1})
+    later = whichloop.import_results(changed, cluster="topic", runs=tmp_path, name="later")
+    said = whichloop.gate(blessed, later, metrics={"accuracy": 0.02, "tokens": 0.1})
     lines, judged = said.lines, said.finding
     assert list(zip(lines["arm"], lines["metric"], lines["outcome"], strict=True)) == [
         (line.arm, line.metric, line.outcome) for line in judged.lines
@@ -122,18 +122,18 @@ def test_a_table_of_a_printed_answer_has_columns_and_no_tabs(run: Loaded) -> Non
 
 
 def test_a_baseline_that_does_not_exist_is_named_with_what_makes_one(run: Loaded) -> None:
-    with pytest.raises(ValueError, match=r"^baseline: none\.json: no such file; loopbench\.bless\(run, 'none\.json'\) makes a run"):
-        loopbench.gate("none.json", run)
+    with pytest.raises(ValueError, match=r"^baseline: none\.json: no such file; whichloop\.bless\(run, 'none\.json'\) makes a run"):
+        whichloop.gate("none.json", run)
 
 
 def test_a_warning_is_of_our_category_at_the_line_that_asked(tmp_path: Path) -> None:
-    with pytest.warns(loopbench.LoopbenchWarning, match="columns left out: mood") as told:
-        loopbench.import_results([{"task": "t", "score": 1, "mood": "good"}], runs=tmp_path)
+    with pytest.warns(whichloop.WhichloopWarning, match="columns left out: mood") as told:
+        whichloop.import_results([{"task": "t", "score": 1, "mood": "good"}], runs=tmp_path)
     assert {warning.filename for warning in told} == {__file__}
 
 
 def test_dir_lists_public_names_alone() -> None:
-    assert dir(loopbench) == getattr(loopbench, "__all__")  # noqa: B009  # which its types do not have
+    assert dir(whichloop) == getattr(whichloop, "__all__")  # noqa: B009  # which its types do not have
 
 
 def test_results_read_again_are_those_of_the_run(run: Loaded) -> None:

@@ -12,22 +12,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import loopbench
-from loopbench.experiments.gate import bless, write_baseline
-from loopbench.loops import Bare
-from loopbench.metrics.judgement import Judgement
-from loopbench.reports.dataframes import Loaded
-from loopbench.runs.config import CompareConfig
+import whichloop
 from tests.cases import cases
+from whichloop.experiments.gate import bless, write_baseline
+from whichloop.loops import Bare
+from whichloop.metrics.judgement import Judgement
+from whichloop.reports.dataframes import Loaded
+from whichloop.runs.config import CompareConfig
 
 QUESTIONS: dict[str, Callable[..., Any]] = {
-    name: getattr(loopbench, name) for name in ("compare", "ablate", "gate", "optimize", "size", "why")
+    name: getattr(whichloop, name) for name in ("compare", "ablate", "gate", "optimize", "size", "why")
 }
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    return loopbench.compare(["bare", "finish"], tasks=3, mlflow=False, runs=tmp_path_factory.mktemp("runs"))
+    return whichloop.compare(["bare", "finish"], tasks=3, mlflow=False, runs=tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_wrong_value_is_one_line_that_names_the_setting(
     assert not runs.exists()
 
 
-ASK: Any = loopbench
+ASK: Any = whichloop
 """Without the types that a type checker would refuse wrong values by."""
 
 
@@ -139,7 +139,7 @@ class MyLoop(Bare):
         (lambda run, path: ASK.why(run, taks="x"), "^unknown setting 'taks'; did you mean 'task'"),
         (lambda run, path: ASK.compare(["bare"], suite=3), "^suite: 3 is not a Suite, .*, nor a name$"),
         (lambda run, path: ASK.compare(["bare"], suite="q.csv"), "^unknown suite 'q.csv'; .*suite='csv' data='q.csv'$"),
-        (lambda run, path: run.why(Bare()), "^a: give a name, as a text, got Bare.*; loopbench.why"),
+        (lambda run, path: run.why(Bare()), "^a: give a name, as a text, got Bare.*; whichloop.why"),
         (lambda run, path: run.why("bare", 3), "^b: give a name"),
         (lambda run, path: run.why(task=3), "^task: give a name, as a text, got 3$"),
         (lambda run, path: run.show(1), "^trial: give a name, as a text, got 1$"),
@@ -169,8 +169,8 @@ class MyLoop(Bare):
         (lambda run, path: ASK.size(run, power="x"), "^power: give a number, got 'x'$"),
         (lambda run, path: ASK.size(None), "^run: give a run: .*, got None$"),
         (lambda run, path: ASK.compare([]), "^loops: the list is empty; leave it out for the default$"),
-        (lambda run, path: ASK.compare(tools=[len]), "^tools: give the name of a module; loopbench.suite_from_frame"),
-        (lambda run, path: ASK.compare(suite=run.arms), "loopbench.suite_from_frame makes a suite of a DataFrame, or of a list"),
+        (lambda run, path: ASK.compare(tools=[len]), "^tools: give the name of a module; whichloop.suite_from_frame"),
+        (lambda run, path: ASK.compare(suite=run.arms), "whichloop.suite_from_frame makes a suite of a DataFrame, or of a list"),
         (
             lambda run, path: ASK.compare(suite=[{"question": "q"}]),
             r"^suite: .* of a DataFrame, or of a list of dicts, a row each$",
@@ -213,5 +213,5 @@ def test_a_scorer_may_judge_a_suite_by_name(tmp_path: Path) -> None:
     def half(judgement: Judgement) -> float:
         return 0.5
 
-    found = loopbench.compare(["bare"], suite="arithmetic", scorer=half, tasks=3, mlflow=False, runs=tmp_path)
+    found = whichloop.compare(["bare"], suite="arithmetic", scorer=half, tasks=3, mlflow=False, runs=tmp_path)
     assert set(found.trials["accuracy"]) == {0.5}

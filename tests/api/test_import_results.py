@@ -1,4 +1,4 @@
-"""`loopbench.import_results`: files, DataFrames and rows give the run that the command makes, and mistakes name the setting."""
+"""`whichloop.import_results`: files, DataFrames and rows give the run that the command makes, and mistakes name the setting."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import loopbench
-from loopbench.api.import_words import import_words
-from loopbench.reports import dataframes
-from loopbench.reports.dataframes import Loaded
-from loopbench.runs.store.files import RunError
+import whichloop
 from tests.docs.pages import output_of
+from whichloop.api.import_words import import_words
+from whichloop.reports import dataframes
+from whichloop.reports.dataframes import Loaded
+from whichloop.runs.store.files import RunError
 
 MAP = {"arm": "who", "task": "q"}
-ASK: Any = loopbench
+ASK: Any = whichloop
 """The same module, whose arguments no type checker checks."""
 ROWS = [{"who": who, "q": f"q{n}", "right": int(n % 3 > skill), "cost": n / 8} for skill, who in enumerate("xy") for n in range(12)]
 
@@ -29,7 +29,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def imported(files: Any, **settings: Any) -> Loaded:
-    return loopbench.import_results(files, map=MAP, scorer="right", **settings)
+    return whichloop.import_results(files, map=MAP, scorer="right", **settings)
 
 
 @pytest.fixture
@@ -49,18 +49,18 @@ def test_frames_rows_and_the_files_that_pandas_writes_are_one_run(frame: pd.Data
         found = imported(source)
         assert found.results.digest == first.results.digest
         assert found.results.manifest.suite.digest == first.results.manifest.suite.digest
-    assert loopbench.load(first.results.folder.name).results.digest == first.results.digest
+    assert whichloop.load(first.results.folder.name).results.digest == first.results.digest
     output_of([["import", "index.csv", "--map", "arm=who,task=q", "--scorer", "right", "--name", "typed"]], tmp_path)
-    assert loopbench.load("typed").results.digest == first.results.digest
+    assert whichloop.load("typed").results.digest == first.results.digest
 
 
 def test_several_frames_are_several_arms_and_names_are_theirs(frame: pd.DataFrame) -> None:
     parts = [part.drop(columns="who") for _, part in frame.groupby("who")]
-    apart = loopbench.import_results(parts, map={"task": "q"}, scorer="right", arm=["x", "y"], name="apart")
+    apart = whichloop.import_results(parts, map={"task": "q"}, scorer="right", arm=["x", "y"], name="apart")
     assert apart.results.digest == imported(frame).results.digest
-    unnamed = loopbench.import_results(parts, map={"task": "q"}, scorer="right")
+    unnamed = whichloop.import_results(parts, map={"task": "q"}, scorer="right")
     assert list(unnamed.arms["arm"]) == ["DataFrame 1", "DataFrame 2"]
-    repeats = loopbench.import_results([parts[0], parts[0]], map={"task": "q"}, scorer="right", arm=["x", "x"])
+    repeats = whichloop.import_results([parts[0], parts[0]], map={"task": "q"}, scorer="right", arm=["x", "x"])
     assert repeats.results.manifest.settings.repeats == 2
 
 
@@ -119,7 +119,7 @@ def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
         (lambda frame: ASK.import_results(frame, max_left_out=1), "^max_left_out: it is the command's"),
         (lambda frame: imported(frame, margin=3), "^margin is not between 0 and 1: 3$"),
         (lambda frame: imported([frame, __file__], format="stars"), r"no format 'stars'; say what it is: format= one of 'atif', "),
-        (lambda frame: ASK.load(frame), "^run: give a text or a path, .*loopbench.import_results reads"),
+        (lambda frame: ASK.load(frame), "^run: give a text or a path, .*whichloop.import_results reads"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_run(frame: pd.DataFrame, ask: Callable[[Any], Any], said: str) -> None:
@@ -140,8 +140,8 @@ def test_rows_of_a_frame_without_a_task_are_told_how_to_be_left_out(frame: pd.Da
 
 def test_a_file_that_is_loaded_as_a_run_is_told_apart(frame: pd.DataFrame) -> None:
     frame.to_csv("results.csv")
-    with pytest.raises(RunError, match=r"results\.csv is a file, not a run; loopbench\.import_results\('results\.csv'\)"):
-        loopbench.load("results.csv")
+    with pytest.raises(RunError, match=r"results\.csv is a file, not a run; whichloop\.import_results\('results\.csv'\)"):
+        whichloop.load("results.csv")
 
 
 def test_words_of_the_command_become_words_of_python() -> None:
@@ -163,7 +163,7 @@ def test_clusters_that_are_too_few_are_told_with_their_column_and_how_to_leave_i
     assert "the interval of a difference in accuracy counts one more that goes each way" in shown
     assert "import with map={'cluster': ''} if they are independent." in shown
     with pytest.warns(UserWarning, match="columns left out: template"):
-        alone = loopbench.import_results(grouped, map={**MAP, "cluster": ""}, scorer="right")
+        alone = whichloop.import_results(grouped, map={**MAP, "cluster": ""}, scorer="right")
     assert "x minus y: 0.333 [" in repr(alone)
     assert "paired over 12 common tasks (p" in repr(alone)
     assert "cluster" not in repr(alone)
@@ -178,10 +178,10 @@ def test_why_amounts_over_few_clusters_have_no_interval_is_told_once(frame: pd.D
 
 
 def test_an_undecided_gate_of_imports_advises_in_words_of_python(frame: pd.DataFrame) -> None:
-    baseline = loopbench.bless(imported(frame, name="old"), "baseline.json")
-    assert loopbench.gate(baseline, "old").finding.outcome == "identical"
+    baseline = whichloop.bless(imported(frame, name="old"), "baseline.json")
+    assert whichloop.gate(baseline, "old").finding.outcome == "identical"
     changed = frame.assign(right=[1 - value if n % 6 == 0 else value for n, value in enumerate(frame["right"])])
-    judged = loopbench.gate(baseline, imported(changed), metrics={"accuracy": 0.04})
+    judged = whichloop.gate(baseline, imported(changed), metrics={"accuracy": 0.04})
     assert judged.finding.outcome == "undecided"
     shown = repr(judged)
     assert "--" not in shown
@@ -202,9 +202,9 @@ def test_a_mistyped_run_is_asked_back(frame: pd.DataFrame) -> None:
     with pytest.raises(
         RunError, match=r"no run 'tabel2'; did you mean 'table2'\? in runs: table2; runs=FOLDER looks in another folder$"
     ):
-        loopbench.load("tabel2")
+        whichloop.load("tabel2")
     with pytest.raises(RunError, match=r"no arm 'xx'; .*there are x, y$"):
-        loopbench.why("table2", "xx")
+        whichloop.why("table2", "xx")
 
 
 @pytest.mark.parametrize("values", [(2.0, 2.1), (True, False), (1, 2)])
@@ -215,25 +215,25 @@ def test_names_that_a_frame_has_as_numbers_or_truth_values_are_names(frame: pd.D
 
 def test_errors_of_the_agents_own_are_advised_on_in_words_of_python(frame: pd.DataFrame) -> None:
     failed = frame.assign(right=frame["right"].astype("Int64").mask(frame.index < 2), error=["timeout"] * 2 + [""] * 22)
-    with pytest.warns(loopbench.LoopbenchWarning, match="left out: 2 of 24 trials, errored: timeout"):
+    with pytest.warns(whichloop.WhichloopWarning, match="left out: 2 of 24 trials, errored: timeout"):
         run = imported(failed)
     with pytest.raises(
         RunError, match=r"import with errors_as_failures=True; where they are not, .* excludes them; nothing was blessed"
     ):
-        loopbench.bless(run, "base.json")
-    loopbench.bless(imported(failed, errors_as_failures=True), "base.json")
-    with pytest.warns(loopbench.LoopbenchWarning, match=r"2 errored trials stay left out; .* map=\{'error': 'COLUMN'\} errors_as"):
+        whichloop.bless(run, "base.json")
+    whichloop.bless(imported(failed, errors_as_failures=True), "base.json")
+    with pytest.warns(whichloop.WhichloopWarning, match=r"2 errored trials stay left out; .* map=\{'error': 'COLUMN'\} errors_as"):
         blank = imported(failed.drop(columns="error"), errors_as_failures=True)
     with pytest.raises(RunError, match=r"write 0 as their score, or name the column .*: map=\{'error': 'COLUMN'\} errors_as_fail"):
-        loopbench.bless(blank, "blank.json")
+        whichloop.bless(blank, "blank.json")
     whole = imported(failed.drop(columns="error").fillna({"right": 0}))
-    loopbench.bless(whole, "blank.json")
+    whichloop.bless(whole, "blank.json")
 
 
 def test_several_agents_in_a_frame_are_told_in_words_of_python(frame: pd.DataFrame) -> None:
     said = r"column 'agent version' tells 2 kinds of trials apart \(x, y\), .*; to compare them: map=\{'arm': 'agent version'\}$"
-    with pytest.warns(loopbench.LoopbenchWarning) as told:
-        loopbench.import_results(frame.rename(columns={"who": "agent version"}), map={"task": "q"}, scorer="right")
+    with pytest.warns(whichloop.WhichloopWarning) as told:
+        whichloop.import_results(frame.rename(columns={"who": "agent version"}), map={"task": "q"}, scorer="right")
     assert [line for line in (str(warning.message) for warning in told) if re.search(said, line)]
 
 
@@ -243,9 +243,9 @@ def test_a_printed_run_says_which_column_was_read_as_what(frame: pd.DataFrame) -
     assert repr(found).splitlines()[-1] == f"DataFrame: {said}"
     assert said in found._repr_html_()
     assert ".loop(name)" not in found._repr_html_()
-    assert repr(loopbench.load("printed")).splitlines()[-1] == f"DataFrame: {said}"
+    assert repr(whichloop.load("printed")).splitlines()[-1] == f"DataFrame: {said}"
     parts = [part.drop(columns="who") for _, part in frame.groupby("who")]
-    apart = loopbench.import_results(parts, map={"task": "q"}, scorer="right")
+    apart = whichloop.import_results(parts, map={"task": "q"}, scorer="right")
     shared = [line for line in repr(apart).splitlines() if "columns read" in line]
     assert shared == [f"DataFrame 1, DataFrame 2: {said.replace('arm=who, ', '')}"]
 
@@ -274,15 +274,15 @@ def test_arms_of_an_import_are_called_agents(frame: pd.DataFrame) -> None:
 def test_a_type_checker_knows_the_settings(frame: pd.DataFrame) -> None:
     """Read by mypy as well, which refuses a comment `type: ignore` where nothing is wrong."""
     with pytest.raises(ValueError, match=r"^unknown setting 'errors_as_failure'; did you mean 'errors_as_failures'"):
-        loopbench.import_results(frame, errors_as_failure=True)  # type: ignore[call-arg]
+        whichloop.import_results(frame, errors_as_failure=True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"^replace: give True or False, got 1$"):
-        loopbench.import_results(frame, map={"task": "q", "arm": "who"}, scorer="right", name="typed", replace=1)  # type: ignore[arg-type]
-    found = loopbench.import_results(
+        whichloop.import_results(frame, map={"task": "q", "arm": "who"}, scorer="right", name="typed", replace=1)  # type: ignore[arg-type]
+    found = whichloop.import_results(
         frame, map={"task": "q", "arm": "who"}, scorer="right", name="typed", errors_as_failures=False, scale=(0, 1)
     )
-    with pytest.warns(loopbench.LoopbenchWarning, match=r"^made the folder new/folder$"):
-        path = loopbench.bless(found, "new/folder/blessed.json")
-    loopbench.bless(found, path)
+    with pytest.warns(whichloop.WhichloopWarning, match=r"^made the folder new/folder$"):
+        path = whichloop.bless(found, "new/folder/blessed.json")
+    whichloop.bless(found, path)
     with pytest.raises(ValueError, match=r"^unknown setting 'common_task'; did you mean 'common_tasks'"):
-        loopbench.gate(path, found, common_task=True)  # type: ignore[call-arg]
-    assert loopbench.gate(path, found, common_tasks=True).finding.outcome == "identical"
+        whichloop.gate(path, found, common_task=True)  # type: ignore[call-arg]
+    assert whichloop.gate(path, found, common_tasks=True).finding.outcome == "identical"

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench import session
-from loopbench.api.objects import check_workers_can_import, loop_name, optimizer_name, profile_name, scorer_name, suite_name
-from loopbench.datasets import arithmetic
-from loopbench.loops import Bare, Finish, Microcompact, RepeatGuard
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import Loop
-from loopbench.protocol.names import own_object, parse_spec
-from loopbench.runs.permissions import allowed_code
-from loopbench.runs.registry import make_loop, make_suite
-from loopbench.runs.store.files import RunError
+from whichloop import session
+from whichloop.api.objects import check_workers_can_import, loop_name, optimizer_name, profile_name, scorer_name, suite_name
+from whichloop.datasets import arithmetic
+from whichloop.loops import Bare, Finish, Microcompact, RepeatGuard
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scorer_named
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import Loop
+from whichloop.protocol.names import own_object, parse_spec
+from whichloop.runs.permissions import allowed_code
+from whichloop.runs.registry import make_loop, make_suite
+from whichloop.runs.store.files import RunError
 
 
 @given(retries=st.integers(0, 9), steps=st.integers(1, 99), form=st.sampled_from(["both", "xml", "off"]))
@@ -117,7 +117,7 @@ def test_a_function_that_makes_a_suite_is_named() -> None:
     [
         (lambda: loop_name(3), "loops: 3 is not a loop"),  # type: ignore[arg-type]
         (lambda: suite_name(3), "suite: 3 is not a Suite"),  # type: ignore[arg-type]
-        (lambda: loop_name(scorer_name), "function that solves a task with @loopbench.tunnel.loop$"),  # type: ignore[arg-type]
+        (lambda: loop_name(scorer_name), "function that solves a task with @whichloop.tunnel.loop$"),  # type: ignore[arg-type]
         (lambda: loop_name(int), "loops: <class 'int'> is not a loop"),  # type: ignore[arg-type]
         (lambda: suite_name("arithmetic", 3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
         (lambda: scorer_name(3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
@@ -241,9 +241,9 @@ def test_an_optimizer_may_be_a_class_or_an_object() -> None:
 
 
 def test_an_object_of_another_session_is_said_to_be_one(tmp_path: Path) -> None:
-    name = "loopbench.session:OfAnother"
+    name = "whichloop.session:OfAnother"
     said = (
-        "OfAnother'?,? (which )?was made in another session, .*; make it again and hand it to a new run, as by loopbench.optimize"
+        "OfAnother'?,? (which )?was made in another session, .*; make it again and hand it to a new run, as by whichloop.optimize"
     )
     with pytest.raises(RunError, match=said):
         allowed_code(tmp_path, [name], [])

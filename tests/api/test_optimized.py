@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import loopbench
-from loopbench.api.conclusion import OptimizeAnswer
-from loopbench.experiments.optimize.searched_prompts import OTHER_ROLLOUTS
-from loopbench.protocol import program_digest
-from loopbench.runs.folders import OPTIMIZED
-from loopbench.runs.store.files import RunError
+import whichloop
+from whichloop.api.conclusion import OptimizeAnswer
+from whichloop.experiments.optimize.searched_prompts import OTHER_ROLLOUTS
+from whichloop.protocol import program_digest
+from whichloop.runs.folders import OPTIMIZED
+from whichloop.runs.store.files import RunError
 
 NOT_TESTED = "interrupted; incomplete: 0 of [0-9]+ trials of the test split"
 
@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> OptimizeAnswer:
     runs = tmp_path_factory.mktemp("named") / "runs"
-    return loopbench.optimize(["finish", "bare"], name="taught", runs=runs, **SMALL)
+    return whichloop.optimize(["finish", "bare"], name="taught", runs=runs, **SMALL)
 
 
 def optimizer(metric: Any) -> Any:
@@ -51,7 +51,7 @@ def test_a_metric_that_always_raises_ends_the_search_with_its_error_and_its_plac
 
     error = r"ZeroDivisionError: division by zero at .*test_optimized\.py:\d+ "
     with pytest.raises(RunError, match=rf"^BootstrapFewShot: in the metric, which raised in 3 of 3 calls: {error}"):
-        loopbench.optimize(["finish"], optimizer(bug), runs=tmp_path, **SMALL)
+        whichloop.optimize(["finish"], optimizer(bug), runs=tmp_path, **SMALL)
 
 
 def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: P
         return bool(prediction.score >= 1)
 
     kept = optimizer(rare)
-    with pytest.warns(loopbench.LoopbenchWarning) as told:
-        ended = loopbench.optimize(["finish"], kept, runs=tmp_path, **SMALL)
+    with pytest.warns(whichloop.WhichloopWarning) as told:
+        ended = whichloop.optimize(["finish"], kept, runs=tmp_path, **SMALL)
     said = "\n".join(str(warning.message) for warning in told)
     assert re.search(r"finish: BootstrapFewShot(_2)? says: KeyError: 'unit' \(Failed to run or to evaluate example ", said)
     assert f"its metric raised in 1 of {len(asked)} calls, which count 0, first with KeyError: 'unit' at " in said
@@ -74,15 +74,15 @@ def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: P
 
 
 def test_its_run_is_loaded_by_its_name_and_as_an_object(found: OptimizeAnswer) -> None:
-    named = loopbench.load("taught", found.finding.folder.parent)
-    assert named.results.folder == loopbench.load(found).results.folder == found.finding.folder / "test"
-    assert repr(loopbench.why(found)) == repr(loopbench.why(named))
+    named = whichloop.load("taught", found.finding.folder.parent)
+    assert named.results.folder == whichloop.load(found).results.folder == found.finding.folder / "test"
+    assert repr(whichloop.why(found)) == repr(whichloop.why(named))
     with pytest.raises(ValueError, match=r"run: give a text or a path, got 7"):
-        loopbench.load(7)  # type: ignore[arg-type]
+        whichloop.load(7)  # type: ignore[arg-type]
 
 
 def test_a_loop_of_its_test_has_the_optimized_program(found: OptimizeAnswer) -> None:
-    run = loopbench.load(found)
+    run = whichloop.load(found)
     for design in found.finding.designs:
         assert design.ended is not None
         loop: Any = run.loop(f"{design.design}@{OPTIMIZED}")
@@ -96,7 +96,7 @@ def test_a_loop_of_its_test_has_the_optimized_program(found: OptimizeAnswer) -> 
 
 def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeAnswer, tmp_path: Path) -> None:
     file, other = (str(design.program) for design in found.finding.designs)
-    run = loopbench.compare([f"finish@{file}"], suite="arithmetic(size=6)", mlflow=False, runs=tmp_path, progress=False)
+    run = whichloop.compare([f"finish@{file}"], suite="arithmetic(size=6)", mlflow=False, runs=tmp_path, progress=False)
     arm = f"finish@{OPTIMIZED}"
     with pytest.raises(RunError) as refused:
         run.loop(arm)
@@ -108,7 +108,7 @@ def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeA
         with pytest.raises(RunError, match=said):
             run.loop(arm, program=wrong)
     with pytest.raises(RunError, match="it ran with its own prompts; leave program out"):
-        loopbench.load(found).loop("finish", program=file)
+        whichloop.load(found).loop("finish", program=file)
 
 
 def test_what_it_says_is_the_same_in_python_and_json(found: OptimizeAnswer) -> None:
@@ -128,17 +128,17 @@ def test_an_optimization_that_is_resumed_from_python_ends_as_it_would_have(
     found: OptimizeAnswer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: "interrupted")
+        patched.setattr("whichloop.experiments.compare.run.run", lambda experiment, progress: "interrupted")
         with pytest.warns(
-            loopbench.LoopbenchWarning,
-            match=rf"^{NOT_TESTED}; go on with loopbench resume ",
+            whichloop.WhichloopWarning,
+            match=rf"^{NOT_TESTED}; go on with whichloop resume ",
         ):
-            cut = loopbench.optimize(["finish", "bare"], name="cut", runs=tmp_path, **SMALL)
+            cut = whichloop.optimize(["finish", "bare"], name="cut", runs=tmp_path, **SMALL)
     assert not cut.finding.is_complete
-    whole = loopbench.resume("cut", runs=tmp_path, progress=False)
+    whole = whichloop.resume("cut", runs=tmp_path, progress=False)
     assert isinstance(whole, OptimizeAnswer)
     assert whole.finding.digest == found.finding.digest
-    assert repr(loopbench.resume(cut, progress=False)) == repr(whole)
+    assert repr(whichloop.resume(cut, progress=False)) == repr(whole)
     assert cut.designs.dtypes.to_dict() == whole.designs.dtypes.to_dict() == found.designs.dtypes.to_dict()
     assert cut.designs["test.difference"].isna().all()
 
@@ -163,7 +163,7 @@ def test_its_programs_are_a_table_of_what_json_says_and_its_text_is_printed(foun
 
 
 def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found: OptimizeAnswer) -> None:
-    pairs = loopbench.load(found).pairs
+    pairs = whichloop.load(found).pairs
     for design, row in found.designs.set_index("design").iterrows():
         pair = pairs[(pairs["metric"] == "accuracy") & (pairs["a"] == f"{design}/teachable")]
         (own,) = pair[pair["b"] == f"{design}@{OPTIMIZED}/teachable"].to_dict("records")
@@ -172,7 +172,7 @@ def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found:
 
 def test_a_number_of_calls_is_a_budget(tmp_path: Path) -> None:
     one, same = (
-        loopbench.optimize(["bare"], runs=tmp_path, **SMALL | {"budget": budget, "tasks": 2}) for budget in (20, "20calls")
+        whichloop.optimize(["bare"], runs=tmp_path, **SMALL | {"budget": budget, "tasks": 2}) for budget in (20, "20calls")
     )
     (design,) = one.finding.designs
     assert design.ended is not None
@@ -187,12 +187,12 @@ def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_i
         return bool(prediction.score >= 1)
 
     with monkeypatch.context() as patched:
-        patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: "interrupted")
-        with pytest.warns(loopbench.LoopbenchWarning, match=rf"^{NOT_TESTED}; go on in this session with loopbench\.resume\("):
-            cut = loopbench.optimize(["finish"], optimizer(right), name="held", runs=tmp_path, **SMALL)
+        patched.setattr("whichloop.experiments.compare.run.run", lambda experiment, progress: "interrupted")
+        with pytest.warns(whichloop.WhichloopWarning, match=rf"^{NOT_TESTED}; go on in this session with whichloop\.resume\("):
+            cut = whichloop.optimize(["finish"], optimizer(right), name="held", runs=tmp_path, **SMALL)
     del cut
     gc.collect()
-    whole = loopbench.resume("held", runs=tmp_path, progress=False)
+    whole = whichloop.resume("held", runs=tmp_path, progress=False)
     assert isinstance(whole, OptimizeAnswer)
     assert whole.finding.is_complete
 
@@ -200,18 +200,18 @@ def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_i
 def test_a_metric_that_never_gives_a_score_fails_the_search(tmp_path: Path) -> None:
     said = r"^BootstrapFewShot(_\d+)?: in the metric, which gave no score in (\d+) of \2 calls: it has to return a number or a bool"
     with pytest.raises(RunError, match=said):
-        loopbench.optimize(["finish"], optimizer(lambda example, prediction, trace=None: None), runs=tmp_path, **SMALL)
+        whichloop.optimize(["finish"], optimizer(lambda example, prediction, trace=None: None), runs=tmp_path, **SMALL)
 
 
 def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"tasks": 6, "mlflow": False, "runs": tmp_path, "progress": False}
-    with pytest.warns(loopbench.LoopbenchWarning, match="trial"):
-        cut = loopbench.compare(["bare"], budget={"calls": 3}, name="cut", **settings)
+    with pytest.warns(whichloop.WhichloopWarning, match="trial"):
+        cut = whichloop.compare(["bare"], budget={"calls": 3}, name="cut", **settings)
     with pytest.raises(ValueError, match="no run 'cur'"):
-        loopbench.resume("cur", runs=tmp_path)
-    whole = loopbench.compare(["bare"], **settings)
+        whichloop.resume("cur", runs=tmp_path)
+    whole = whichloop.compare(["bare"], **settings)
     assert len(cut.results.records) < len(whole.results.records) == 6
-    with pytest.warns(loopbench.LoopbenchWarning, match="trial"):  # its budget is used up
-        again = loopbench.resume("cut", runs=tmp_path, progress=False)
-    assert isinstance(again, loopbench.Loaded)
+    with pytest.warns(whichloop.WhichloopWarning, match="trial"):  # its budget is used up
+        again = whichloop.resume("cut", runs=tmp_path, progress=False)
+    assert isinstance(again, whichloop.Loaded)
     assert len(again.results.records) == len(cut.results.records)

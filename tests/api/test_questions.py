@@ -15,23 +15,23 @@ from typing import Any
 import mlflow
 import pytest
 
-import loopbench
-from loopbench.cli.console import WIDE
-from loopbench.datasets import arithmetic
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import bless, write_baseline
-from loopbench.loops import Bare, Finish
-from loopbench.metrics.judgement import Judgement
-from loopbench.reports.dataframes import Loaded
-from loopbench.reports.mlflow import default_uri
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
+import whichloop
 from tests.docs.pages import output_of
 from tests.prepared import said_by
+from whichloop.cli.console import WIDE
+from whichloop.datasets import arithmetic
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import bless, write_baseline
+from whichloop.loops import Bare, Finish
+from whichloop.metrics.judgement import Judgement
+from whichloop.reports.dataframes import Loaded
+from whichloop.reports.mlflow import default_uri
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def quiet(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     runs = tmp_path_factory.mktemp("runs")
-    return loopbench.compare(["bare", Finish(parse_retries=0)], profiles=["flaky-format"], tasks=16, mlflow=False, runs=runs)
+    return whichloop.compare(["bare", Finish(parse_retries=0)], profiles=["flaky-format"], tasks=16, mlflow=False, runs=runs)
 
 
 def test_names_and_objects_give_the_digest_of_the_command(pair: Loaded, tmp_path: Path) -> None:
@@ -65,24 +65,24 @@ def test_a_comparison_prints_as_its_verdict(pair: Loaded) -> None:
 
 
 def test_one_arm_prints_its_accuracy(quiet: dict[str, Any]) -> None:
-    said = repr(loopbench.compare([Bare], **quiet)).splitlines()
+    said = repr(whichloop.compare([Bare], **quiet)).splitlines()
     assert said[1].startswith("bare/clean: accuracy 1.000 [")
     assert said[1].endswith("n = 12")
 
 
 def test_repeats_do_not_count_as_tasks_and_a_name_is_printed_and_found(quiet: dict[str, Any]) -> None:
-    run = loopbench.compare([Bare], **quiet | {"repeats": 2, "name": "nb first"})
+    run = whichloop.compare([Bare], **quiet | {"repeats": 2, "name": "nb first"})
     first, second = repr(run).splitlines()
     assert first.startswith(f"<{run.results.folder.name} (nb first): ")
     assert second.endswith("n = 12 tasks (24 trials)")
-    assert loopbench.load("nb first", quiet["runs"]).results.folder == run.results.folder
+    assert whichloop.load("nb first", quiet["runs"]).results.folder == run.results.folder
 
 
 WHYS: list[list[str]] = [[], ["bare"], ["bare", "finish(parse_retries=0)"]]
 
 
-CALLS = re.compile(r"\.show\(|\.why\(|\.findings|\.to_json|loopbench\.ablate")
-COMMANDS = re.compile(r"loopbench (show|why|ablate)|: -v|: --all")
+CALLS = re.compile(r"\.show\(|\.why\(|\.findings|\.to_json|whichloop\.ablate")
+COMMANDS = re.compile(r"whichloop (show|why|ablate)|: -v|: --all")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ COMMANDS = re.compile(r"loopbench (show|why|ablate)|: -v|: --all")
 def test_why_prints_in_python_as_the_command_prints_it(pair: Loaded, names: list[str]) -> None:
     printed = output_of([["why", str(pair.results.folder), *names]], pair.results.folder, WIDE)
     said = repr(pair.why(*names))
-    assert said == repr(loopbench.why(pair, *names))
+    assert said == repr(whichloop.why(pair, *names))
     assert "--" not in said
     assert ": -v" not in said
     assert [line for line in said.splitlines() if not CALLS.search(line)] == [
@@ -101,9 +101,9 @@ def test_why_prints_in_python_as_the_command_prints_it(pair: Loaded, names: list
 
 
 def test_why_and_size_read_a_run(pair: Loaded) -> None:
-    why = loopbench.why(pair, "bare", "finish(parse_retries=0)")
+    why = whichloop.why(pair, "bare", "finish(parse_retries=0)")
     assert "bare/flaky-format against finish(parse_retries=0)/flaky-format" in why.verdicts
-    assert repr(loopbench.why(pair.results.folder)) == repr(pair.why())
+    assert repr(whichloop.why(pair.results.folder)) == repr(pair.why())
     assert why.finding is why
     causes, (only,) = why.causes, why.pairs
     assert list(causes.columns) == ["arm", "against", "cause", "trials", "lost", "solved_with", "solved", "p", "doubtful"]
@@ -116,7 +116,7 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     assert causes[causes["against"].isna()].groupby("arm")["trials"].sum().to_dict() == lost
     assert "both solved" in pair.why("bare", "finish(parse_retries=0)")._repr_html_()
     assert pair.why(task="arithmetic-0001").pairs[0].tasks <= 1
-    size = loopbench.size(pair, purpose="compare")
+    size = whichloop.size(pair, purpose="compare")
     assert "To decide each pair within 0.020" in repr(size)
     assert "Sizes for any difference down to the margin" in repr(size)
     assert "<table" in size._repr_html_()
@@ -124,39 +124,39 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
 
 def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
-    assert loopbench.bless(pair, path) == path
-    again_path = loopbench.bless(pair.results.folder, str(tmp_path / "again.json"))
+    assert whichloop.bless(pair, path) == path
+    again_path = whichloop.bless(pair.results.folder, str(tmp_path / "again.json"))
     first, second = (json.loads(each.read_text("utf-8")) for each in (path, again_path))
     of_its_time = {"created", "checksum"}  # the seconds may have gone on
     assert {key: first[key] for key in first.keys() - of_its_time} == {key: second[key] for key in second.keys() - of_its_time}
-    assert loopbench.gate(path, pair).finding.outcome == "identical"
-    common = loopbench.gate(path, pair, common_tasks=True).finding.common
+    assert whichloop.gate(path, pair).finding.outcome == "identical"
+    common = whichloop.gate(path, pair, common_tasks=True).finding.common
     assert common is not None
     assert (common.changed, common.added, common.removed) == ((), (), ())
     with pytest.raises(ValueError, match=r"^common_tasks: "):
-        loopbench.gate(path, pair, common_tasks="all")  # type: ignore[arg-type]
-    again = loopbench.gate(path, runs=tmp_path / "again")
+        whichloop.gate(path, pair, common_tasks="all")  # type: ignore[arg-type]
+    again = whichloop.gate(path, runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
     assert repr(again).splitlines()[0].lower().startswith("identical")
     with pytest.raises(ValueError, match="seed is for a new run"):
-        loopbench.gate(path, pair, seed=3)
+        whichloop.gate(path, pair, seed=3)
     with pytest.raises(ValueError, match=r"^tasks: it is the baseline's"):
-        loopbench.gate(path, tasks=3)  # type: ignore[call-arg]
+        whichloop.gate(path, tasks=3)  # type: ignore[call-arg]
     path.write_text("{}", "utf-8")
     with pytest.raises(ValueError, match="not a baseline"):
-        loopbench.bless(pair, path)
+        whichloop.bless(pair, path)
     assert path.read_text("utf-8") == "{}"
 
 
 BY_NAME: dict[str, Callable[..., Any]] = {
     # each question about a run, by the run's name; `b`: a baseline file of it
-    "why": lambda name, b, **runs: loopbench.why(name, **runs),
-    "load": lambda name, b, **runs: loopbench.load(name, **runs),
-    "size": lambda name, b, **runs: loopbench.size(name, **runs),
-    "size again": lambda name, b, **runs: loopbench.size(name, again=name, **runs),
-    "gate": lambda name, b, **runs: loopbench.gate(b, name, **runs),
-    "bless": lambda name, b, **runs: loopbench.bless(name, b, **runs),
-    "resume": lambda name, b, **runs: loopbench.resume(name, **runs),
+    "why": lambda name, b, **runs: whichloop.why(name, **runs),
+    "load": lambda name, b, **runs: whichloop.load(name, **runs),
+    "size": lambda name, b, **runs: whichloop.size(name, **runs),
+    "size again": lambda name, b, **runs: whichloop.size(name, again=name, **runs),
+    "gate": lambda name, b, **runs: whichloop.gate(b, name, **runs),
+    "bless": lambda name, b, **runs: whichloop.bless(name, b, **runs),
+    "resume": lambda name, b, **runs: whichloop.resume(name, **runs),
 }
 
 
@@ -165,7 +165,7 @@ def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
     question: str, pair: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    baseline = loopbench.bless(pair, tmp_path / "b.json")
+    baseline = whichloop.bless(pair, tmp_path / "b.json")
     name, runs = pair.results.folder.name, pair.results.folder.parent
     if question != "size again":  # a second run is one of another seed
         assert BY_NAME[question](name, baseline, runs=runs)
@@ -177,14 +177,14 @@ def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
 
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:
     factors = {"parse_retries": [0, 2]}
-    found = loopbench.ablate(Finish(), factors, profiles=["flaky-format"], interactions=False, max_trials=24, **quiet)
+    found = whichloop.ablate(Finish(), factors, profiles=["flaky-format"], interactions=False, max_trials=24, **quiet)
     assert any(line.startswith("parse_retries 0 → 2: ") for line in repr(found).splitlines())
     assert len(found.effects)
 
 
 def test_prompts_are_optimized_in_one_line(quiet: dict[str, Any]) -> None:
     settings = quiet | {"tasks": 6, "train": 4, "dev": 4, "repeats": 1, "budget": {"calls": 60}}
-    found = loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
+    found = whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
     assert [design.design for design in found.finding.designs] == ["bare"]
     row = r"^bare: test before 0\.\d+ \[.*, test after .*, gain .*, tokens a task [\d,]+ → [\d,]+, verdict \w"
     assert re.search(row, repr(found), re.MULTILINE)
@@ -193,11 +193,11 @@ def test_prompts_are_optimized_in_one_line(quiet: dict[str, Any]) -> None:
 @pytest.mark.thorough
 def test_an_optimization_is_logged_as_by_the_command(quiet: dict[str, Any]) -> None:
     settings = quiet | {"tasks": 2, "train": 2, "dev": 2, "repeats": 1, "budget": {"calls": 60}, "mlflow": True}
-    found = loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", experiment="from-python", **settings)
+    found = whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", experiment="from-python", **settings)
     store = mlflow.MlflowClient(default_uri(quiet["runs"]))
     experiment = store.get_experiment_by_name("from-python")
     logged = store.search_runs([experiment.experiment_id])
-    assert found.finding.folder.name in {run.data.tags["loopbench.run"] for run in logged}
+    assert found.finding.folder.name in {run.data.tags["whichloop.run"] for run in logged}
     assert "bare, optimized with LabeledFewShot · arithmetic · teachable" in {run.info.run_name for run in logged}
     assert (found.finding.folder / "report.html").is_file()
 
@@ -206,20 +206,20 @@ def test_a_suite_object_and_a_scorer_of_ones_own(quiet: dict[str, Any]) -> None:
     def half(judgement: Judgement) -> float:
         return 0.5
 
-    found = loopbench.compare(["bare"], suite=arithmetic.load(12), scorer=half, **quiet)
+    found = whichloop.compare(["bare"], suite=arithmetic.load(12), scorer=half, **quiet)
     assert set(found.trials["accuracy"]) == {0.5}
 
 
 def test_it_works_where_an_event_loop_is_running(quiet: dict[str, Any]) -> None:
     async def cell() -> Loaded:
-        return loopbench.compare(["bare"], **quiet)
+        return whichloop.compare(["bare"], **quiet)
 
     assert len(asyncio.run(cell()).trials) == 12
 
 
 def test_an_error_comes_out_of_the_thread_beside_a_running_event_loop() -> None:
     async def cell() -> None:
-        loopbench.compare(["bare"], suite="arithmetic(size=0)")
+        whichloop.compare(["bare"], suite="arithmetic(size=0)")
 
     with pytest.raises(ValueError, match="size is 0"):
         asyncio.run(cell())
@@ -242,7 +242,7 @@ def test_an_error_comes_out_of_the_thread_beside_a_running_event_loop() -> None:
 def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     made: dict[str, Any] = {"loops": ["bare"], "runs": tmp_path / "runs", "mlflow": False} | settings
     with pytest.raises(ValueError, match=message) as raised:
-        loopbench.compare(**made)
+        whichloop.compare(**made)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "runs").exists()
 
@@ -250,21 +250,21 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: loopbench.ablate("finish", {}), "^factors: give at least one"),
-        (lambda: loopbench.ablate("finish", {"parse_retries": [0]}), "^factors: parse_retries: give two values or more"),
+        (lambda: whichloop.ablate("finish", {}), "^factors: give at least one"),
+        (lambda: whichloop.ablate("finish", {"parse_retries": [0]}), "^factors: parse_retries: give two values or more"),
         (
-            lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, max_trials=0),
+            lambda: whichloop.ablate("finish", {"parse_retries": [0, 1]}, max_trials=0),
             "^max_trials: it must be at least 1, got 0",
         ),
-        (lambda: loopbench.ablate("finish", {"parse_retries": [0, 1]}, tasks=0), "^tasks: .* got 0"),
-        (lambda: loopbench.optimize(["bare"], tasks=0), "^tasks: .* got 0"),
-        (lambda: loopbench.optimize(["bare"], threads=0), "^threads: "),
-        (lambda: loopbench.optimize(["bare"], budget={"calls": 0}), "^budget.calls: "),
-        (lambda: loopbench.optimize(["bare"], budget="sixty"), "^budget: 'sixty' is not a budget; write calls, tokens or dollars"),
-        (lambda: loopbench.optimize(["bare"], proposer_budget="0"), "^proposer_budget: '0': a whole number from 1"),
-        (lambda: loopbench.ablate("finish", {"parse_retries": 3}), "^factors: parse_retries: give a list of values, got 3"),  # type: ignore[dict-item]
-        (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: no such file"),
-        (lambda: loopbench.optimize(["bare"], treads=1), "^unknown setting 'treads'; did you mean 'threads'"),
+        (lambda: whichloop.ablate("finish", {"parse_retries": [0, 1]}, tasks=0), "^tasks: .* got 0"),
+        (lambda: whichloop.optimize(["bare"], tasks=0), "^tasks: .* got 0"),
+        (lambda: whichloop.optimize(["bare"], threads=0), "^threads: "),
+        (lambda: whichloop.optimize(["bare"], budget={"calls": 0}), "^budget.calls: "),
+        (lambda: whichloop.optimize(["bare"], budget="sixty"), "^budget: 'sixty' is not a budget; write calls, tokens or dollars"),
+        (lambda: whichloop.optimize(["bare"], proposer_budget="0"), "^proposer_budget: '0': a whole number from 1"),
+        (lambda: whichloop.ablate("finish", {"parse_retries": 3}), "^factors: parse_retries: give a list of values, got 3"),  # type: ignore[dict-item]
+        (lambda: whichloop.gate("nowhere.json"), "^baseline: nowhere.json: no such file"),
+        (lambda: whichloop.optimize(["bare"], treads=1), "^unknown setting 'treads'; did you mean 'threads'"),
     ],
 )
 def test_a_mistake_names_the_setting_and_not_the_flag(call: Callable[[], Any], message: str) -> None:
@@ -275,45 +275,45 @@ def test_a_mistake_names_the_setting_and_not_the_flag(call: Callable[[], Any], m
 
 def test_a_mistake_about_a_run_names_the_setting(pair: Loaded) -> None:
     with pytest.raises(ValueError, match=r"^margin: it must be more than 0 and less than 1, got 0"):
-        loopbench.size(pair, margin=0)
+        whichloop.size(pair, margin=0)
     with pytest.raises(ValueError, match=r"^again: .* is the same run"):
-        loopbench.size(pair, again=pair)
+        whichloop.size(pair, again=pair)
     with pytest.raises(ValueError, match="the run has no loop 'bear'; did you mean 'bare'"):
-        loopbench.size(pair, loops=["bear"])
+        whichloop.size(pair, loops=["bear"])
     with pytest.raises(ValueError, match="unknown setting 'repeats'"):
-        loopbench.size(pair, repeats=3)  # type: ignore[call-arg]
+        whichloop.size(pair, repeats=3)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"^purpose: .* known: compare, gate"):
-        loopbench.size(pair, purpose="gaet")  # type: ignore[arg-type]
+        whichloop.size(pair, purpose="gaet")  # type: ignore[arg-type]
 
 
 def test_a_metric_that_is_not_known_is_refused_before_the_gate_runs_anything(pair: Loaded, tmp_path: Path) -> None:
     write_baseline(tmp_path / "baseline.json", bless(pair.results))
     with pytest.raises(ValueError, match="unknown metric 'nope'"):
-        loopbench.gate(tmp_path / "baseline.json", metrics={"nope": 1.0}, runs=tmp_path / "runs")
+        whichloop.gate(tmp_path / "baseline.json", metrics={"nope": 1.0}, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
 def test_why_wants_arms_that_there_are(pair: Loaded) -> None:
     with pytest.raises(ValueError, match="name an arm or loop a to compare b with"):
-        loopbench.why(pair, None, "bare")
+        whichloop.why(pair, None, "bare")
     with pytest.raises(ValueError, match="no arm 'bear'"):
-        loopbench.why(pair, "bear", "finish(parse_retries=0)")
+        whichloop.why(pair, "bear", "finish(parse_retries=0)")
 
 
 SCRIPT = """
-import loopbench
-from loopbench.experiments.gate import bless, write_baseline
-from loopbench.loops import Bare, RepeatGuard
+import whichloop
+from whichloop.experiments.gate import bless, write_baseline
+from whichloop.loops import Bare, RepeatGuard
 
 
 class Mine(Bare):
     pass
 
 
-print(repr(loopbench.compare([Mine(max_steps=9)], tasks=3, mlflow=False, runs={runs!r})).splitlines()[1])
+print(repr(whichloop.compare([Mine(max_steps=9)], tasks=3, mlflow=False, runs={runs!r})).splitlines()[1])
 for loop in (Mine, RepeatGuard(Mine())):
     try:
-        loopbench.compare([loop], tasks=3, mlflow=False, workers=2, runs={runs!r})
+        whichloop.compare([loop], tasks=3, mlflow=False, workers=2, runs={runs!r})
     except ValueError as error:
         print(error)
 """
@@ -353,20 +353,20 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, Any], shown: list[str]) -> None:
-    loopbench.compare(["bare"], **quiet)
+    whichloop.compare(["bare"], **quiet)
     assert "12/12" in shown[-1]
     assert shown[-1].startswith("<pre")
     shown.clear()
-    loopbench.compare(["bare"], progress=False, **quiet)
+    whichloop.compare(["bare"], progress=False, **quiet)
     assert not shown
 
 
 def test_a_notebook_shows_the_search_until_its_end(quiet: dict[str, Any], shown: list[str]) -> None:
     settings = quiet | {"tasks": 2, "train": 2, "dev": 2, "repeats": 1, "budget": {"calls": 60}}
-    loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
+    whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
     assert "4 of 4 trials" in shown[-1]
     shown.clear()
-    loopbench.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", progress=False, **settings)
+    whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", progress=False, **settings)
     assert not shown
 
 
@@ -383,19 +383,19 @@ class _Plain(Bare):
 
 def test_an_object_is_the_same_arm_in_every_run(quiet: dict[str, Any], tmp_path: Path) -> None:
     loop, suite, quiet = _Plain(), arithmetic.load(6), quiet | {"tasks": 6}
-    first, second = (loopbench.compare(["bare", loop], suite=suite, **quiet) for _ in range(2))
+    first, second = (whichloop.compare(["bare", loop], suite=suite, **quiet) for _ in range(2))
     assert list(first.arms["arm"]) == list(second.arms["arm"])
     write_baseline(tmp_path / "baseline.json", bless(first.results))
-    assert loopbench.gate(tmp_path / "baseline.json", second).finding.outcome == "identical"
-    again = loopbench.gate(tmp_path / "baseline.json", loops=["bare", loop], runs=tmp_path / "again")
+    assert whichloop.gate(tmp_path / "baseline.json", second).finding.outcome == "identical"
+    again = whichloop.gate(tmp_path / "baseline.json", loops=["bare", loop], runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
-    reasons = loopbench.why(first, Bare(), loop)
+    reasons = whichloop.why(first, Bare(), loop)
     assert f"bare/clean against {first.arms['arm'][1]}" in repr(reasons).splitlines()
 
 
 def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:
-    mine = loopbench.load_profile("flaky-format").model_copy(update={"name": "mine"})
-    run = loopbench.compare(["bare"], profiles=[mine, loopbench.load_profile("clean")], **quiet)
+    mine = whichloop.load_profile("flaky-format").model_copy(update={"name": "mine"})
+    run = whichloop.compare(["bare"], profiles=[mine, whichloop.load_profile("clean")], **quiet)
     assert list(run.arms["profile"]) == ["mine", "clean"]
 
     class Nothing:
@@ -403,7 +403,7 @@ def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:
             return student
 
     settings = quiet | {"tasks": 2, "train": 2, "dev": 2, "repeats": 1}
-    found = loopbench.optimize(["bare"], Nothing, profile=loopbench.load_profile("teachable"), **settings)
+    found = whichloop.optimize(["bare"], Nothing, profile=whichloop.load_profile("teachable"), **settings)
     assert [design.design for design in found.finding.designs] == ["bare"]
 
 
@@ -414,11 +414,11 @@ def test_warnings_point_at_the_line_that_asked(quiet: dict[str, Any]) -> None:
     short = quiet | {"budget": {"calls": 1}}
 
     async def cell() -> None:
-        loopbench.compare(["bare"], **short)
+        whichloop.compare(["bare"], **short)
 
     said = r"trial[s]? ha(s|ve) ended; "
     with pytest.warns(UserWarning, match=said) as here:
-        loopbench.compare(["bare"], **short)
+        whichloop.compare(["bare"], **short)
     with pytest.warns(UserWarning, match=said) as in_a_thread:
         asyncio.run(cell())
     assert {warning.filename for warning in (*here, *in_a_thread)} == {__file__}
@@ -432,7 +432,7 @@ def test_the_conclusion_says_why_trials_are_errored(quiet: dict[str, Any]) -> No
         raise KeyError("unit")
 
     for scorer, reason in ((two, "gave 2.0, which is not in [0, 1]"), (broken, "KeyError")):
-        said = repr(loopbench.compare(["bare"], scorer=scorer, **quiet))
+        said = repr(whichloop.compare(["bare"], scorer=scorer, **quiet))
         assert "all of them because of: " in said
         assert reason in said
 

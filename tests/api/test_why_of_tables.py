@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import loopbench
-from loopbench.api.warned import LoopbenchWarning
-from loopbench.reports.dataframes import Loaded
+import whichloop
+from whichloop.api.warned import WhichloopWarning
+from whichloop.reports.dataframes import Loaded
 
 ENDS = ("ToolError: db down", "", "", "max_steps", "finished")
 """How the trials of agent x were lost, by task: an error's text, nothing, or a stop."""
@@ -39,8 +39,8 @@ def rows(*, tells_ends: bool = True) -> list[dict[str, object]]:
 
 
 def imported(table: list[dict[str, object]]) -> Loaded:
-    with pytest.warns(LoopbenchWarning, match="left out: 2 of 14 trials"):
-        return loopbench.import_results(table)
+    with pytest.warns(WhichloopWarning, match="left out: 2 of 14 trials"):
+        return whichloop.import_results(table)
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_a_table_that_tells_no_end_has_none_in_its_lines() -> None:
 
 def test_where_scores_are_grades_lost_is_said_to_be_below_the_full_score() -> None:
     grades = [{"agent": agent, "task": f"t{n}", "score": n / 8} for agent in "xy" for n in range(9)]
-    found = loopbench.import_results(grades).why()
+    found = whichloop.import_results(grades).why()
     assert [(arm.lost, arm.partly) for arm in found.arms] == [(8, 7), (8, 7)]
     assert "Lost is any trial below the full score; scores are grades here, and 14 of the 16 have a part of it." in found.lines
-    whole = loopbench.import_results([row | {"score": int(row["task"] in ("t1", "t2"))} for row in grades]).why()
+    whole = whichloop.import_results([row | {"score": int(row["task"] in ("t1", "t2"))} for row in grades]).why()
     assert not any("full score" in line for line in whole.lines)

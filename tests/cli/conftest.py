@@ -17,10 +17,10 @@ from unittest.mock import patch
 
 import pytest
 
-import loopbench as package
-from loopbench.cli.main import main
-from loopbench.reports import html
+import whichloop as package
 from tests.prepared import start_command
+from whichloop.cli.main import main
+from whichloop.reports import html
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def loopbench(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+def whichloop(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     """Runs the command in a directory of its own."""
     monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
 
     def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        monkeypatch.setattr(sys, "argv", ["whichloop", *arguments])
         capsys.readouterr()
         code: Any = 0
         try:
@@ -133,12 +133,12 @@ SMALL_RUN = ["--no-mlflow", "--suite", "arithmetic(size=12)", "--quiet"]
 
 
 @pytest.fixture
-def compare(loopbench):
+def compare(whichloop):
     """Runs a comparison, and gives its directory."""
 
     def call(*arguments):
         with no_page():
-            ended = loopbench("compare", *SMALL_RUN, *arguments, "--json")
+            ended = whichloop("compare", *SMALL_RUN, *arguments, "--json")
         assert ended.code == 0, ended.err
         return str(ended.json["run"])
 
@@ -152,7 +152,7 @@ def kept_runs() -> dict[tuple[str, ...], Path]:
 
 
 @pytest.fixture
-def compared_once(loopbench, kept_runs: dict[tuple[str, ...], Path], tmp_path_factory) -> Callable[..., Path]:
+def compared_once(whichloop, kept_runs: dict[tuple[str, ...], Path], tmp_path_factory) -> Callable[..., Path]:
     """Runs a comparison of built-in loops when it is asked for the first time, and gives the directory of the run, or of a copy.
 
     `page`: with its page, which is empty otherwise.
@@ -166,7 +166,7 @@ def compared_once(loopbench, kept_runs: dict[tuple[str, ...], Path], tmp_path_fa
             shutil.copytree(kept, again)
             return again
         with contextlib.nullcontext() if page else no_page():
-            run = Path(loopbench("compare", *arguments, "--json").json["run"])
+            run = Path(whichloop("compare", *arguments, "--json").json["run"])
         kept_runs[asked] = tmp_path_factory.mktemp("kept") / run.parent.name / run.name
         shutil.copytree(run, kept_runs[asked])
         return run
@@ -181,7 +181,7 @@ def kept() -> dict[tuple[str, ...], Path]:
 
 
 @pytest.fixture
-def blessed(loopbench, compare, kept, tmp_path_factory):
+def blessed(whichloop, compare, kept, tmp_path_factory):
     """Blesses a run of one loop as b.json, and gives its directory. It is made once where it is of built-in loops alone."""
 
     def call(*arguments):
@@ -192,7 +192,7 @@ def blessed(loopbench, compare, kept, tmp_path_factory):
             (run,) = (Path.cwd() / "runs").iterdir()
             return str(run)
         run = compare(*asked)
-        assert loopbench("bless", run, "--output", "b.json").code == 0
+        assert whichloop("bless", run, "--output", "b.json").code == 0
         if can_be_kept:
             kept[asked] = tmp_path_factory.mktemp("kept")
             shutil.copytree("runs", kept[asked] / "runs")

@@ -1,4 +1,4 @@
-"""`loopbench ablate`, end to end: conclusions first, one JSON object, resumed and reported like any run."""
+"""`whichloop ablate`, end to end: conclusions first, one JSON object, resumed and reported like any run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.cli.render_effects import interval_plot
-from loopbench.metrics.factors.factorial import Effect
-from loopbench.metrics.statistics import Interval, Verdict
+from whichloop.cli.render_effects import interval_plot
+from whichloop.metrics.factors.factorial import Effect
+from whichloop.metrics.statistics import Interval, Verdict
 
 pytestmark = pytest.mark.thorough
 
@@ -17,8 +17,8 @@ BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--no-ml
 RETRIES = ["finish", "--factor", "parse_retries=0,2", "--factor", "forced_finish=both,off"]
 
 
-def test_tables_on_demand_then_the_chart_then_a_line_per_factor(loopbench):
-    said = loopbench("ablate", *RETRIES, *BRIEF, "-v")
+def test_tables_on_demand_then_the_chart_then_a_line_per_factor(whichloop):
+    said = whichloop("ablate", *RETRIES, *BRIEF, "-v")
     assert said.code == 0
     lines = said.out.splitlines()
     first = next(place for place, line in enumerate(lines) if re.match(r"parse_retries 0 → 2: [+-]0\.\d{3} \[", line))
@@ -33,52 +33,52 @@ def test_tables_on_demand_then_the_chart_then_a_line_per_factor(loopbench):
     assert "Traceback" not in said.err
 
 
-def test_json_is_one_object_and_report_gives_it_again(loopbench, here: Path):
-    said = loopbench("ablate", *RETRIES, *BRIEF, "--json").json
+def test_json_is_one_object_and_report_gives_it_again(whichloop, here: Path):
+    said = whichloop("ablate", *RETRIES, *BRIEF, "--json").json
     assert said["ablation"]["loop"] == "finish"
     assert said["ablation"]["design"] == "full"
     assert said["cells"][0]["values"] == {"parse_retries": 0, "forced_finish": "both"}
     assert {"run", "digest", "effects", "arms", "pairs"} <= said.keys()
-    assert loopbench("report", "latest", "--json", "--no-html").json == said
+    assert whichloop("report", "latest", "--json", "--no-html").json == said
     page = next(here.glob("runs/*/report.html")).read_text("utf-8")
     assert "What each factor does" in page
 
 
-def test_report_shows_the_effects_again_with_tables_and_the_arms_on_demand(loopbench):
-    first = loopbench("ablate", *RETRIES, *BRIEF).out
+def test_report_shows_the_effects_again_with_tables_and_the_arms_on_demand(whichloop):
+    first = whichloop("ablate", *RETRIES, *BRIEF).out
     assert "Main effects" not in first
-    assert loopbench("report", "latest", "--no-html").out == first
-    whole = loopbench("report", "latest", "--no-html", "-v").out
+    assert whichloop("report", "latest", "--no-html").out == first
+    whole = whichloop("report", "latest", "--no-html", "-v").out
     assert whole.endswith(f"\n{first}")
     assert "\nMain effects on accuracy" in whole
-    more = loopbench("report", "latest", "--no-html", "--all-metrics").out
+    more = whichloop("report", "latest", "--no-html", "--all-metrics").out
     assert more.endswith(f"\n{first}")
     assert "Accuracy, a minus b" in more
-    assert "### Main effects on accuracy" in loopbench("report", "latest", "--no-html", "--markdown").out
+    assert "### Main effects on accuracy" in whichloop("report", "latest", "--no-html", "--markdown").out
 
 
 @pytest.mark.slow
-def test_what_a_budget_ended_is_resumed(loopbench, here: Path):
-    whole = loopbench("ablate", *RETRIES, *BRIEF, "--json").json
+def test_what_a_budget_ended_is_resumed(whichloop, here: Path):
+    whole = whichloop("ablate", *RETRIES, *BRIEF, "--json").json
     (here / "short.toml").write_text("concurrency = 1\n[budget]\ncalls = 40\n", "utf-8")
-    short = loopbench("ablate", *RETRIES, *BRIEF, "--config", "short.toml")
+    short = whichloop("ablate", *RETRIES, *BRIEF, "--config", "short.toml")
     assert short.code == 130
-    command = short.err.rpartition("  loopbench ")[2].splitlines()[0]
+    command = short.err.rpartition("  whichloop ")[2].splitlines()[0]
     assert re.fullmatch(r"resume runs/\S+ --budget-calls \d+", command)
-    again = loopbench(*command.split(), "--quiet", "--json").json
+    again = whichloop(*command.split(), "--quiet", "--json").json
     assert again["digest"] == whole["digest"]
     assert again["effects"] == whole["effects"]
 
 
-def test_a_mistake_is_one_line_and_exit_code_2(loopbench):
-    said = loopbench("ablate", "finish", "--factor", "forced_finish=both,of", *BRIEF)
+def test_a_mistake_is_one_line_and_exit_code_2(whichloop):
+    said = whichloop("ablate", "finish", "--factor", "forced_finish=both,of", *BRIEF)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("error: cell forced_finish=of: loop finish: forced_finish: ")
     assert said.err.count("\n") == 1
 
 
-def test_values_with_commas_stand_in_quotes(loopbench):
-    said = loopbench("ablate", "finish", "--factor", 'system_prompt="Go, now.","Take, your, time."', *BRIEF, "--json").json
+def test_values_with_commas_stand_in_quotes(whichloop):
+    said = whichloop("ablate", "finish", "--factor", 'system_prompt="Go, now.","Take, your, time."', *BRIEF, "--json").json
     assert said["ablation"]["factors"] == {"system_prompt": ["Go, now.", "Take, your, time."]}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.runs.built_in import loop_names
+from whichloop.runs.built_in import loop_names
 
 DESIGNS = ("bare", "finish", "finish(parallel_tools=true)", "phased", "react_extract", "stateless")
 PARALLEL = "stateless(execution_mode=parallel)"
@@ -37,9 +37,9 @@ COMMON = ("--no-mlflow", "-q", "--json")
 
 
 @pytest.mark.parametrize("suite", ["errands(size=3)", "repairs(size=3)"])
-def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, loopbench, here):
+def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, whichloop, here):
     assert {name.partition("(")[0] for name in DESIGNS} <= set(loop_names())
-    run = loopbench("compare", *COMMON, "--suite", suite, *loops(*DESIGNS, PARALLEL)).json
+    run = whichloop("compare", *COMMON, "--suite", suite, *loops(*DESIGNS, PARALLEL)).json
     for arm in run["arms"]:
         found = figures(arm)
         assert (found["calls_lost"], found["calls_doubled"]) == (0, 0), arm["arm"]
@@ -48,8 +48,8 @@ def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, loopbench, here):
         assert arm["accuracy"]["value"] == 1, arm["arm"]
 
 
-def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, profile):
-    run = loopbench("compare", *COMMON, "--suite", "errands(size=4)", *loops(*DESIGNS, PARALLEL), "--profile",
+def test_calls_made_too_early_are_wrong_where_they_run_at_once(whichloop, here, profile):
+    run = whichloop("compare", *COMMON, "--suite", "errands(size=4)", *loops(*DESIGNS, PARALLEL), "--profile",
                     profile("calls.too_early")).json  # fmt: skip
     for arm in run["arms"]:
         overlapped = figures(arm)["calls_overlapped"]
@@ -61,14 +61,14 @@ def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, 
             assert overlapped in (0, None), arm["arm"]  # one after the other: no overlap
             assert arm["accuracy"]["value"] == 1, arm["arm"]
         assert (overlapped is None) is (arm["loop"] in ("bare", "react_extract", "phased")), arm["arm"]
-    told = " ".join(loopbench("why", "latest", "finish", "finish(parallel_tools=true)").out.split())
+    told = " ".join(whichloop("why", "latest", "finish", "finish(parallel_tools=true)").out.split())
     assert "a call stood in one reply with those whose effect it needs (calls.too_early), and ran before they were done" in told
 
 
 @pytest.mark.parametrize("kind", ["calls.late", pytest.param("calls.same_ids", marks=pytest.mark.slow)])
-def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(kind, loopbench, here, profile):
+def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(kind, whichloop, here, profile):
     arms = (*DESIGNS, PARALLEL, f"{ARRIVAL}(by_arrival=false)")
-    run = loopbench("compare", *COMMON, "--suite", "errands(size=4)", *loops(*arms), "--profile", profile(kind)).json
+    run = whichloop("compare", *COMMON, "--suite", "errands(size=4)", *loops(*arms), "--profile", profile(kind)).json
     for arm in run["arms"]:
         found = figures(arm)
         assert (found["calls_lost"], found["calls_doubled"], found["results_mispaired"] or 0) == (0, 0, 0), arm["arm"]
@@ -79,11 +79,11 @@ def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(
 
 
 @pytest.mark.slow
-def test_loops_that_mix_up_drop_or_repeat_calls_show_in_the_table_the_page_the_json_and_the_gate(loopbench, here, profile):
+def test_loops_that_mix_up_drop_or_repeat_calls_show_in_the_table_the_page_the_json_and_the_gate(whichloop, here, profile):
     late = ("--suite", "errands(size=10)", "--profile", profile("calls.late"))
     right = f"{ARRIVAL}(by_arrival=false)"
     wrong = (ARRIVAL, f"{ARRIVAL}(by_arrival=false, drops=true)", f"{ARRIVAL}(by_arrival=false, runs=2)")
-    run = loopbench("compare", *COMMON, *late, *loops(right, *wrong)).json
+    run = whichloop("compare", *COMMON, *late, *loops(right, *wrong)).json
     fine, mixed, dropped, repeated = (figures(arm) for arm in run["arms"])
     assert (fine["calls_lost"], fine["calls_doubled"], fine["results_mispaired"]) == (0, 0, 0)
     assert mixed["results_mispaired"] > 0.3
@@ -96,15 +96,15 @@ def test_loops_that_mix_up_drop_or_repeat_calls_show_in_the_table_the_page_the_j
     verdicts = {(pair["a"], pair["metric"]): pair["verdict"] for pair in run["pairs"] if pair["b"] == run["arms"][1]["arm"]}
     assert verdicts[run["arms"][0]["arm"], "results_mispaired"] == "better"
 
-    assert "Calls:" not in loopbench("report", "latest").out
-    assert "results paired with the wrong call" in loopbench("report", "latest", "--all-metrics").out
+    assert "Calls:" not in whichloop("report", "latest").out
+    assert "results paired with the wrong call" in whichloop("report", "latest", "--all-metrics").out
     assert "Calls: what becomes of those that the model makes" in next(here.glob("runs/*/report.html")).read_text()
 
     quiet = COMMON[:-1]
-    loopbench("compare", *quiet, *late, *loops(right))
-    assert loopbench("bless", "latest", "--output", "baseline.json").code == 0
-    loopbench("compare", *quiet, *late, *loops(wrong[2]))
-    judged = loopbench("gate", "--baseline", "baseline.json", "latest", "--json", "--metric", "calls_doubled")
+    whichloop("compare", *quiet, *late, *loops(right))
+    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
+    whichloop("compare", *quiet, *late, *loops(wrong[2]))
+    judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", "--metric", "calls_doubled")
     assert judged.code in (1, 4)
     lines = {line["metric"]: line for arm in json.loads(judged.out)["arms"] for line in arm["metrics"]}
     assert (lines["calls_doubled"]["outcome"], lines["calls_doubled"]["margin"]) == ("regression", 0.02)

@@ -1,4 +1,4 @@
-"""`loopbench card`: each value of a card is what the run, the requests and the check say."""
+"""`whichloop card`: each value of a card is what the run, the requests and the check say."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.checks.program import FAULTS
-from loopbench.experiments.card.wire import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
-from loopbench.experiments.compare.results import results
-from loopbench.models.native import NATIVE
-from loopbench.protocol import Message, Request, Role, ToolSpec
+from whichloop.checks.program import FAULTS
+from whichloop.experiments.card.wire import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
+from whichloop.experiments.compare.results import results
+from whichloop.models.native import NATIVE
+from whichloop.protocol import Message, Request, Role, ToolSpec
 
 AGENTS = Path(__file__).parents[1] / "programs" / "light_agents.py"
 TINY = ("-q", "--tasks", "3", "--profile", "clean", "--profile", "flaky-tools")
 
 
-def test_the_values_are_those_of_the_run_and_the_check(loopbench, here):
-    card = loopbench("card", "finish(parse_retries=1)", *TINY, "--json").json
+def test_the_values_are_those_of_the_run_and_the_check(whichloop, here):
+    card = whichloop("card", "finish(parse_retries=1)", *TINY, "--json").json
     run = results(Path(card["measured_with"]["run"]))
     assert card["measured_with"]["digest"] == run.digest
     assert [figures["accuracy"] for figures in card["figures"]] == [arm.to_json()["accuracy"] for arm in run.comparison.arms]
@@ -28,15 +28,15 @@ def test_the_values_are_those_of_the_run_and_the_check(loopbench, here):
     assert card["agent"]["code"] == run.manifest.arms[0].code
     assert card["limits"]["tool_steps"] == run.manifest.suite.max_tool_steps
     some = ("cut_json", "never_finishes")
-    checked = loopbench("check", "program", "finish(parse_retries=1)", "--json", "--fault", some[0], "--fault", some[1]).json
+    checked = whichloop("check", "program", "finish(parse_retries=1)", "--json", "--fault", some[0], "--fault", some[1]).json
     assert [one for one in card["faults"] if one["fault"] in some] == checked["faults"]
     assert card["undisturbed_requests"] == checked["requests"]
     (wire,) = card["wire"]
     assert (wire["role"], wire["tools"], wire["requests"]) == ("decide", NATIVELY, checked["requests"])
 
 
-def test_the_page_has_a_row_for_each_fault_and_shows_its_sources(loopbench, here):
-    ended = loopbench("card", "bare", *TINY, "--out", "bare.md")
+def test_the_page_has_a_row_for_each_fault_and_shows_its_sources(whichloop, here):
+    ended = whichloop("card", "bare", *TINY, "--out", "bare.md")
     assert ended.out == ""
     assert ended.err.endswith("wrote bare.md\n")
     page = (here / "bare.md").read_text()
@@ -50,20 +50,20 @@ def test_the_page_has_a_row_for_each_fault_and_shows_its_sources(loopbench, here
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_a_program_has_a_card_too(loopbench, here):
-    card = loopbench("card", f"{AGENTS}:plain_function", *TINY, "--json").json
+def test_a_program_has_a_card_too(whichloop, here):
+    card = whichloop("card", f"{AGENTS}:plain_function", *TINY, "--json").json
     assert card["agent"]["name"].endswith("agents.py:plain_function")
     assert card["wire"][0]["tools"] == NATIVELY
     assert len(card["faults"]) == len(FAULTS)
 
 
-def test_what_cannot_have_a_card_is_told_in_one_line(loopbench, here):
+def test_what_cannot_have_a_card_is_told_in_one_line(whichloop, here):
     for arguments, code, message in (
         (("--url", "http://127.0.0.1:1/"), 2, "error: --url: a card measures an agent on a suite"),
         (("nosuch",), 2, "there is no program, framework or design 'nosuch'"),
         (("bare", "--out", "."), 2, "error: --out .: cannot be written (Is a directory); nothing was run"),
     ):
-        ended = loopbench("card", *arguments)
+        ended = whichloop("card", *arguments)
         assert (ended.code, ended.err.count("\n")) == (code, 1)
         assert message in ended.err
     assert not (here / "runs").exists()
@@ -85,9 +85,9 @@ def test_how_tools_are_shown_is_read_from_the_requests():
     assert json.loads(json.dumps(uses[0].to_json()))["format"] == NATIVE.name
 
 
-def test_a_run_has_no_card_and_is_told_what_has_one(loopbench, here):
+def test_a_run_has_no_card_and_is_told_what_has_one(whichloop, here):
     Path("results.csv").write_text("arm,task,score\na,x,1\nb,x,0\n", encoding="utf-8")
-    loopbench("import", "results.csv", "--name", "imported")
-    ended = loopbench("card", "imported")
+    whichloop("import", "results.csv", "--name", "imported")
+    ended = whichloop("card", "imported")
     assert ended.code == 2
     assert ended.err.startswith("error: imported is a run; a card is of an agent, which is run for it: a design, a framework")

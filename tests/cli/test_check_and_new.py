@@ -1,4 +1,4 @@
-"""`loopbench check loop` and `loopbench new loop`, end to end."""
+"""`whichloop check loop` and `whichloop new loop`, end to end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.checks.loop import LAWS
-from loopbench.cli.main import main
 from tests.checks.loop.altered_loops import judged_here
 from tests.prepared import said_by
+from whichloop.checks.loop import LAWS
+from whichloop.cli.main import main
 
 SPENDTHRIFT = """
-from loopbench.checks.loop.template_loop import TemplateLoop
-from loopbench.protocol import BudgetExceeded, Outcome, StopReason
+from whichloop.checks.loop.template_loop import TemplateLoop
+from whichloop.protocol import BudgetExceeded, Outcome, StopReason
 
 class Spendthrift(TemplateLoop):
     async def run(self, *given):
@@ -39,13 +39,13 @@ class Ended:
 
 
 @pytest.fixture
-def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
+def whichloop(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
     """Runs the command within this process, in a directory of its own that is not on the search path."""
     monkeypatch.chdir(tmp_path)
     known = set(sys.modules)
 
     def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        monkeypatch.setattr(sys, "argv", ["whichloop", *arguments])
         capsys.readouterr()
         code: Any = 0
         try:
@@ -65,24 +65,24 @@ def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
 # --- check ---
 
 
-def test_a_design_that_keeps_every_law_passes(loopbench):
-    ended = loopbench("check", "loop", "bare(max_steps=7)")
+def test_a_design_that_keeps_every_law_passes(whichloop):
+    ended = whichloop("check", "loop", "bare(max_steps=7)")
     lines = ended.out.splitlines()
     assert (ended.code, ended.err) == (0, "")
     assert [line.split()[0] for line in lines[:-1]] == ["ok"] * len(LAWS)
     assert lines[-1] == "bare(max_steps=7): every law holds"
 
 
-def test_a_law_that_does_not_apply_is_told_with_the_reason_and_does_not_fail(loopbench):
-    ended = loopbench("check", "loop", "bare(on_provider_error=observe)")
+def test_a_law_that_does_not_apply_is_told_with_the_reason_and_does_not_fail(whichloop):
+    ended = whichloop("check", "loop", "bare(on_provider_error=observe)")
     assert ended.code == 0
     assert "not applicable\tprovider error\t" in ended.out
     assert "it has a rule of its own" in ended.out
 
 
-def test_a_law_that_does_not_hold_is_told_with_a_counterexample(loopbench, tmp_path):
+def test_a_law_that_does_not_hold_is_told_with_a_counterexample(whichloop, tmp_path):
     (tmp_path / "spending.py").write_text(SPENDTHRIFT)
-    ended = loopbench("check", "loop", "spending:Spendthrift")
+    ended = whichloop("check", "loop", "spending:Spendthrift")
     assert (ended.code, ended.err) == (1, "")
     assert "FAILED\tbudget" in ended.out
     assert "BudgetExceeded at model call 1: run() returned an Outcome with stop max_steps; the exception must leave it" in ended.out
@@ -91,7 +91,7 @@ def test_a_law_that_does_not_hold_is_told_with_a_counterexample(loopbench, tmp_p
 
 HANGS = """
 import asyncio, threading
-from loopbench.checks.loop.template_loop import TemplateLoop
+from whichloop.checks.loop.template_loop import TemplateLoop
 
 class InThread(TemplateLoop):
     async def run(self, *given):
@@ -123,17 +123,17 @@ def test_a_loop_that_cannot_be_made_in_time_is_one_line(machine, module, name):
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "inf", "nan"])
-def test_a_limit_that_is_none_is_refused(loopbench, limit):
-    ended = loopbench("check", "loop", "bare", "--limit", limit)
+def test_a_limit_that_is_none_is_refused(whichloop, limit):
+    ended = whichloop("check", "loop", "bare", "--limit", limit)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert "--limit" in ended.err
 
 
-def test_findings_as_json(loopbench, tmp_path):
+def test_findings_as_json(whichloop, tmp_path):
     (tmp_path / "spending.py").write_text(SPENDTHRIFT)
     good, bad = (
-        loopbench("check", "loop", "bare", "--json"),
-        loopbench("check", "loop", "spending:Spendthrift(max_steps=4)", "--json"),
+        whichloop("check", "loop", "bare", "--json"),
+        whichloop("check", "loop", "spending:Spendthrift(max_steps=4)", "--json"),
     )
     made = json.loads(good.out)
     assert (good.code, made["loop"], made["ok"]) == (0, "bare", True)
@@ -144,31 +144,31 @@ def test_findings_as_json(loopbench, tmp_path):
     assert [item["law"] for item in made["laws"] if item["status"] == "failed"] == ["budget"]
 
 
-def test_the_options_of_a_loop_of_ones_own_are_listed(loopbench):
-    assert loopbench("new", "loop", "my_loop").code == 0
-    first, *options = loopbench("list", "loops", "my_loop:MyLoop").out.splitlines()
+def test_the_options_of_a_loop_of_ones_own_are_listed(whichloop):
+    assert whichloop("new", "loop", "my_loop").code == 0
+    first, *options = whichloop("list", "loops", "my_loop:MyLoop").out.splitlines()
     assert first.startswith("my_loop:MyLoop\t")
     assert options == ["    max_steps = 10  Most replies, the one that answers included."]
-    (listed,) = json.loads(loopbench("list", "loops", "my_loop:MyLoop", "--json").out)
+    (listed,) = json.loads(whichloop("list", "loops", "my_loop:MyLoop", "--json").out)
     assert [option["name"] for option in listed["options"]] == ["max_steps"]
-    none = loopbench("list", "loops", "json:JSONDecoder")
-    assert (none.code, none.err) == (2, "error: loop json:JSONDecoder: it lacks run: see loopbench.protocol.Loop\n")
-    missing = loopbench("list", "loops", "my_loop:MyLop")
+    none = whichloop("list", "loops", "json:JSONDecoder")
+    assert (none.code, none.err) == (2, "error: loop json:JSONDecoder: it lacks run: see whichloop.protocol.Loop\n")
+    missing = whichloop("list", "loops", "my_loop:MyLop")
     assert (missing.code, missing.err) == (2, "error: loop 'my_loop:MyLop': my_loop has no 'MyLop'; did you mean 'MyLoop'?\n")
 
 
 @pytest.mark.parametrize(("command", "flag"), [("card", ""), ("check program", ""), ("compare --program", "--program: ")])
-def test_a_loop_in_the_place_of_a_program_is_recognised(loopbench, tmp_path, command, flag):
+def test_a_loop_in_the_place_of_a_program_is_recognised(whichloop, tmp_path, command, flag):
     (tmp_path / "half.py").write_text("class Mine:\n    async def run(self, *given): ...\n")
-    ended = loopbench(*command.split(), "half.py:Mine")
-    cure = "Mine is a loop, no program: write --loop half:Mine; its laws: loopbench check loop half:Mine"
+    ended = whichloop(*command.split(), "half.py:Mine")
+    cure = "Mine is a loop, no program: write --loop half:Mine; its laws: whichloop check loop half:Mine"
     assert (ended.code, ended.out, ended.err) == (2, "", f"error: {flag}{cure}\n")
 
 
-def test_tools_typed_as_a_file_are_told_as_a_module(loopbench, tmp_path):
+def test_tools_typed_as_a_file_are_told_as_a_module(whichloop, tmp_path):
     (tmp_path / "shop.py").touch()
     for typed in ("shop.py", "./shop.py"):
-        ended = loopbench("compare", "--loop", "bare", "--suite", "jsonl", "--data", "rows.jsonl", "--tools", typed)
+        ended = whichloop("compare", "--loop", "bare", "--suite", "jsonl", "--data", "rows.jsonl", "--tools", typed)
         assert (ended.code, ended.err) == (2, f"error: tools {typed!r}: did you mean 'shop'?\n")
 
 
@@ -183,8 +183,8 @@ def test_tools_typed_as_a_file_are_told_as_a_module(loopbench, tmp_path):
         ("broken:Loop", "importing broken failed: SyntaxError"),
         ("empty:Loop", "empty has no 'Loop'"),
         ("empty:", "write what of empty is meant, empty:NAME"),
-        ("half:Mine", "loop half:Mine: it lacks stops and with_step_limit: see loopbench.protocol.Loop"),
-        ("half:Never", "loop half:Never: it lacks run: see loopbench.protocol.Loop"),
+        ("half:Mine", "loop half:Mine: it lacks stops and with_step_limit: see whichloop.protocol.Loop"),
+        ("half:Never", "loop half:Never: it lacks run: see whichloop.protocol.Loop"),
         ("half:", "did you mean 'half:Mine'?"),
         ("half.py:Mine", "loop 'half.py:Mine': did you mean 'half:Mine'?"),
         ("./half.py:Mine", "'./half.py:Mine' is not a name; did you mean 'half:Mine'?"),
@@ -194,13 +194,13 @@ def test_tools_typed_as_a_file_are_told_as_a_module(loopbench, tmp_path):
         ("./gone.py:Mine", "is not a name; write name, name(option=value) or name@FILE, or MODULE:NAME, such as my_loop:MyLoop"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, name, said):
+def test_a_name_that_leads_nowhere_is_one_line_and_code_2(whichloop, tmp_path, name, said):
     (tmp_path / "broken.py").write_text("def (\n")
     never = "class Never(Mine):\n    run, stops, with_step_limit = None, frozenset(), str\n"
     (tmp_path / "half.py").write_text(f"class Mine:\n    name = 'mine'\n    async def run(self, *given): ...\n{never}")
     for empty in ("empty.py", "own_loops.py"):
         (tmp_path / empty).write_text("")
-    ended = loopbench("check", "loop", name)
+    ended = whichloop("check", "loop", name)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.startswith("error: ")
@@ -213,14 +213,14 @@ def test_a_name_that_leads_nowhere_is_one_line_and_code_2(loopbench, tmp_path, n
 @pytest.mark.thorough
 def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     path = {"PATH": os.defpath, "HOME": str(tmp_path / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    made = said_by(tmp_path, path, "-m", "loopbench", "new", "loop", "my_loop", quiet=True)
+    made = said_by(tmp_path, path, "-m", "whichloop", "new", "loop", "my_loop", quiet=True)
     next_commands = [line.split() for line in made.splitlines()[1:]]
     assert next_commands == [
-        ["loopbench", "check", "loop", "my_loop:MyLoop"],
+        ["whichloop", "check", "loop", "my_loop:MyLoop"],
         ["python", "-m", "pytest", "test_my_loop.py"],
-        ["loopbench", "compare", "--loop", "my_loop:MyLoop", "--loop", "bare", "--profile", "flaky-format"],
+        ["whichloop", "compare", "--loop", "my_loop:MyLoop", "--loop", "bare", "--profile", "flaky-format"],
     ]
-    check, compare = (["-m", *command] for command in next_commands if command[0] == "loopbench")
+    check, compare = (["-m", *command] for command in next_commands if command[0] == "whichloop")
     said_by(tmp_path, path, *check)
     quick = ("--profile", "measured-2024", "--tasks", "12", "--no-mlflow", "--quiet", "--json")
     arms = json.loads(said_by(tmp_path, path, *compare, *quick))["arms"]
@@ -233,31 +233,31 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     said_by(tmp_path, path, *next_commands[1][1:], "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception")
 
 
-def test_where_pytest_is_missing_the_next_commands_install_it(loopbench, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.cli.new_loop.is_installed", lambda package: package != "pytest")
-    lines = loopbench("new", "loop", "thinker").out.splitlines()
+def test_where_pytest_is_missing_the_next_commands_install_it(whichloop, tmp_path, monkeypatch):
+    monkeypatch.setattr("whichloop.cli.new_loop.is_installed", lambda package: package != "pytest")
+    lines = whichloop("new", "loop", "thinker").out.splitlines()
     place = lines.index("  pip install pytest  # which test_thinker.py needs")
     assert lines[place + 1] == "  python -m pytest test_thinker.py"
 
 
 @pytest.mark.slow
-def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(loopbench, tmp_path):
-    assert loopbench("new", "loop", "my_loop").code == 0
+def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(whichloop, tmp_path):
+    assert whichloop("new", "loop", "my_loop").code == 0
     file = tmp_path / "my_loop.py"
-    assert loopbench("check", "loop", "my_loop:MyLoop").code == 0
+    assert whichloop("check", "loop", "my_loop:MyLoop").code == 0
     file.write_text(re.sub(r"\n    @bounded.*", "", file.read_text()))
-    ended = loopbench("check", "loop", "my_loop:MyLoop")
+    ended = whichloop("check", "loop", "my_loop:MyLoop")
     assert (ended.code, ended.out.count("FAILED")) == (1, 1)
     assert "FAILED\ttyped answers" in ended.out
-    assert "the answer is 'hello'; it must be an int or None: decorate `run` with loopbench.loops.bounded" in " ".join(
+    assert "the answer is 'hello'; it must be an int or None: decorate `run` with whichloop.loops.bounded" in " ".join(
         ended.out.split()
     )
 
 
-def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
+def test_into_another_folder_the_next_commands_lead_there(whichloop, tmp_path):
     folder = tmp_path / "my designs"
     folder.mkdir()
-    ended = loopbench("new", "loop", "thinker", "--into", str(folder))
+    ended = whichloop("new", "loop", "thinker", "--into", str(folder))
     assert ended.code == 0
     assert {path.name for path in folder.iterdir()} == {"thinker.py", "test_thinker.py"}
     assert {f"  cd '{folder}'", "  python -m pytest test_thinker.py"} <= set(ended.out.splitlines())
@@ -274,9 +274,9 @@ def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
         (["mine", "--into", "nowhere"], "nowhere is not a directory"),
     ],
 )
-def test_what_cannot_be_written_is_one_line_and_code_2(loopbench, tmp_path, arguments, said):
+def test_what_cannot_be_written_is_one_line_and_code_2(whichloop, tmp_path, arguments, said):
     (tmp_path / "there.py").write_text("precious")
-    ended = loopbench("new", "loop", *arguments)
+    ended = whichloop("new", "loop", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1

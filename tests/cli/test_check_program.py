@@ -1,4 +1,4 @@
-"""`loopbench check program`, as its user runs it."""
+"""`whichloop check program`, as its user runs it."""
 
 import sys
 from pathlib import Path
@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loopbench.checks.program import FAULTS
-from loopbench.checks.program.agent_faults import BY_NAME
-from tests.cli.conftest import here, loopbench
+from tests.cli.conftest import here, whichloop
+from whichloop.checks.program import FAULTS
+from whichloop.checks.program.agent_faults import BY_NAME
 
-__all__ = ["here", "loopbench"]
+__all__ = ["here", "whichloop"]
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "tests" / "programs" / "agents.py"
@@ -19,17 +19,17 @@ ONE = ("--fault", "unknown_tool")
 
 
 @pytest.mark.slow
-def test_every_fault_is_checked_if_none_is_named(loopbench):
-    found = loopbench("check", "program", "--json", "finish").json
+def test_every_fault_is_checked_if_none_is_named(whichloop):
+    found = whichloop("check", "program", "--json", "finish").json
     assert [one["fault"] for one in found["faults"]] == [fault.name for fault in FAULTS]
 
 
 @pytest.mark.thorough
-def test_an_executable_meets_faults_of_every_outcome(loopbench):
+def test_an_executable_meets_faults_of_every_outcome(whichloop):
     """A process for each: one fault for each thing that can happen to it."""
     expected = {"cut_json": "told", "tool_raises": "told", "empty": "silent", "dropped": "handled", "never_finishes": "unlimited"}
     named = [word for fault in expected for word in ("--fault", fault)]
-    done = loopbench("check", "program", "--json", *named, "--", "python", str(LIGHT))
+    done = whichloop("check", "program", "--json", *named, "--", "python", str(LIGHT))
     assert {one["fault"]: one["outcome"] for one in done.json["faults"]} == expected
 
 
@@ -43,25 +43,25 @@ def test_an_executable_meets_faults_of_every_outcome(loopbench):
         pytest.param((f"{sys.executable} {LIGHT}",), marks=pytest.mark.slow),
     ],
 )
-def test_an_agent_may_be_named_in_many_ways(loopbench, agent, monkeypatch):
+def test_an_agent_may_be_named_in_many_ways(whichloop, agent, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=":")
-    done = loopbench("check", "program", *ONE, *agent)
+    done = whichloop("check", "program", *ONE, *agent)
     assert done.code == 0, done.err
     assert "unknown_tool\ttold\tanswer 3126" in done.out
     assert "request 2 says: " in done.out
 
 
-def test_a_demanded_outcome_that_is_missing_fails_the_command(loopbench):
+def test_a_demanded_outcome_that_is_missing_fails_the_command(whichloop):
     demand = ("--require", "unknown_tool=told,empty=recovered", "--fault", "unknown_tool", "--fault", "empty")
-    done = loopbench("check", "program", f"{LIGHT}:plain_function", *demand)
+    done = whichloop("check", "program", f"{LIGHT}:plain_function", *demand)
     assert done.code == 1
     assert done.out.rstrip().endswith("empty: demanded recovered, found silent")
-    kept = loopbench("check", "program", "finish", *demand)
+    kept = whichloop("check", "program", "finish", *demand)
     assert kept.code == 0
     assert kept.out.rstrip().endswith("all 2 demanded outcomes are there")
 
 
-def test_junit_and_page_hold_hostile_text_as_text(loopbench, tmp_path):
+def test_junit_and_page_hold_hostile_text_as_text(whichloop, tmp_path):
     (tmp_path / "hostile.py").write_text(
         f"import sys\n\nsys.path.insert(0, {str(ROOT)!r})\n\n\n"
         "def solve(question, tools, **where):\n    from tests.programs.light_agents import plain_function\n"
@@ -69,7 +69,7 @@ def test_junit_and_page_hold_hostile_text_as_text(loopbench, tmp_path):
         "    return answer if answer.isdigit() else '<script>alert(1)</script>]]>\\x00\\x1b[31m'\n"
     )
     outputs = ("--junit", "found.xml", "--page", "found.html", "--require", "empty=told")
-    done = loopbench("check", "program", f"{tmp_path}/hostile.py:solve", "--fault", "empty", *outputs)
+    done = whichloop("check", "program", f"{tmp_path}/hostile.py:solve", "--fault", "empty", *outputs)
     assert done.code == 1, done.err
     root = ElementTree.fromstring((tmp_path / "found.xml").read_text())
     assert [suite.get("failures") for suite in root.iter("testsuite")] == ["1"]
@@ -102,20 +102,20 @@ def test_junit_and_page_hold_hostile_text_as_text(loopbench, tmp_path):
         (("no.such_module:solve",), "no.such_module"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(loopbench, words, says):
-    done = loopbench("check", "program", *words)
+def test_a_mistake_is_told_in_one_line(whichloop, words, says):
+    done = whichloop("check", "program", *words)
     assert done.code == 2, done.err
     assert done.err.startswith("error: ")
     assert says in done.err
     assert len(done.err.splitlines()) == 1
 
 
-def test_an_agent_that_cannot_solve_the_task_is_told_so(loopbench):
-    done = loopbench("check", "program", "--", "echo", "41")
+def test_an_agent_that_cannot_solve_the_task_is_told_so(whichloop):
+    done = whichloop("check", "program", "--", "echo", "41")
     assert done.code == 1
     assert "it does not solve a task without any fault: its answer was '41' (stop finished), not 3126" in done.err
 
 
-def test_the_help_names_every_fault_through_its_error(loopbench):
-    done = loopbench("check", "program", "finish", "--fault", "?")
+def test_the_help_names_every_fault_through_its_error(whichloop):
+    done = whichloop("check", "program", "finish", "--fault", "?")
     assert all(name in done.err for name in BY_NAME)

@@ -1,4 +1,4 @@
-"""`loopbench check suite` and `loopbench list suites`, end to end."""
+"""`whichloop check suite` and `whichloop list suites`, end to end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.checks.suite import CHECKS
-from loopbench.cli.catalogue import suites
+from whichloop.checks.suite import CHECKS
+from whichloop.cli.catalogue import suites
 
 NAMES = [check.name for check in CHECKS]
 Command = Callable[..., Any]
@@ -20,8 +20,8 @@ Command = Callable[..., Any]
 PARROTS = '''
 from pathlib import Path
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 
 
 def wave(number: int) -> int:
@@ -49,18 +49,18 @@ def wave(number: int) -> int:
 
 
 @pytest.fixture
-def loopbench(loopbench: Command, here: Path) -> Command:
+def whichloop(whichloop: Command, here: Path) -> Command:
     """The same, with a suite in the directory."""
     (here / "birds.py").write_text(PARROTS)
-    return loopbench
+    return whichloop
 
 
 def statuses(ended: Any) -> dict[str, str]:
     return {check["check"]: check["status"] for check in json.loads(ended.out)["checks"]}
 
 
-def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(loopbench) -> None:
-    ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8")
+def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(whichloop) -> None:
+    ended = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
@@ -68,15 +68,15 @@ def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(loopbe
     assert not any(name in lines[1] for name in NAMES)
     assert re.search(r"^oracle\t1\.000 \[0\.631, 1\.000\]\t8\tfollows the plan", ended.out, re.MULTILINE)
     assert re.search(r"^do nothing\t0\.000 \[0\.000, 0\.142\]\t24\tgives no answer", ended.out, re.MULTILINE)
-    in_full = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "-v").out.splitlines()
+    in_full = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "-v").out.splitlines()
     assert in_full[0] == lines[0]
     assert [line.split("\t")[:2] for line in in_full[1:][: len(NAMES)]] == [["ok", name] for name in NAMES]
     assert in_full[1 + len(NAMES) :] == lines[2:]
 
 
-def test_quarantined_tasks_are_counted_by_themselves(loopbench, tmp_path) -> None:
+def test_quarantined_tasks_are_counted_by_themselves(whichloop, tmp_path) -> None:
     (tmp_path / "bad.json").write_text('{"arithmetic-0003": "unclear", "arithmetic-0005": "unclear"}')
-    ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--quarantine", "bad.json")
+    ended = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--quarantine", "bad.json")
     assert (
         ended.out.splitlines()[0]
         == "arithmetic(size=24): no check fails, 1 gives a warning (22 tasks, 2 quarantined, tools of 8 called)"
@@ -84,8 +84,8 @@ def test_quarantined_tasks_are_counted_by_themselves(loopbench, tmp_path) -> Non
     assert "\nwarning\tset aside\trule: every task has a plan, and none is quarantined\n" in ended.out
 
 
-def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbench) -> None:
-    ended = loopbench("check", "suite", "birds:parrots(loud=true)", "--run-tools")
+def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(whichloop) -> None:
+    ended = whichloop("check", "suite", "birds:parrots(loud=true)", "--run-tools")
     assert ended.code == 1
     assert "FAILED\tguessing\t" in ended.out
     assert "FAILED\tgold\t" in ended.out
@@ -94,31 +94,31 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbenc
     assert ended.out.splitlines()[0].startswith("birds:parrots(loud=true): 2 of 19 checks fail, 1 gives a warning; 1 left out")
 
 
-def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) -> None:
-    ended = loopbench("check", "suite", "birds:parrots")
+def test_tools_of_ones_own_are_called_only_with_permission(whichloop, tmp_path) -> None:
+    ended = whichloop("check", "suite", "birds:parrots")
     assert ended.code == 0
     assert not (tmp_path / "waved").exists()
     assert ended.out.count("calls tools that may act on the real world; --run-tools allows it") == 4
     assert ended.out.splitlines()[0] == "birds:parrots: no check fails, 1 gives a warning; 5 left out (20 tasks, no tool called)"
     assert "oracle" not in ended.out
-    allowed = loopbench("check", "suite", "birds:parrots", "--run-tools", "--json")
+    allowed = whichloop("check", "suite", "birds:parrots", "--run-tools", "--json")
     assert json.loads(allowed.out)["ran_tools"]
     assert (tmp_path / "waved").exists()
 
 
-def test_own_tools_of_a_suite_that_brings_none_need_permission_too(loopbench, tmp_path) -> None:
+def test_own_tools_of_a_suite_that_brings_none_need_permission_too(whichloop, tmp_path) -> None:
     (tmp_path / "q.csv").write_text("question,answer\nWhat comes after 1?,2\nAnd what follows 7?,8\n")
     (tmp_path / "waving.py").write_text(OWN_TOOLS)
     given = ("check", "suite", "csv", "--data", "q.csv", "--tools", "waving", "--json")
-    assert not json.loads(loopbench(*given).out)["ran_tools"]
+    assert not json.loads(whichloop(*given).out)["ran_tools"]
     assert not (tmp_path / "waved").exists()
-    assert json.loads(loopbench(*given, "--run-tools").out)["ran_tools"]
+    assert json.loads(whichloop(*given, "--run-tools").out)["ran_tools"]
     assert (tmp_path / "waved").exists()
 
 
-def test_json_has_checks_agents_and_what_is_set_aside(loopbench, tmp_path) -> None:
+def test_json_has_checks_agents_and_what_is_set_aside(whichloop, tmp_path) -> None:
     (tmp_path / "bad.toml").write_text('arithmetic-0003 = "the text is unclear"\n')
-    ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--seed", "1", "--quarantine", "bad.toml", "--json")
+    ended = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--seed", "1", "--quarantine", "bad.toml", "--json")
     made = json.loads(ended.out)
     assert ended.code == 0
     assert {key: made[key] for key in ("suite", "ok", "version", "tasks", "sample")} == {
@@ -162,27 +162,27 @@ def test_json_has_checks_agents_and_what_is_set_aside(loopbench, tmp_path) -> No
         (["birds:nothing"], "birds has no 'nothing'"),
     ],
 )
-def test_wrong_input_is_one_line_and_code_2(loopbench, tmp_path, arguments, said) -> None:
+def test_wrong_input_is_one_line_and_code_2(whichloop, tmp_path, arguments, said) -> None:
     (tmp_path / "unknown.toml").write_text('arithmetic-9 = "why"\n')
-    ended = loopbench("check", "suite", *arguments)
+    ended = whichloop("check", "suite", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.startswith("error: ")
     assert ended.err.count("\n") == 1
 
 
-def test_long_checks_tell_how_far_they_are(loopbench, monkeypatch) -> None:
-    from loopbench.cli import check_suite
+def test_long_checks_tell_how_far_they_are(whichloop, monkeypatch) -> None:
+    from whichloop.cli import check_suite
 
     monkeypatch.setattr(check_suite, "SAY_EVERY_S", 0.0)
-    ended = loopbench("check", "suite", "arithmetic(size=12)", "--tasks", "3", "--json")
+    ended = whichloop("check", "suite", "arithmetic(size=12)", "--tasks", "3", "--json")
     assert "replay: 2 of 3 tasks" in ended.err.splitlines()
     assert json.loads(ended.out)["ok"]
 
 
-def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(loopbench, monkeypatch) -> None:
+def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(whichloop, monkeypatch) -> None:
     monkeypatch.setattr(suites, "entries", functools.cache(suites.entries))  # all suites are made once, and not for each list
-    listed = {entry["name"]: entry for entry in json.loads(loopbench("list", "suites", "--json").out)}
+    listed = {entry["name"]: entry for entry in json.loads(whichloop("list", "suites", "--json").out)}
     own = listed["arithmetic"]
     assert (own["needs"], own["version"], own["tasks"]) == ("", "2", 120)
     assert own["median_plan"] >= 3
@@ -190,22 +190,22 @@ def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need
     assert re.fullmatch(r"[0-9a-f]{12}", own["digest"])
     assert listed["gsm8k"]["needs"] == "--data"
     assert sum(own["splits"].values()) == own["tasks"]
-    text = loopbench("list", "suites", "-v").out
+    text = whichloop("list", "suites", "-v").out
     line = f"    version 2, 120 tasks (59 train, 20 dev, 41 test), median plan 5 calls, digest {own['digest']}"
     assert line in text.splitlines()
     assert "    needs --data" in text.splitlines()
     assert (
-        loopbench("list", "suites", "arithmetic").out.splitlines()
+        whichloop("list", "suites", "arithmetic").out.splitlines()
         == text[text.index("arithmetic\t") : text.index("bfcl\t")].splitlines()
     )
-    short = dict(line.split("\t") for line in loopbench("list", "suites").out.splitlines())
+    short = dict(line.split("\t") for line in whichloop("list", "suites").out.splitlines())
     assert short == {name: entry["summary"] for name, entry in listed.items()}
-    unknown = loopbench("list", "suites", "arithmetics")
+    unknown = whichloop("list", "suites", "arithmetics")
     assert unknown.code == 2
     assert unknown.err.startswith("error: there is no 'arithmetics' among the suites; did you mean 'arithmetic'? known: ")
 
 
-def test_what_tools_print_is_no_part_of_the_result(loopbench, tmp_path) -> None:
+def test_what_tools_print_is_no_part_of_the_result(whichloop, tmp_path) -> None:
     (tmp_path / "talkative.py").write_text(PARROTS.replace("def wave(", "print('hello from the suite')\n\n\ndef wave(", 1))
-    ended = loopbench("check", "suite", "talkative:parrots", "--json", "--run-tools")
+    ended = whichloop("check", "suite", "talkative:parrots", "--json", "--run-tools")
     assert json.loads(ended.out)["suite"] == "talkative:parrots"

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from loopbench.cli.starter_project import SETTINGS
+from whichloop.cli.starter_project import SETTINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
 GATES = "gate --baseline baselines/mine.json --loop my_package.loops:Mine"
@@ -26,8 +26,8 @@ def blocks(language: str) -> list[str]:
 
 
 def commands(lines: str) -> list[list[str]]:
-    """The words of each `loopbench …`, the program's name left out."""
-    return [shlex.split(line)[1:] for line in lines.splitlines() if line.startswith("loopbench ")]
+    """The words of each `whichloop …`, the program's name left out."""
+    return [shlex.split(line)[1:] for line in lines.splitlines() if line.startswith("whichloop ")]
 
 
 def steps() -> Iterator[str]:
@@ -48,29 +48,29 @@ def test_an_undecided_gate_alone_passes_the_step_on_github(code, passes):
     (step,) = (
         step["run"]
         for step in yaml.safe_load(blocks("yaml")[0])["jobs"]["gate"]["steps"]
-        if "loopbench gate" in step.get("run", "")
+        if "whichloop gate" in step.get("run", "")
     )
-    as_if_ended = f"loopbench() {{ return {code}; }}\n{step}"
+    as_if_ended = f"whichloop() {{ return {code}; }}\n{step}"
     assert (subprocess.run(["bash", "-e", "-c", as_if_ended]).returncode == 0) == passes
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_the_recipes_work(loopbench, here):
+def test_the_recipes_work(whichloop, here):
     package = here / "my_package"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "loops.py").write_text("from loopbench.loops.bare import Bare as Mine\n", encoding="utf-8")
+    (package / "loops.py").write_text("from whichloop.loops.bare import Bare as Mine\n", encoding="utf-8")
 
     (here / "baselines").mkdir()
     for words in commands(blocks("sh")[0]):
         fewer = ("--tasks", "8") if words[0] == "compare" else ()  # of the page's 300
-        assert loopbench(*words, *fewer).code == 0
+        assert whichloop(*words, *fewer).code == 0
     assert (here / "baselines" / "mine.json").is_file()
 
     for words in commands("\n".join(steps())):
         (here / "gate.xml").unlink(missing_ok=True)
-        ended = loopbench(*words)
+        ended = whichloop(*words)
         assert ended.code == 0, ended.err
         assert ended.out.startswith("identical")
         assert ElementTree.parse(here / "gate.xml").getroot().tag == "testsuites"
@@ -78,15 +78,15 @@ def test_the_recipes_work(loopbench, here):
 
 
 @pytest.mark.thorough
-def test_the_command_that_bless_prints_gates_a_project_with_tools_of_its_own(loopbench, here):
+def test_the_command_that_bless_prints_gates_a_project_with_tools_of_its_own(whichloop, here):
     """As the page says of the files that `init` writes; fewer trials."""
-    assert loopbench("init").code == 0
+    assert whichloop("init").code == 0
     compared, blessed, gated = commands(next(block for block in blocks("sh") if "--allow loop_tools" in block))
-    assert loopbench(*compared, "--loop", "bare", "--profile", "clean", "--repeats", "1", "--tasks", "6", "-q").code == 0
-    printed = loopbench(*blessed).out
+    assert whichloop(*compared, "--loop", "bare", "--profile", "clean", "--repeats", "1", "--tasks", "6", "-q").code == 0
+    printed = whichloop(*blessed).out
     (command,) = commands(re.sub("^gate it with: ", "", printed, flags=re.MULTILINE))
     assert command == gated
-    ended = loopbench(*gated, "-q")
+    ended = whichloop(*gated, "-q")
     assert (ended.code, ended.out.partition(":")[0]) == (0, "identical")
 
 

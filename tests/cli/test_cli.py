@@ -16,11 +16,11 @@ QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 def test_help_and_import_load_nothing_heavy():
     code = """
 import sys
-import loopbench
-loaded = {name for name in sys.modules if name.startswith("loopbench.")} - {"loopbench._lazy"}
-assert not loaded, f"import loopbench loads {loaded}"
-from loopbench.cli.main import main
-sys.argv = ["loopbench", "--help"]
+import whichloop
+loaded = {name for name in sys.modules if name.startswith("whichloop.")} - {"whichloop._lazy"}
+assert not loaded, f"import whichloop loads {loaded}"
+from whichloop.cli.main import main
+sys.argv = ["whichloop", "--help"]
 try:
     main()
 except SystemExit as left:
@@ -34,8 +34,8 @@ assert not heavy, heavy
     assert made.stderr == ""
 
 
-def test_version(loopbench):
-    assert loopbench("--version").out.startswith("loopbench ")
+def test_version(whichloop):
+    assert whichloop("--version").out.startswith("whichloop ")
 
 
 # --- mistakes ---
@@ -99,7 +99,7 @@ def test_version(loopbench):
         (["report", ".", "--json", "--csv"], "exclude each other"),
         (
             ["report", "torn.toml"],
-            "error: torn.toml is a file, not a run; loopbench import torn.toml reads results of other tools\n",
+            "error: torn.toml is a file, not a run; whichloop import torn.toml reads results of other tools\n",
         ),
         (["show", "./torn.toml", "x"], "error: torn.toml is a file, not a run; "),
         (["why", "folder.csv/../torn.toml"], "torn.toml is a file, not a run; "),
@@ -107,7 +107,7 @@ def test_version(loopbench):
         (["show", ".", "x"], "not a run directory"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, arguments, said):
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(whichloop, here, arguments, said):
     (here / "bad.toml").write_text("lops = ['bare']\n")
     (here / "torn.toml").write_text("loops = [\n")
     (here / "latin.toml").write_bytes("experiment = 'Z\u00fcrich'\n".encode("latin-1"))
@@ -118,7 +118,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
     (here / "keyed.toml").write_text("provider = 'sk-proj-0123456789abcdef'\n")
     (here / "folder.csv").mkdir()
     before = sorted(here.iterdir())
-    found = loopbench(*arguments)
+    found = whichloop(*arguments)
     assert (found.code, found.out) == (2, "")
     assert found.err.count("\n") == 1
     assert found.err.startswith("error: ")
@@ -137,23 +137,23 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, argume
         ["compare", "extra"],
     ],
 )
-def test_what_the_command_does_not_know_is_a_usage_error(loopbench, here, arguments):
-    found = loopbench(*arguments)
+def test_what_the_command_does_not_know_is_a_usage_error(whichloop, here, arguments):
+    found = whichloop(*arguments)
     assert (found.code, found.out) == (2, "")
     assert "error" in found.err.lower()
     assert list(here.iterdir()) == []
 
 
-def test_text_from_a_file_reaches_the_terminal_without_its_control_characters(loopbench, here):
+def test_text_from_a_file_reaches_the_terminal_without_its_control_characters(whichloop, here):
     (here / "sly.toml").write_bytes(b'loops = ["bare\\u001b[2J\\u202e"]\n')
-    found = loopbench("compare", "--config", "sly.toml")
+    found = whichloop("compare", "--config", "sly.toml")
     assert found.code == 2
     assert not {"\x1b", "\u202e"} & set(found.err)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(loopbench, here):
+def test_a_folder_that_cannot_be_written_is_one_line(whichloop, here):
     (here / "runs").write_text("a file")
-    found = loopbench("compare", *QUICK)
+    found = whichloop("compare", *QUICK)
     assert (found.code, found.err.count("\n")) == (2, 1)
     assert "Errno" not in found.err
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from loopbench.runs.silent_end import told_of_exit
+from whichloop.runs.silent_end import told_of_exit
 
 LOOP = """
 import ctypes
@@ -20,8 +20,8 @@ import sys
 import sys
 from dataclasses import dataclass
 
-from loopbench.loops import Bare
-from loopbench.protocol import Outcome, StopReason
+from whichloop.loops import Bare
+from whichloop.protocol import Outcome, StopReason
 
 
 def patch():
@@ -81,17 +81,17 @@ def own(here, monkeypatch):
     monkeypatch.syspath_prepend(here)
 
 
-def compare(loopbench, action, *more):
+def compare(whichloop, action, *more):
     loop = f"own_ending:Own(action={action})"
-    return loopbench("compare", "--no-mlflow", "--loop", loop, "--suite", "arithmetic(size=1)", "-q", *more)
+    return whichloop("compare", "--no-mlflow", "--loop", loop, "--suite", "arithmetic(size=1)", "-q", *more)
 
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_gate_is_not_passed_by_dying(loopbench, here, action):
-    assert compare(loopbench, "nothing").code == 0
-    assert loopbench("bless", "latest", "--output", "base.json").code == 0
-    gated = loopbench("gate", "--baseline", "base.json", "--loop", f"own_ending:Own(action={action})", "-q")
+def test_a_gate_is_not_passed_by_dying(whichloop, here, action):
+    assert compare(whichloop, "nothing").code == 0
+    assert whichloop("bless", "latest", "--output", "base.json").code == 0
+    gated = whichloop("gate", "--baseline", "base.json", "--loop", f"own_ending:Own(action={action})", "-q")
     if action == "_exit":  # it can be told whose doing that is: the loop's, which lost no trial before
         assert gated.code == 1
         assert gated.out.startswith("regression: every trial crashes now (SystemExit: ")
@@ -102,12 +102,12 @@ def test_a_gate_is_not_passed_by_dying(loopbench, here, action):
 
 
 @pytest.mark.usefixtures("own")
-def test_a_comparison_without_a_result_is_invalid_and_can_be_resumed(loopbench, here):
-    compared = compare(loopbench, "abort", "--json")
+def test_a_comparison_without_a_result_is_invalid_and_can_be_resumed(whichloop, here):
+    compared = compare(whichloop, "abort", "--json")
     assert compared.code == 4
     assert json.loads(compared.out)["arms"][0]["errored"] == 1
     (here / "before").unlink()
-    resumed = loopbench("resume", "latest", "-q", "--allow", "own_ending:Own", "--retry", "infrastructure")
+    resumed = whichloop("resume", "latest", "-q", "--allow", "own_ending:Own", "--retry", "infrastructure")
     assert resumed.code == 4
     assert (here / "before").read_text().count("\n") == 3
 
@@ -117,8 +117,8 @@ def test_a_comparison_without_a_result_is_invalid_and_can_be_resumed(loopbench, 
     "action",
     ["_exit", "patch", *(pytest.param(action, marks=pytest.mark.slow) for action in ("recursion", "close", "exit", "mute"))],
 )
-def test_what_a_loop_changes_does_not_reach_the_results(loopbench, here, action):
-    compared = compare(loopbench, action, "--json")
+def test_what_a_loop_changes_does_not_reach_the_results(whichloop, here, action):
+    compared = compare(whichloop, action, "--json")
     assert compared.code == (4 if action in ("exit", "_exit") else 0)  # the only trial crashed
     arm = json.loads(compared.out)["arms"][0]
     assert (arm["scored"], arm["errored"]) == (1, 0)
@@ -127,10 +127,10 @@ def test_what_a_loop_changes_does_not_reach_the_results(loopbench, here, action)
     assert len(list(here.glob("runs/*/report.html"))) == 1
 
 
-def test_a_module_of_the_current_directory_runs_in_a_worker_too(loopbench, here):
+def test_a_module_of_the_current_directory_runs_in_a_worker_too(whichloop, here):
     """Though the directory is not on the command's own search path."""
     (here / "own_ending.py").write_text(LOOP)
-    compared = compare(loopbench, "recursion")
+    compared = compare(whichloop, "recursion")
     assert compared.code == 0
     assert "Traceback" not in compared.err
     assert (here / "before").read_text() != f"{os.getpid()}\n"
@@ -162,19 +162,19 @@ def test_a_forked_process_of_a_loops_own_may_leave(here):
 
 
 @pytest.mark.usefixtures("own")
-def test_built_in_loops_stay_in_the_process_of_the_command(loopbench, monkeypatch):
+def test_built_in_loops_stay_in_the_process_of_the_command(whichloop, monkeypatch):
     def refuse(*given):
         raise AssertionError("a worker was started")
 
-    monkeypatch.setattr("loopbench.runs.engine.engine.ProcessLink", refuse)
-    assert loopbench("compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=1)", "-q").code == 0
+    monkeypatch.setattr("whichloop.runs.engine.engine.ProcessLink", refuse)
+    assert whichloop("compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=1)", "-q").code == 0
 
 
 def test_a_watchdog_ends_a_process_in_which_code_of_a_users_own_is_at_work():
     """As pytest-timeout does: an exception in its thread would be no end."""
     code = (
         "import os, threading, time\n"
-        "from loopbench.runs.silent_end import told_of_exit\n"
+        "from whichloop.runs.silent_end import told_of_exit\n"
         "with told_of_exit():\n"
         "    threading.Timer(0.1, os._exit, ({},)).start()\n"
         "    time.sleep(30)\n"

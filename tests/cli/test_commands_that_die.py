@@ -20,8 +20,8 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from loopbench.datasets.arithmetic import load
-from loopbench.loops.bare import Bare
+from whichloop.datasets.arithmetic import load
+from whichloop.loops.bare import Bare
 
 WAYS = {
     "posix": lambda: posix._exit(0),
@@ -211,7 +211,7 @@ def test_a_signal_to_the_command_reaches_what_answers_for_it(machine, own, numbe
     assert ended.code == 130, ended.err
     assert "Traceback" not in ended.err
     assert "interrupted: " in ended.err
-    assert f"  loopbench resume runs/{run.name} --allow own_dying:Own\n" in ended.err
+    assert f"  whichloop resume runs/{run.name} --allow own_dying:Own\n" in ended.err
 
 
 @pytest.mark.thorough

@@ -17,19 +17,19 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.cli import running
-from loopbench.cli.console import WIDE
-from loopbench.cli.process import _OutlastingOutput
-from loopbench.cli.render_arms import arm_lines
-from loopbench.experiments.compare.results import results
-from loopbench.metrics.comparison import ArmResult
-from loopbench.reports.tracking_beside import MlflowLog
 from tests.prepared import start_command
 from tests.sealing import unseal
+from whichloop.cli import running
+from whichloop.cli.console import WIDE
+from whichloop.cli.process import _OutlastingOutput
+from whichloop.cli.render_arms import arm_lines
+from whichloop.experiments.compare.results import results
+from whichloop.metrics.comparison import ArmResult
+from whichloop.reports.tracking_beside import MlflowLog
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
-from loopbench.protocol import Outcome, StopReason
+from whichloop.protocol import Outcome, StopReason
 
 class {name}:
     name, stops = "own", frozenset()
@@ -78,7 +78,7 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
     assert f"run directory: runs/{run.name}" in found.err
     assert sorted(path.name for path in here.iterdir()) == ["home", "runs"]  # no cache, no MLflow store
     (known,) = (path for path in (here / "home").rglob("*") if path.is_file())
-    assert known.parent == here / "home" / ".local" / "share" / "loopbench" / "pages"  # that the page is its own
+    assert known.parent == here / "home" / ".local" / "share" / "whichloop" / "pages"  # that the page is its own
     assert sorted(path.name for path in run.iterdir()) == [
         "manifest.json",
         "report.html",
@@ -107,32 +107,32 @@ def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(machin
     assert [line.partition(b": ")[0] for line in left] == [b"run directory", b"page, once this command has ended"]
 
 
-def test_report_says_the_same_as_compare_in_every_form(machine, loopbench):
-    compared = loopbench("compare", *QUICK, "--profile", "flaky-tools", "--profile", "clean", "--json")
+def test_report_says_the_same_as_compare_in_every_form(machine, whichloop):
+    compared = whichloop("compare", *QUICK, "--profile", "flaky-tools", "--profile", "clean", "--json")
     assert compared.code == 0
-    assert json.loads(loopbench("report", "latest", "--json").out) == json.loads(compared.out)
+    assert json.loads(whichloop("report", "latest", "--json").out) == json.loads(compared.out)
     run = machine.only_run()
-    assert loopbench("report", str(run), "--json").out == loopbench("report", run.name, "--json").out == compared.out
-    rows = list(csv.DictReader(io.StringIO(loopbench("report", "latest", "--csv").out)))
+    assert whichloop("report", str(run), "--json").out == whichloop("report", run.name, "--json").out == compared.out
+    rows = list(csv.DictReader(io.StringIO(whichloop("report", "latest", "--csv").out)))
     assert [row["arm"] for row in rows] == ["bare/flaky-tools", "bare/clean"]
-    assert loopbench("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
-    table = loopbench("report", "latest")
-    arms = loopbench("report", "latest", "--json").json["arms"]
+    assert whichloop("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
+    table = whichloop("report", "latest")
+    arms = whichloop("report", "latest", "--json").json["arms"]
     told = [line.split("\t") for line in table.out.splitlines()[1:3]]
     assert [(line[0], line[1].split()[0]) for line in told] == [(arm["arm"], f"{arm['lm_calls']['value']:.1f}") for arm in arms]
-    tables = loopbench("report", "latest", "-v")
+    tables = whichloop("report", "latest", "-v")
     assert "\nbare/flaky-tools\t6\t" in tables.out
     answer = table.out[table.out.index("\n\narithmetic 2: 6 tasks × 1, seed 0") + 2 :]
-    assert loopbench("resume", "latest", "-q").out == answer
+    assert whichloop("resume", "latest", "-q").out == answer
     assert tables.out.endswith(f"\n{answer}")
     assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
 
 
-def test_quiet_is_quiet_and_flags_win_over_a_file(loopbench, here):
+def test_quiet_is_quiet_and_flags_win_over_a_file(whichloop, here):
     (here / "run.toml").write_text(
         'loops = ["bare", "bare(check_types=true)"]\nsuite = "arithmetic(size=9)"\nmlflow = false\nruns = "elsewhere"\nseed = 4\n'
     )
-    found = loopbench("compare", "--config", "run.toml", "--tasks", "2", "--seed", "5", "-q", "--json")
+    found = whichloop("compare", "--config", "run.toml", "--tasks", "2", "--seed", "5", "-q", "--json")
     made = json.loads(found.out)
     assert [arm["arm"] for arm in made["arms"]] == ["bare/clean", "bare(check_types=true)/clean"]
     assert [arm["options"] for arm in made["arms"]] == [{}, {"check_types": True}]
@@ -140,47 +140,47 @@ def test_quiet_is_quiet_and_flags_win_over_a_file(loopbench, here):
     run = f"elsewhere/{Path(made['run']).name}"
     assert found.err == ""
     assert (here / run / "report.html").is_file()
-    shown = loopbench("report", "latest", "--runs", "elsewhere")
+    shown = whichloop("report", "latest", "--runs", "elsewhere")
     assert "2 tasks × 1, seed 5" in shown.out
 
 
-def test_show_explains_a_trial_that_failed(machine, loopbench):
-    loopbench("compare", "--no-mlflow", "--loop", "bare", "--profile", "stubborn", "--suite", "arithmetic(size=30)", "-q")
+def test_show_explains_a_trial_that_failed(machine, whichloop):
+    whichloop("compare", "--no-mlflow", "--loop", "bare", "--profile", "stubborn", "--suite", "arithmetic(size=30)", "-q")
     rows = [json.loads(line) for line in (machine.only_run() / "trials.jsonl").read_text().splitlines()]
     failed = next(row for row in rows if row["stop"] == "error_valve" and "wire" in row["errors"])
-    brief = loopbench("show", "latest", failed["task"])
+    brief = whichloop("show", "latest", failed["task"])
     assert brief.code == 0
     for needed in (failed["faults"][0]["kind"], " → ", "── stop: error_valve", "expected: ", "parse, step "):
         assert needed in brief.out
-    found = loopbench("show", "latest", failed["task"], "-v")
+    found = whichloop("show", "latest", failed["task"], "-v")
     assert found.code == 0
     for needed in (failed["faults"][0]["kind"], "── fault", "── unreadable", "── stop: error_valve", "expected: "):
         assert needed in found.out
     assert "\x1b" not in found.out
-    whole = json.loads(loopbench("show", "latest", f"bare/stubborn/{failed['task']}/0", "--json").out)
+    whole = json.loads(whichloop("show", "latest", f"bare/stubborn/{failed['task']}/0", "--json").out)
     assert whole["stop"] == "error_valve"
-    refused = loopbench("show", "latest", "bare/stub")
+    refused = whichloop("show", "latest", "bare/stub")
     assert (refused.code, "matches 30 trials" in refused.err) == (2, True)
     trial = f"bare/stubborn/{failed['task']}/0"
     for command, *typed in (("show", trial), ("show", "bare"), ("why", trial), ("why", "bare", "finish")):
-        refused = loopbench(command, *typed)
-        run_first = shlex.join(["loopbench", command, "latest", *typed])
+        refused = whichloop(command, *typed)
+        run_first = shlex.join(["whichloop", command, "latest", *typed])
         assert (refused.code, refused.err) == (2, f"error: no run '{typed[0]}'; put the run before it: {run_first}\n")
 
 
-def test_what_a_model_says_cannot_touch_the_terminal(loopbench, here, monkeypatch):
+def test_what_a_model_says_cannot_touch_the_terminal(whichloop, here, monkeypatch):
     (here / "own_dirty.py").write_text(LOOP.format(name="Dirty", answer="\x1b[2J\u202e<b>\ud800"))
     monkeypatch.syspath_prepend(here)
-    loopbench("compare", *QUICK[:-1], "arithmetic(size=1)", "--loop", "own_dirty:Dirty")
+    whichloop("compare", *QUICK[:-1], "arithmetic(size=1)", "--loop", "own_dirty:Dirty")
     for arguments in (["show", "latest", "own_dirty:Dirty/clean"], ["report", "latest"], ["report", "latest", "--markdown"]):
-        found = loopbench(*arguments)
+        found = whichloop(*arguments)
         assert found.code == (0 if arguments[0] == "show" else 4)  # the loop never asks its model
         assert not {"\x1b", "\u202e"} & set(found.out)
 
 
 @pytest.mark.parametrize("what", ["loops", pytest.param("suites", marks=pytest.mark.slow), "profiles", "metrics", "models"])
-def test_everything_that_can_be_named_is_listed(loopbench, what):
-    found = loopbench("list", what, "--json")
+def test_everything_that_can_be_named_is_listed(whichloop, what):
+    found = whichloop("list", what, "--json")
     entries = json.loads(found.out)
     assert (found.code, found.err) == (0, "")
     expected = {
@@ -194,15 +194,15 @@ def test_everything_that_can_be_named_is_listed(loopbench, what):
     assert all(entry["summary"] for entry in entries)
     if what == "loops":
         assert all(option["doc"] for entry in entries for option in entry["options"])
-    table = loopbench("list", what)
+    table = whichloop("list", what)
     assert all(entry["name"] in table.out for entry in entries)
 
 
-def test_a_run_whose_faults_did_not_land_is_invalid(machine, loopbench):
-    from loopbench.metrics.record import FaultRecord, Record
-    from loopbench.runs.store.journal import Journal
+def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
+    from whichloop.metrics.record import FaultRecord, Record
+    from whichloop.runs.store.journal import Journal
 
-    loopbench("compare", *QUICK, "-q")
+    whichloop("compare", *QUICK, "-q")
     run = machine.only_run()
     rows = [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_text().splitlines()]
     (run / "trials.jsonl").unlink()
@@ -211,21 +211,21 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, loopbench):
         for row in rows:
             lost = Record(**{**row.to_json(), "faults": (FaultRecord("wire.empty", "decide:c1"),), "trace_at": None})
             journal.append(lost, b"")
-    found = loopbench("report", "latest")
+    found = whichloop("report", "latest")
     assert (found.code, "This run is invalid" in found.out) == (4, True)
 
 
 # --- what a reader needs to see ---
 
 
-def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
+def test_show_without_a_trial_lists_those_that_were_not_solved(here, whichloop):
     designs = ("--loop", "bare", "--loop", "react_extract")
-    loopbench("compare", "--no-mlflow", *designs, "--profile", "flaky-format", "--tasks", "12", "-q")
-    missed = json.loads(loopbench("show", "latest", "--json").out)
-    lines = loopbench("show", "latest", "--all").out.splitlines()
+    whichloop("compare", "--no-mlflow", *designs, "--profile", "flaky-format", "--tasks", "12", "-q")
+    missed = json.loads(whichloop("show", "latest", "--json").out)
+    lines = whichloop("show", "latest", "--all").out.splitlines()
     assert len(missed) > 0
-    *sums, total, command = loopbench("show", "latest").out.splitlines()
-    assert command.startswith("  loopbench show runs/")
+    *sums, total, command = whichloop("show", "latest").out.splitlines()
+    assert command.startswith("  whichloop show runs/")
     assert {line.split("  ")[0]: int(line.split("  ")[1].split()[0]) for line in sums} == Counter(each["arm"] for each in missed)
     assert total.startswith(f"{len(missed)} trials were not solved")
     assert all(record["scores"]["accuracy"] < 1 for record in missed)
@@ -233,9 +233,9 @@ def test_show_without_a_trial_lists_those_that_were_not_solved(here, loopbench):
     of_arm = [record for record in missed if record["arm"] == "react_extract/flaky-format"]
     assert len({tokens_of(record) for record in of_arm}) > 1
     for typed in ("react_extract/flaky-format", "react_extract"):
-        assert json.loads(loopbench("show", "latest", typed, "--json").out) == sorted(of_arm, key=lambda each: -tokens_of(each))
-    assert loopbench("show", "latest", lines[0].split()[0]).code == 0
-    costliest, *_ = loopbench("show", "latest", "react_extract").out.splitlines()
+        assert json.loads(whichloop("show", "latest", typed, "--json").out) == sorted(of_arm, key=lambda each: -tokens_of(each))
+    assert whichloop("show", "latest", lines[0].split()[0]).code == 0
+    costliest, *_ = whichloop("show", "latest", "react_extract").out.splitlines()
     assert costliest.endswith(f"; {max(map(tokens_of, of_arm)):,} tokens")
 
 
@@ -244,13 +244,13 @@ def tokens_of(record):
     return record["input_tokens"] + record["output_tokens"]
 
 
-def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_nothing(here, loopbench, monkeypatch):
+def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_nothing(here, whichloop, monkeypatch):
     designs = ("--loop", "bare", "--loop", "finish", "--loop", "react_extract")
-    loopbench("compare", "--no-mlflow", *designs, "--profile", "flaky-tools", "--tasks", "6", "-q")
+    whichloop("compare", "--no-mlflow", *designs, "--profile", "flaky-tools", "--tasks", "6", "-q")
 
     def tables(columns: int) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
-        printed = str(loopbench("report", "latest", "-v").out)
+        printed = str(whichloop("report", "latest", "-v").out)
         return printed[printed.index("Arms") : printed.index("Other metrics")]
 
     def numbers(text: str) -> Counter[str]:
@@ -264,15 +264,15 @@ def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_
     assert numbers(wide) == numbers(pieces) == numbers(narrow)
 
 
-def test_a_report_fits_a_screen_and_leaves_out_columns_before_it_breaks_a_line(loopbench, monkeypatch):
-    loopbench("compare", "--no-mlflow", "--loop", "bare", "--loop", "finish", "--profile", "flaky-tools", "--tasks", "6", "-q")
+def test_a_report_fits_a_screen_and_leaves_out_columns_before_it_breaks_a_line(whichloop, monkeypatch):
+    whichloop("compare", "--no-mlflow", "--loop", "bare", "--loop", "finish", "--profile", "flaky-tools", "--tasks", "6", "-q")
     for columns, heads in (
         (140, ("LM calls", "tokens a trial", "recovery rate", "steps")),
         (80, ("LM calls", "tokens a trial")),
         (40, ()),
     ):
         monkeypatch.setenv("COLUMNS", str(columns))
-        lines = loopbench("report", "latest", "--no-html").out.splitlines()
+        lines = whichloop("report", "latest", "--no-html").out.splitlines()
         assert lines[0].startswith("arm")
         assert all(head in lines[0] for head in heads)
         table = lines[: next(number for number, line in enumerate(lines) if line.startswith("All tables: "))]
@@ -280,8 +280,8 @@ def test_a_report_fits_a_screen_and_leaves_out_columns_before_it_breaks_a_line(l
         assert len(lines) <= 24 or columns < 80
 
 
-def test_trials_without_a_score_are_told_beside_the_arm(loopbench, machine):
-    loopbench("compare", *QUICK, "--profile", "clean", "-q")
+def test_trials_without_a_score_are_told_beside_the_arm(whichloop, machine):
+    whichloop("compare", *QUICK, "--profile", "clean", "-q")
     found = results(machine.only_run())
     (arm,) = found.comparison.arms
     fewer = replace(arm, summary=replace(arm.summary, scored=5))
@@ -301,14 +301,14 @@ def test_trials_without_a_score_are_told_beside_the_arm(loopbench, machine):
     [["compare", "--no-mlflow", "--tasks", "2"], ["optimize", "--no-mlflow"], ["report", "latest"]],
     ids=lambda words: words[0],
 )
-def test_a_file_in_the_place_of_the_runs_folder_is_named(here, loopbench, command, runs):
+def test_a_file_in_the_place_of_the_runs_folder_is_named(here, whichloop, command, runs):
     (here / "afile").write_text("mine")
-    ended = loopbench(*command, "--runs", runs)
+    ended = whichloop(*command, "--runs", runs)
     assert (ended.code, ended.out, ended.err) == (2, "", "error: --runs: afile is a file; name a folder\n")
     assert (here / "afile").read_text() == "mine"
 
 
-def test_the_results_are_out_before_their_page_is_made_and_logged(here, loopbench, monkeypatch):
+def test_the_results_are_out_before_their_page_is_made_and_logged(here, whichloop, monkeypatch):
     """Page and log take as long as the trials: whoever reads the results, through a pipe or not, need not wait for them."""
     done: list[str] = []
 
@@ -324,23 +324,23 @@ def test_the_results_are_out_before_their_page_is_made_and_logged(here, loopbenc
     monkeypatch.setattr(_OutlastingOutput, "flush", lambda _: done.append("flushed"))
     monkeypatch.setattr(running, "write_report", made)
     monkeypatch.setattr(MlflowLog, "finish", lambda *_: done.append("logged"))
-    loopbench("compare", *QUICK)
+    whichloop("compare", *QUICK)
     assert "flushed" in done[done.index("text") : done.index("page")]
     assert done.index("page") < done.index("logged")
 
 
 @pytest.mark.parametrize("behind", ["print_results", "write_report"])
-def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, loopbench, monkeypatch, behind):
+def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, whichloop, monkeypatch, behind):
     def pressed(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(running, behind, pressed)
-        ended = loopbench("compare", *QUICK, "--quiet")
+        ended = whichloop("compare", *QUICK, "--quiet")
     assert ended.code == 130
     assert ended.out.startswith("arithmetic 2: 6 tasks") is (behind == "write_report")
     (line,) = ended.err.splitlines()
-    said, _, command = line.partition("; go on with: loopbench ")
+    said, _, command = line.partition("; go on with: whichloop ")
     assert said == "interrupted before everything was written"
-    assert loopbench(*shlex.split(command)).code == 0
+    assert whichloop(*shlex.split(command)).code == 0
     assert (here / shlex.split(command)[1] / "report.html").is_file()

@@ -7,9 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli import console
-from loopbench.text.output import UNBROKEN, Prose, prose_lines
-from loopbench.text.plain_text import terminal_safe
+from whichloop.cli import console
+from whichloop.text.output import UNBROKEN, Prose, prose_lines
+from whichloop.text.plain_text import terminal_safe
 
 INTERVALS = st.tuples(st.floats(-1, 1), st.floats(-1, 1)).map(lambda ends: f"[{ends[0]:.3f}, {ends[1]:.3f}]")
 WORDS = st.lists(st.one_of(INTERVALS, st.sampled_from(["finish", "is", "better", "than", "bare", "by"])), min_size=1, max_size=40)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 
-def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_gate(loopbench, here):
+def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_gate(whichloop, here):
     common = ["--no-mlflow", "-q", "--suite", "arithmetic(size=12)"]
-    run = loopbench("compare", *common, "--loop", "bare", "--loop", "microcompact(loop=bare, keep=1)", "--json").json
+    run = whichloop("compare", *common, "--loop", "bare", "--loop", "microcompact(loop=bare, keep=1)", "--json").json
     bare, compact = run["arms"]
     assert bare["retention"]["value"] == 1.0
     assert compact["retention"]["value"] < 0.9
@@ -17,18 +17,18 @@ def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_
     verdicts = {pair["metric"]: pair["verdict"] for pair in run["pairs"]}
     assert verdicts["retention"] == "better"
 
-    assert "Context:" not in loopbench("report", "latest").out
-    assert "Context:" in loopbench("report", "latest", "--all-metrics").out
+    assert "Context:" not in whichloop("report", "latest").out
+    assert "Context:" in whichloop("report", "latest", "--all-metrics").out
     assert "Context: what prompts keep" in next(here.glob("runs/*/report.html")).read_text()
 
-    loopbench("compare", *common, "--loop", "bare")
-    assert loopbench("bless", "latest", "--output", "baseline.json").code == 0
-    loopbench("compare", *common, "--loop", "microcompact(loop=bare, keep=1)")
+    whichloop("compare", *common, "--loop", "bare")
+    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
+    whichloop("compare", *common, "--loop", "microcompact(loop=bare, keep=1)")
     held = ("--metric", "retention", "--metric", "prefix_stability=0.05")
-    judged = loopbench("gate", "--baseline", "baseline.json", "latest", "--json", *held)
+    judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", *held)
     assert judged.code == 1
     lines = {line["metric"]: line for arm in json.loads(judged.out)["arms"] for line in arm["metrics"]}
     assert [name for name, line in lines.items() if not line["ratio"]] == ["accuracy", "retention", "prefix_stability"]
     assert (lines["retention"]["outcome"], lines["retention"]["margin"]) == ("regression", 0.02)
-    refused = loopbench("gate", "--baseline", "baseline.json", "latest", "--metric", "retention=1.5")
+    refused = whichloop("gate", "--baseline", "baseline.json", "latest", "--metric", "retention=1.5")
     assert (refused.code, refused.err) == (2, "error: metric retention: a margin of 0 or more is needed, below 1, got 1.5\n")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import loopbench as package
+import whichloop as package
 
 LOOPS = """
-from loopbench.loops import Bare
+from whichloop.loops import Bare
 
 class Boom(Bare):
     name = "boom"
@@ -26,7 +26,7 @@ SETTING_THAT_CRASHES = LOOPS.replace(
         return await super().run(query, toolbox, model, *args, **kwargs)""",
 )
 SILENT_LOOP = LOOPS.replace("raise KeyError('no such key')", "return Outcome('42', StopReason.FINISHED, 0)").replace(
-    "import Bare\n", "import Bare\nfrom loopbench.protocol import Outcome, StopReason\n"
+    "import Bare\n", "import Bare\nfrom whichloop.protocol import Outcome, StopReason\n"
 )
 PROGRAM = "def solve(question, tools):\n    raise KeyError('no such key')\n"
 QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q"]
@@ -56,14 +56,14 @@ def own_code(here: Path) -> None:
 
 @pytest.mark.usefixtures("own_code")
 @pytest.mark.parametrize("kind", ["loop", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("function", "command"))])
-def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy_ones(loopbench, kind):
-    ended = loopbench("compare", *CRASHES[kind], "--loop", "bare", "--loop", "finish", *QUICK)
+def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy_ones(whichloop, kind):
+    ended = whichloop("compare", *CRASHES[kind], "--loop", "bare", "--loop", "finish", *QUICK)
     title_and_matrix = 1 + 4  # the title, the heads and three rows
     below = ended.out.splitlines()[title_and_matrix:]
     assert "every trial crashed (3 of 3), all of them because of: " in below[0]
     assert "no such key" in below[0]
     assert ended.code == 4
-    again = loopbench("report", "latest", "--json", "--no-html")
+    again = whichloop("report", "latest", "--json", "--no-html")
     said = json.loads(again.out)
     assert again.code == 4
     assert said["answer"]["sentences"][0].rstrip(".") == below[0].rstrip(".")
@@ -73,9 +73,9 @@ def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy
     assert [{pair["a"], pair["b"]} for pair in said["pairs"][:1]] == [{"bare/clean", "finish/clean"}]
 
 
-def test_an_ablation_says_so_too(loopbench, here):
+def test_an_ablation_says_so_too(whichloop, here):
     (here / "own_loops.py").write_text(SETTING_THAT_CRASHES)
-    ended = loopbench("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
+    ended = whichloop("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
     assert ended.code == 4
     first = "own_loops:Boom(max_consecutive_errors=2)/clean: every trial crashed (3 of 3), all of them because of: KeyError: "
     told = [line for line in ended.out.splitlines() if "crashed" in line]
@@ -84,19 +84,19 @@ def test_an_ablation_says_so_too(loopbench, here):
     assert repr(package.load("latest")).splitlines()[1].startswith(first)
 
 
-def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_4_too(loopbench, here):
+def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_4_too(whichloop, here):
     (here / "own_loops.py").write_text(SILENT_LOOP)
     silent = ["own_loops:Boom(max_consecutive_errors=2)", "own_loops:Boom(max_consecutive_errors=3)"]
-    compared = loopbench("compare", "--loop", silent[0], "--loop", silent[1], "--loop", "bare", *QUICK)
+    compared = whichloop("compare", "--loop", silent[0], "--loop", silent[1], "--loop", "bare", *QUICK)
     below = compared.out.splitlines()[1 + 4 :]
     assert below[0] == (
         f"2 arms never asked their model: 3 trials of {silent[0]}/clean and 3 of {silent[1]}/clean; their accuracies are not those "
         "of an agent, and they are compared with no other arm."
     )
     assert compared.out.count("asked") == 1
-    said = loopbench("report", "latest", "--json", "--no-html")
-    resumed = loopbench("resume", "latest", "--allow", "own_loops:Boom", "-q")
-    ablated = loopbench("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
+    said = whichloop("report", "latest", "--json", "--no-html")
+    resumed = whichloop("resume", "latest", "--allow", "own_loops:Boom", "-q")
+    ablated = whichloop("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
     assert (compared.code, said.code, resumed.code, ablated.code) == (4, 4, 4, 4)
     assert f"{json.loads(said.out)['answer']['sentences'][0].rstrip('.')}." == below[0]
     assert json.loads(said.out)["invalid"] is False
@@ -104,7 +104,7 @@ def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_code")
-def test_every_command_that_ends_with_4_for_it_names_it_in_its_json_and_a_healthy_run_names_none(loopbench):
+def test_every_command_that_ends_with_4_for_it_names_it_in_its_json_and_a_healthy_run_names_none(whichloop):
     own = ["--allow", "own_loops:Boom"]
     commands = [
         ["compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK],
@@ -115,49 +115,49 @@ def test_every_command_that_ends_with_4_for_it_names_it_in_its_json_and_a_health
         ["ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK],
     ]
     for command in commands:
-        ended = loopbench(*command, "--json")
+        ended = whichloop(*command, "--json")
         dead = json.loads(ended.out)["dead_arms"]
         assert ended.code == 4, command
         assert len(dead) == 1 + (command[0] == "ablate")
         assert all(each["arm"].startswith("own_loops:Boom") and each["cause"] == "crashed" for each in dead)
-    assert loopbench("compare", "--loop", "bare", *QUICK, "--json").json["dead_arms"] == []
-    assert loopbench("rescore", "latest", "--json").json["dead_arms"] == []
+    assert whichloop("compare", "--loop", "bare", *QUICK, "--json").json["dead_arms"] == []
+    assert whichloop("rescore", "latest", "--json").json["dead_arms"] == []
 
 
 @pytest.mark.usefixtures("own_code")
-def test_a_run_that_is_judged_again_says_why_it_ends_with_4(loopbench):
-    compared = loopbench("compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK)
-    judged = loopbench("rescore", "latest", "--allow", "own_loops:Boom")
+def test_a_run_that_is_judged_again_says_why_it_ends_with_4(whichloop):
+    compared = whichloop("compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK)
+    judged = whichloop("rescore", "latest", "--allow", "own_loops:Boom")
     (crash,) = (line for line in compared.out.splitlines() if "every trial crashed" in line)
     assert judged.code == 4
     assert judged.out.splitlines()[-1] == crash
 
 
 @pytest.mark.usefixtures("own_code")
-def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused(loopbench):
-    loopbench("compare", "--loop", "own_loops:Boom", "--loop", "bare", "--loop", "finish", *QUICK)
-    told = loopbench("size", "latest")
+def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused(whichloop):
+    whichloop("compare", "--loop", "own_loops:Boom", "--loop", "bare", "--loop", "finish", *QUICK)
+    told = whichloop("size", "latest")
     left_out = "Left out of these sizes: own_loops:Boom/clean, which crashed in every trial or never asked its model."
     assert left_out in told.out.splitlines()
     assert "own_loops" not in told.out.replace(left_out, "")
     assert "incomplete" not in told.out
-    assert "incomplete" not in loopbench("size", "latest", "--loop", "bare").out
-    refused = loopbench("size", "latest", "--loop", "own_loops:Boom")
+    assert "incomplete" not in whichloop("size", "latest", "--loop", "bare").out
+    refused = whichloop("size", "latest", "--loop", "own_loops:Boom")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "a pilot needs a loop that works" in refused.err
 
 
 @pytest.mark.usefixtures("own_code")
-def test_an_optimization_ends_as_the_report_of_its_test_does(loopbench):
+def test_an_optimization_ends_as_the_report_of_its_test_does(whichloop):
     designs = ["--loop", "bare", "--loop", "own_loops:Boom"]
-    searched = loopbench("optimize", *designs, *SMALL_SEARCH, "--no-mlflow", "-q", "--json")
+    searched = whichloop("optimize", *designs, *SMALL_SEARCH, "--no-mlflow", "-q", "--json")
     dead = json.loads(searched.out)["test"]["dead_arms"]
     assert [(each["arm"].partition("/")[0], each["cause"]) for each in dead] == [
         ("own_loops:Boom", "crashed"),
         ("own_loops:Boom@optimized.json", "crashed"),
     ]
-    again = loopbench("report", "latest", "--no-html")
-    of_test = loopbench("report", "latest/test", "--no-html")
+    again = whichloop("report", "latest", "--no-html")
+    of_test = whichloop("report", "latest/test", "--no-html")
     assert (searched.code, again.code, of_test.code) == (4, 4, 4)
     assert json.loads(searched.out)["invalid"] is False
     assert all(f"Warning: {each['sentence']}." in again.out.splitlines() for each in dead)

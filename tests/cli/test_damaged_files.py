@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS
-from loopbench.runs.store.records import read_records
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, make_artefacts
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
+from whichloop.runs.store.records import read_records
 
 TAPE = "tape"
 QUICK = ("--loop", "bare", "--suite", "arithmetic", "--tasks", "1", "--quiet", "--no-mlflow")
@@ -60,12 +60,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_damaged_file_ends_its_command_with_one_line(loopbench: Any, here: Path, whole: Path, name: str, damage: str):
+def test_a_damaged_file_ends_its_command_with_one_line(whichloop: Any, here: Path, whole: Path, name: str, damage: str):
     shutil.copytree(whole, here, dirs_exist_ok=True)
     (trial, *_) = (record.name for record in read_records(here))
     path = next((here / TAPE).rglob("*.jsonl")) if name == TAPE else here / name
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    ended = loopbench(*(word.format(trial=trial) for word in COMMANDS[name]))
+    ended = whichloop(*(word.format(trial=trial) for word in COMMANDS[name]))
     assert (ended.code, ended.out) == (2, "")
     first, *cures = ended.err.splitlines()
     assert first.startswith("error: ")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli.environment import load_env
+from whichloop.cli.environment import load_env
 
 
 @pytest.fixture(autouse=True)

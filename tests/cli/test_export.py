@@ -1,4 +1,4 @@
-"""`loopbench export`: what it writes is read back, and what is wrong is said in a line."""
+"""`whichloop export`: what it writes is read back, and what is wrong is said in a line."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 pytestmark = pytest.mark.thorough
 
 
-def test_a_run_is_exported_and_read_back(loopbench, here):
-    loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--profile", "flaky-tools", "--no-mlflow")
-    accuracy = loopbench("report", "latest", "--json").json["arms"][0]["accuracy"]
+def test_a_run_is_exported_and_read_back(whichloop, here):
+    whichloop("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--profile", "flaky-tools", "--no-mlflow")
+    accuracy = whichloop("report", "latest", "--json").json["arms"][0]["accuracy"]
     for name, out in (("atif", "a"), ("otlp", "b.jsonl"), ("otlp", "c d.log"), ("otlp", "e"), ("otlp", "f.csv")):
-        written = loopbench("export", "latest", "--format", name, "--out", out, "--runs", "runs")
+        written = whichloop("export", "latest", "--format", name, "--out", out, "--runs", "runs")
         assert (written.code, written.out) == (0, "")
-        said, _, command = written.err.strip().partition("; read them back: loopbench ")
+        said, _, command = written.err.strip().partition("; read them back: whichloop ")
         assert said == f"wrote 2 trials to {out}"
-        back = loopbench(*shlex.split(command), "--runs", f"back {out}", "--name", "back", "--json").json
+        back = whichloop(*shlex.split(command), "--runs", f"back {out}", "--name", "back", "--json").json
         assert back["arms"][0]["accuracy"] == accuracy
 
 
-def test_errors_are_one_line_and_leave_nothing(loopbench, here):
-    loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--no-mlflow", "--traces", "none")
+def test_errors_are_one_line_and_leave_nothing(whichloop, here):
+    whichloop("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--no-mlflow", "--traces", "none")
     (here / "there").mkdir()
     for arguments, said in (
         (["--format", "xml"], "--format xml: there are atif, otlp"),
@@ -31,10 +31,10 @@ def test_errors_are_one_line_and_leave_nothing(loopbench, here):
         (["--otlp", "localhost:4318"], "--otlp localhost:4318: not an address such as http://localhost:4318"),
         (["--otlp", "http://localhost:4318", "--out", "x"], "--otlp and --out exclude each other"),
     ):
-        ended = loopbench("export", "latest", *arguments)
+        ended = whichloop("export", "latest", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), arguments
         assert said in ended.err
-    refused = loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--no-mlflow", "--otlp", "nowhere")
+    refused = whichloop("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--no-mlflow", "--otlp", "nowhere")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert sorted(path.name for path in here.iterdir()) == ["runs", "there"]
     assert len(list((here / "runs").iterdir())) == 1

@@ -1,4 +1,4 @@
-"""`loopbench bless` and `loopbench gate`, end to end: each outcome with its exit code, and all that is written."""
+"""`whichloop bless` and `whichloop gate`, end to end: each outcome with its exit code, and all that is written."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.gate import read_baseline
-from loopbench.metrics.summary import GAINS, SHARES
 from tests.cli.conftest import SMALL_RUN
 from tests.sealing import reseal
+from whichloop.experiments.gate import read_baseline
+from whichloop.metrics.summary import GAINS, SHARES
 
 pytestmark = pytest.mark.thorough
 LOOP = """
 from dataclasses import dataclass
-from loopbench.loops.bare import Bare
+from whichloop.loops.bare import Bare
 
 @dataclass(frozen=True)
 class {name}(Bare):
@@ -33,9 +33,9 @@ def first_line(out: str) -> str:
 # --- bless ---
 
 
-def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
+def test_bless_writes_the_file_and_says_what_it_holds(whichloop, compare, here):
     run = compare("--loop", "bare", "--loop", "finish", "--tasks", "6")
-    ended = loopbench("bless", run, "--output", "gates/b.json")
+    ended = whichloop("bless", run, "--output", "gates/b.json")
     assert ended.code == 0
     size = (here / "gates/b.json").stat().st_size
     assert ended.out.splitlines() == [
@@ -43,39 +43,39 @@ def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
         "  arithmetic 2: 6 tasks × 1, seed 0",
         "  arm bare/clean: accuracy 1.000",
         "  arm finish/clean: accuracy 1.000",
-        "gate it with: loopbench gate --baseline gates/b.json --metric tokens=0.1 --metric false_success_rate=0.02 "
+        "gate it with: whichloop gate --baseline gates/b.json --metric tokens=0.1 --metric false_success_rate=0.02 "
         "--metric calls_doubled=0.02 --on-other-answers fail",
     ]
     assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean", "finish/clean"]
 
 
-def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blessed, compare, here):
+def test_bless_says_what_changed_and_keeps_what_is_no_baseline(whichloop, blessed, compare, here):
     run = blessed()
-    again = loopbench("bless", run, "--output", "b.json")
+    again = whichloop("bless", run, "--output", "b.json")
     assert again.out.partition("gate it with: ")[0].endswith("\n  nothing changed\n")
-    other = loopbench("bless", compare("--loop", "finish(parse_retries=0)", "--profile", "flaky-format"), "--output", "b.json")
+    other = whichloop("bless", compare("--loop", "finish(parse_retries=0)", "--profile", "flaky-format"), "--output", "b.json")
     assert "  arm finish/flaky-format: gone\n  arm finish(parse_retries=0)/flaky-format: new\n" in other.out
     (here / "mine.json").write_text("{}")
-    refused = loopbench("bless", run, "--output", "mine.json")
-    told = "error: mine.json: not a baseline: it does not begin with loopbench_baseline; it stays as it is: write the baseline to "
+    refused = whichloop("bless", run, "--output", "mine.json")
+    told = "error: mine.json: not a baseline: it does not begin with whichloop_baseline; it stays as it is: write the baseline to "
     assert (refused.code, refused.err) == (2, f"{told}another file\n")
     assert (here / "mine.json").read_text() == "{}"
 
 
-def test_bless_refuses_what_is_no_run(loopbench, here):
-    assert loopbench("bless", "nothing", "--output", "b.json").code == 2
+def test_bless_refuses_what_is_no_run(whichloop, here):
+    assert whichloop("bless", "nothing", "--output", "b.json").code == 2
     assert not (here / "b.json").exists()
 
 
 # --- outcomes ---
 
 
-def test_identical(loopbench, blessed):
+def test_identical(whichloop, blessed):
     run = blessed()
-    judged = loopbench("gate", run, "--baseline", "b.json")
+    judged = whichloop("gate", run, "--baseline", "b.json")
     assert (judged.code, first_line(judged.out)) == (0, "identical: behaviour unchanged in all 12 trials")
     assert "[" not in judged.out  # nothing is estimated
-    again = loopbench("gate", "--baseline", "b.json", "--quiet", "--json")
+    again = whichloop("gate", "--baseline", "b.json", "--quiet", "--json")
     assert again.json["outcome"] == "identical"
     assert again.json["run"] != run
     assert "run directory: " not in again.err
@@ -87,37 +87,37 @@ IMPATIENT = "bare(max_consecutive_errors=1)"
 WORSE = ["gate", "--baseline", "b.json", "--loop", IMPATIENT, "--quiet"]
 
 
-def test_a_loop_made_worse_is_a_regression(loopbench, blessed):
+def test_a_loop_made_worse_is_a_regression(whichloop, blessed):
     blessed(*FLAKY)
-    ended = loopbench(*WORSE)
+    ended = whichloop(*WORSE)
     assert ended.code == 1
     assert first_line(ended.out).startswith(f"regression: 8 tasks worse (parse 8); {IMPATIENT}/flaky-format in accuracy -")
     assert re.search(r"Tasks: \d+ worse \(parse \d+\), 0 better", ended.out)
     told = f"{IMPATIENT}/flaky-format is held against bare/flaky-format of the baseline."
     assert told not in ended.out, "the options that differ say it"
-    assert told in loopbench("gate", "latest", "--baseline", "b.json", "-v").out
-    command = re.search(r"loopbench (show \S+ '.*')", ended.out)
+    assert told in whichloop("gate", "latest", "--baseline", "b.json", "-v").out
+    command = re.search(r"whichloop (show \S+ '.*')", ended.out)
     assert command is not None
-    shown = loopbench(*shlex.split(command[1]))
+    shown = whichloop(*shlex.split(command[1]))
     assert shown.code == 0
     assert "could not be read" in shown.out
 
 
-def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
+def test_undecided_is_what_one_wants_it_to_be(whichloop, blessed):
     blessed()
     for wanted, code in (("undecided", 3), ("pass", 0), ("fail", 1)):
-        ended = loopbench("gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--on-undecided", wanted)
+        ended = whichloop("gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--on-undecided", wanted)
         assert ended.code == code
         assert first_line(ended.out).startswith("undecided: only the seed is another (7, not 0); finish/flaky-format in accuracy ")
     assert re.search(r"\nOr a baseline of [\d,]+ tasks decides it with a chance of about \d+ %", ended.out)
     assert "only the seed is another (7, not 0): there is nothing to bless." in ended.out
 
 
-def test_tasks_that_the_changed_loop_alone_can_have_lost_fail_the_gate(loopbench, blessed):
+def test_tasks_that_the_changed_loop_alone_can_have_lost_fail_the_gate(whichloop, blessed):
     blessed()
     changed = ("gate", "--baseline", "b.json", "--loop", "finish(parse_retries=0)", "--quiet")
     for more, code in (((), 1), (("--on-undecided", "pass"), 1), (("--on-worse-here", "pass"), 0)):
-        ended = loopbench(*changed, *more)
+        ended = whichloop(*changed, *more)
         assert (ended.code, first_line(ended.out).partition(":")[0]) == (code, "worse here")
 
 
@@ -136,13 +136,13 @@ HARMS = {
 
 
 @pytest.mark.parametrize("run", [pytest.param(run, marks=pytest.mark.slow if run[0] == "events" else ()) for run in HARMS])
-def test_each_harm_may_be_undecided(loopbench, here, run):
+def test_each_harm_may_be_undecided(whichloop, here, run):
     suite, profile, loop, seed = run
     asked = ("--suite", suite, "--tasks", "15", "--profile", profile, "--loop", loop)
-    assert loopbench("compare", "--no-mlflow", "-q", *asked).code == 0
-    assert loopbench("bless", "latest", "--output", "b.json").code == 0
+    assert whichloop("compare", "--no-mlflow", "-q", *asked).code == 0
+    assert whichloop("bless", "latest", "--output", "b.json").code == 0
     metrics = [word for name in HARMS[run] for word in ("--metric", name)]
-    ended = loopbench("gate", "--baseline", "b.json", "--seed", str(seed), *metrics, "--json")
+    ended = whichloop("gate", "--baseline", "b.json", "--seed", str(seed), *metrics, "--json")
     assert ended.code == 3, ended.err
     lines = {line["metric"]: line for arm in json.loads(ended.out)["arms"] for line in arm["metrics"]}
     assert {lines[name]["outcome"] for name in HARMS[run]} == {"undecided"}
@@ -152,29 +152,29 @@ def test_no_harm_is_left_out():
     assert {name for names in HARMS.values() for name in names} == SHARES - GAINS
 
 
-def test_a_wide_margin_passes_and_more_metrics_are_judged(loopbench, blessed):
+def test_a_wide_margin_passes_and_more_metrics_are_judged(whichloop, blessed):
     blessed()
     ask = ["gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--margin", "0.6"]
-    ended = loopbench(*ask, "--metric", "steps=2", "--metric", "tokens=2.5", "--repeats", "3", "--json")
+    ended = whichloop(*ask, "--metric", "steps=2", "--metric", "tokens=2.5", "--repeats", "3", "--json")
     assert ended.json["outcome"] == "pass"
     assert [line["margin"] for line in ended.json["arms"][0]["metrics"]] == [0.6, 2.0, 2.5]
     assert ended.json["arms"][0]["trials"] == 36
 
 
-def test_a_run_without_an_arm_of_the_baseline_is_refused(loopbench, blessed, compare):
+def test_a_run_without_an_arm_of_the_baseline_is_refused(whichloop, blessed, compare):
     blessed("--loop", "finish", "--loop", "bare")
-    ended = loopbench("gate", compare("--loop", "finish"), "--baseline", "b.json")
+    ended = whichloop("gate", compare("--loop", "finish"), "--baseline", "b.json")
     assert (ended.code, ended.out) == (2, "")
     assert "the run has no arm for bare/clean of the baseline\n  it has finish/clean\n  " in ended.err
 
 
-def test_another_profile_is_named(loopbench, blessed, compare):
+def test_another_profile_is_named(whichloop, blessed, compare):
     blessed("--loop", "finish")
-    ended = loopbench("gate", compare("--loop", "finish", "--profile", "flaky-tools"), "--baseline", "b.json")
+    ended = whichloop("gate", compare("--loop", "finish", "--profile", "flaky-tools"), "--baseline", "b.json")
     assert (ended.code, ended.out) == (2, "")
     assert "another profile than in the baseline: flaky-tools, not clean\n" in ended.err
     _, *bless = shlex.split(ended.err.rstrip().partition("\n  where that is meant, bless a new run:\n    ")[2])
-    assert (loopbench(*bless).code, loopbench("gate", bless[1], "--baseline", "b.json").code) == (0, 0)
+    assert (whichloop(*bless).code, whichloop("gate", bless[1], "--baseline", "b.json").code) == (0, 0)
 
 
 OTHER_RUNS = [
@@ -208,37 +208,37 @@ CRASHING = """
         ),
     ],
 )
-def test_a_loop_that_is_no_agent_is_not_blessed_and_has_no_chance_to_pass(loopbench, blessed, here, run, said, judged_as):
-    (here / "own.py").write_text("from loopbench.protocol import Outcome, StopReason\n" + LOOP.format(name="Own"))
+def test_a_loop_that_is_no_agent_is_not_blessed_and_has_no_chance_to_pass(whichloop, blessed, here, run, said, judged_as):
+    (here / "own.py").write_text("from whichloop.protocol import Outcome, StopReason\n" + LOOP.format(name="Own"))
     blessed("--loop", "own:Own", "--profile", "clean")
     whole = (here / "own.py").read_text()
     (here / "own.py").write_text(whole.replace("    pass\n", run))
-    made = loopbench("compare", *SMALL_RUN, "--loop", "own:Own", "--profile", "clean", "--json")
+    made = whichloop("compare", *SMALL_RUN, "--loop", "own:Own", "--profile", "clean", "--json")
     folder = json.loads(made.out)["run"]
     assert made.code == 4
-    judged = loopbench("gate", folder, "--baseline", "b.json")
+    judged = whichloop("gate", folder, "--baseline", "b.json")
     assert judged.code == judged_as[0]
     assert first_line(judged.out).startswith(judged_as[1])
     assert ("Nothing was judged." in judged.out, " worse" in judged.out) == (judged.code == 4, judged.code == 1)
-    refused = loopbench("bless", folder, "--output", "c.json")
+    refused = whichloop("bless", folder, "--output", "c.json")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert refused.err.index(said) < refused.err.index("; nothing was blessed: mend the loop, or run without that arm, and bless ")
     assert not (here / "c.json").exists()
 
 
-def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
+def test_another_run_is_refused_with_the_reason(whichloop, blessed, compare):
     blessed("--loop", "bare")
     for arguments, why in OTHER_RUNS:
-        ended = loopbench("gate", compare("--loop", "bare", *arguments), "--baseline", "b.json")
+        ended = whichloop("gate", compare("--loop", "bare", *arguments), "--baseline", "b.json")
         assert ended.code == 2
         assert ended.err.startswith("error: ")
         assert why in ended.err
         assert all(line.startswith("  ") for line in ended.err.splitlines()[1:])
-        assert ended.err.splitlines()[-1].startswith("    loopbench bless ")
+        assert ended.err.splitlines()[-1].startswith("    whichloop bless ")
 
 
 BAD_INPUT = [
-    (["--on-undecided", "skip"], "--on-undecided: 'skip' is none of pass, fail, undecided; see loopbench gate --help"),
+    (["--on-undecided", "skip"], "--on-undecided: 'skip' is none of pass, fail, undecided; see whichloop gate --help"),
     (["--metric", "cost_usd"], "metric cost_usd: not in the baseline, which knows accuracy"),
     (["--metric", "speed=1"], "unknown metric 'speed'; known: accuracy, steps"),
     (["--metric", "steps=x"], "--metric steps=x: 'x' is not a number"),
@@ -252,10 +252,10 @@ BAD_INPUT = [
 ]
 
 
-def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
+def test_bad_input_is_one_line_and_nothing_is_run(whichloop, blessed, here):
     run = blessed("--loop", "bare")
     for arguments, why in BAD_INPUT:
-        ended = loopbench("gate", run, "--baseline", "b.json", *arguments)
+        ended = whichloop("gate", run, "--baseline", "b.json", *arguments)
         assert ended.code == 2
         assert why in ended.err
         assert ended.err.count("\n") == 1
@@ -263,58 +263,58 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
     assert len(list((here / "runs").iterdir())) == 1
 
 
-def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
-    ended = loopbench("gate", "--baseline", "b.json", "--margin", "2%")
-    assert (ended.code, ended.err) == (2, "error: --margin: a number such as 0.02 is needed, got '2%'; see loopbench gate --help\n")
+def test_a_margin_that_is_no_number_is_told_with_an_example(whichloop, here):
+    ended = whichloop("gate", "--baseline", "b.json", "--margin", "2%")
+    assert (ended.code, ended.err) == (2, "error: --margin: a number such as 0.02 is needed, got '2%'; see whichloop gate --help\n")
 
 
-def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_one(loopbench, here):
-    missing = loopbench("gate").err
-    told = "file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help"
+def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_one(whichloop, here):
+    missing = whichloop("gate").err
+    told = "file that `whichloop bless latest --output FILE` wrote; see whichloop gate --help"
     assert missing == f"error: --baseline is missing: {told}\n"
     (here / "b.json").touch()
-    empty = loopbench("gate", "--baseline", "b.json")
+    empty = whichloop("gate", "--baseline", "b.json")
     assert empty.code == 2
-    cure = "  bless it again:\n    loopbench bless RUN --output b.json\n"
+    cure = "  bless it again:\n    whichloop bless RUN --output b.json\n"
     assert empty.err == f"error: b.json: not a baseline: it is empty\n{cure}"
     (here / "b.json").write_text("{}")
-    other = loopbench("gate", "--baseline", "b.json").err
-    assert other.endswith("it does not begin with loopbench_baseline\n  loopbench bless latest --output FILE writes one\n")
-    absent = loopbench("gate", "--baseline", "missing.json").err
-    cure = "  write it from a run that you are content with:\n    loopbench bless latest --output missing.json\n"
+    other = whichloop("gate", "--baseline", "b.json").err
+    assert other.endswith("it does not begin with whichloop_baseline\n  whichloop bless latest --output FILE writes one\n")
+    absent = whichloop("gate", "--baseline", "missing.json").err
+    cure = "  write it from a run that you are content with:\n    whichloop bless latest --output missing.json\n"
     assert absent == f"error: missing.json: no such file\n{cure}"
 
 
-def test_a_baseline_is_a_json_file(loopbench, here):
-    ended = loopbench("bless", "latest", "-o", "README.md")
+def test_a_baseline_is_a_json_file(whichloop, here):
+    ended = whichloop("bless", "latest", "-o", "README.md")
     told = "error: --output: a baseline is a file NAME.json, such as gates/mine.json, got 'README.md'\n"
     assert (ended.code, ended.err, (here / "README.md").exists()) == (2, told, False)
 
 
-def test_a_loop_that_was_renamed_is_asked_for_by_its_new_name(loopbench, blessed, here):
+def test_a_loop_that_was_renamed_is_asked_for_by_its_new_name(whichloop, blessed, here):
     (here / "renamed_own.py").write_text(LOOP.format(name="Own"))
     blessed("--loop", "renamed_own:Own", "--profile", "clean")
     (here / "renamed_own.py").write_text(LOOP.format(name="Other"))
-    ended = loopbench("gate", "--baseline", "b.json", "--allow", "renamed_own:Own", "--quiet")
+    ended = whichloop("gate", "--baseline", "b.json", "--allow", "renamed_own:Own", "--quiet")
     assert ended.code == 2
     assert ended.err.endswith("renamed_own has no 'Own'; where it was renamed: --loop renamed_own:NEW\n")
 
 
-def test_a_run_that_is_there_is_judged_with_the_words_that_a_printed_command_has(loopbench, blessed):
+def test_a_run_that_is_there_is_judged_with_the_words_that_a_printed_command_has(whichloop, blessed):
     run = blessed("--loop", "bare")
-    assert loopbench("gate", run, "--baseline", "b.json", "--allow", "mine:Mine").code == 0
+    assert whichloop("gate", run, "--baseline", "b.json", "--allow", "mine:Mine").code == 0
 
 
-def test_a_new_run_over_a_changed_suite_is_judged_by_the_tasks_that_are_the_same(loopbench, blessed, here):
+def test_a_new_run_over_a_changed_suite_is_judged_by_the_tasks_that_are_the_same(whichloop, blessed, here):
     blessed("--loop", "bare")
     (here / "b.json").write_text((here / "b.json").read_text().replace('"arithmetic(size=12)"', '"arithmetic(size=14)"'))
     reseal(here / "b.json")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--common-tasks")
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet", "--common-tasks")
     told = "identical: behaviour unchanged in all 12 trials; judged on the 12 tasks that are the same in both (2 added)"
     assert (ended.code, first_line(ended.out)) == (0, told)
 
 
-def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench, blessed, here):
+def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(whichloop, blessed, here):
     blessed("--loop", "bare")
     text = (here / "b.json").read_text()
     for old, new, why in (
@@ -327,12 +327,12 @@ def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench,
     ):
         (here / "b.json").write_text(text.replace(old, new))
         reseal(here / "b.json")
-        ended = loopbench("gate", "--baseline", "b.json", "--quiet")
+        ended = whichloop("gate", "--baseline", "b.json", "--quiet")
         assert ended.code == 2
         assert why in ended.err
     (here / "b.json").write_text(text)
-    assert loopbench("gate", "--baseline", "b.json", "--alpha", "2").code == 2
-    lacking = loopbench("gate", "--baseline", "b.json", "--loop", "finish", "--loop", "stateless")
+    assert whichloop("gate", "--baseline", "b.json", "--alpha", "2").code == 2
+    lacking = whichloop("gate", "--baseline", "b.json", "--loop", "finish", "--loop", "stateless")
     assert lacking.code == 2
     assert lacking.err.startswith("error: b.json: the run has no arm for bare/clean of the baseline\n  it has finish/clean, ")
     assert len(list((here / "runs").iterdir())) == 1
@@ -345,16 +345,16 @@ def edit(path: Path, **config: object) -> None:
     reseal(path)
 
 
-def test_a_new_run_that_stops_early_is_invalid(loopbench, blessed, here):
+def test_a_new_run_that_stops_early_is_invalid(whichloop, blessed, here):
     blessed("--loop", "bare")
     edit(here / "b.json", budget={"calls": 7})
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet")
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert ended.code == 4
     assert re.match(r"invalid: \d+ of 12 trials are missing", ended.out)
     assert "stopped early: " in ended.err
 
 
-def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
+def test_an_interrupted_run_can_be_resumed_and_judged(whichloop, blessed, here):
     blessed("--loop", "bare")
     (here / "mine.py").write_text(
         f"import asyncio, os, signal\n{LOOP.format(name='Mine')}"
@@ -364,14 +364,14 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
     )
     rules = ("--metric", "tokens=0.25", "--on-undecided", "pass")
     targets = ("--junit", "gate.xml", "--summary", "page.md", "--annotations")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine", *rules, *targets)
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine", *rules, *targets)
     assert ended.code == 130
     said = re.search(r"interrupted after \d+ of 12 trials", ended.err)
     assert said is not None, ended.err
     assert f"not judged: {said[0]}" in (here / "gate.xml").read_text()
     assert said[0] in (here / "page.md").read_text()
-    assert f"::error title=loopbench gate%3A not judged::{said[0]}" in ended.err
-    resume, gate = re.findall(r"loopbench ((?:resume|gate) runs/\S+ .*?)(?:,|\n)", ended.err)
+    assert f"::error title=whichloop gate%3A not judged::{said[0]}" in ended.err
+    resume, gate = re.findall(r"whichloop ((?:resume|gate) runs/\S+ .*?)(?:,|\n)", ended.err)
     assert resume.endswith(" --allow mine:Mine")
     assert gate.endswith(" --baseline b.json --metric tokens=0.25 --on-undecided pass")
 
@@ -379,16 +379,16 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how_to_judge_the_run(
-    loopbench, blessed, here, monkeypatch, number
+    whichloop, blessed, here, monkeypatch, number
 ):
     """The loop's code is the blessed one, and yet it gives other answers, so that some of its trials run again.
 
     Each of these presses Ctrl-C: the first alone lets all trials under way end.
     """
     if number == signal.SIGINT:
-        monkeypatch.setattr("loopbench.runs.engine.interruption.SAME_WISH_S", 0.0)
+        monkeypatch.setattr("whichloop.runs.engine.interruption.SAME_WISH_S", 0.0)
     (here / "mine.py").write_text(
-        "import os, pathlib\nfrom dataclasses import dataclass, replace\nfrom loopbench.loops.bare import Bare\n"
+        "import os, pathlib\nfrom dataclasses import dataclass, replace\nfrom whichloop.loops.bare import Bare\n"
         "@dataclass(frozen=True)\nclass Mine(Bare):\n"
         "    async def run(self, *arguments):\n"
         "        ended, count = await super().run(*arguments), pathlib.Path('count')\n"
@@ -403,48 +403,48 @@ def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how
     blessed("--loop", "mine:Mine")
     (here / "count").touch()
     targets = ("--junit", "gate.xml", "--summary", "page.md", "--annotations")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--allow", "mine:Mine", "--metric", "tokens=0.25", *targets)
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet", "--allow", "mine:Mine", "--metric", "tokens=0.25", *targets)
     assert ended.code == 130, ended
-    said = re.search(r"^interrupted after 12 of 12 trials, before the run was judged; go on with: loopbench (.*)$", ended.err, re.M)
+    said = re.search(r"^interrupted after 12 of 12 trials, before the run was judged; go on with: whichloop (.*)$", ended.err, re.M)
     assert said is not None, ended.err
     assert "resume" not in ended.err
     assert f"not judged: {said[0]}" in (here / "gate.xml").read_text()
-    assert "before the run was judged; go on with: loopbench gate " in (here / "page.md").read_text()
-    assert "::error title=loopbench gate%3A not judged::interrupted after 12 of 12 trials" in ended.err
-    judged = loopbench(*shlex.split(said[1]))
+    assert "before the run was judged; go on with: whichloop gate " in (here / "page.md").read_text()
+    assert "::error title=whichloop gate%3A not judged::interrupted after 12 of 12 trials" in ended.err
+    judged = whichloop(*shlex.split(said[1]))
     assert (judged.code, judged.out.partition(":")[0]) == (1, "regression"), judged
 
 
-def test_the_baseline_of_a_run_from_elsewhere_cannot_be_run_again(loopbench, blessed, here):
+def test_the_baseline_of_a_run_from_elsewhere_cannot_be_run_again(whichloop, blessed, here):
     run = blessed("--loop", "bare")
     edit(here / "b.json")
-    refused = loopbench("gate", "--baseline", "b.json", "--quiet")
+    refused = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert refused.code == 2
     assert refused.err.startswith("error: b.json: its run was not made here")
-    assert loopbench("gate", run, "--baseline", "b.json").code == 0
+    assert whichloop("gate", run, "--baseline", "b.json").code == 0
 
 
 # --- code of one's own ---
 
 
-def test_code_that_a_baseline_names_is_imported_only_if_typed(loopbench, blessed, here):
+def test_code_that_a_baseline_names_is_imported_only_if_typed(whichloop, blessed, here):
     (here / "mine.py").write_text(LOOP.format(name="Mine"))
     blessed("--loop", "mine:Mine")
     (here / "mine.py").write_text("raise SystemExit('imported')")
-    refused = loopbench("gate", "--baseline", "b.json", "--quiet")
+    refused = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert refused.code == 2
     assert refused.err.startswith("error: b.json: this run uses mine:Mine, code of your own")
     assert refused.err.endswith("--allow mine:Mine\n")
     (here / "mine.py").write_text(LOOP.format(name="Mine"))
     for typed in (["--allow", "mine:Mine"], ["--loop", "mine:Mine"]):
-        ended = loopbench("gate", "--baseline", "b.json", "--quiet", *typed)
+        ended = whichloop("gate", "--baseline", "b.json", "--quiet", *typed)
         assert (ended.code, first_line(ended.out)) == (0, "identical: behaviour unchanged in all 12 trials"), ended.err
 
 
-def test_the_recording_that_a_baseline_names_is_replayed_only_if_typed(loopbench, blessed, here):
+def test_the_recording_that_a_baseline_names_is_replayed_only_if_typed(whichloop, blessed, here):
     blessed("--loop", "bare", "--cassette", "tape", "--cassette-mode", "record")
-    refused = loopbench("gate", "--baseline", "b.json", "--quiet")
+    refused = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert (refused.code, "--cassette tape" in refused.err) == (2, True)
     (here / "tape").rename(here / "elsewhere")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--cassette", "elsewhere")
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet", "--cassette", "elsewhere")
     assert (ended.code, first_line(ended.out)) == (0, "identical: behaviour unchanged in all 12 trials"), ended.err

@@ -1,4 +1,4 @@
-"""`loopbench gate` over a loop and tools that span several files: whatever of them changes is named, and held to what it is."""
+"""`whichloop gate` over a loop and tools that span several files: whatever of them changes is named, and held to what it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.conftest import BareMachine, Ended
 pytestmark = pytest.mark.thorough
 LOOP = """
 from dataclasses import dataclass, replace
-from loopbench.loops.bare import Bare
+from whichloop.loops.bare import Bare
 from own_agent.words import said
 
 
@@ -103,7 +103,7 @@ def test_a_loop_that_comes_to_no_call_is_a_regression_whatever_metric_of_calls_i
     loop = LOOP.replace("        ended = await", f"        {broken}\n        ended = await")
     write(
         machine.folder,
-        loop=loop.replace("import dataclass, replace", "import dataclass, replace\nfrom loopbench.protocol import Toolbox"),
+        loop=loop.replace("import dataclass, replace", "import dataclass, replace\nfrom whichloop.protocol import Toolbox"),
     )
     ended = machine.run(*GATE, "--metric", "calls_doubled=0.02", "--metric", "tokens=0.1", "-v")
     assert ended.code == 1, ended.err
@@ -144,7 +144,7 @@ def test_changed_lines_that_no_trial_came_to_are_named_and_those_that_one_did_ar
     told = json.loads(again.out)
     assert told["unrun_lines"] == {"own_agent/words.py": [where]}
     assert said in told["said"]
-    title = "title=loopbench gate%3A changed lines that no trial ran"
+    title = "title=whichloop gate%3A changed lines that no trial ran"
     assert f"::warning file=own_agent/words.py,line={where},{title}::no trial" in again.err
 
 
@@ -180,7 +180,7 @@ def test_another_form_of_the_same_answer_is_a_warning_with_an_example(machine):
     many = "8 trials with a score above 0 have the same score with another answer"
     said = rf'{many}, such as \S+/item0/0: \S+ → "The answer is 100\.0\."\.'
     assert re.search(said, ended.out), ended.out
-    assert ended.err.startswith("::warning title=loopbench gate%3A unchanged::")
+    assert ended.err.startswith("::warning title=whichloop gate%3A unchanged::")
     assert "The answer is 100.0." in ended.err
 
 
@@ -204,7 +204,7 @@ def test_one_trial_that_hangs_is_a_regression_with_its_line_and_command(machine,
     assert ended.code == 1, ended
     first = r"regression: 1 trial hangs now \(it let nothing else run for \d\.\d s, and was interrupted at own_agent/words\.py:6\)"
     assert re.match(first, ended.out), ended.out
-    assert re.search(r"\n +loopbench show runs/\S+ \S+/item3/0\n", ended.out)
+    assert re.search(r"\n +whichloop show runs/\S+ \S+/item3/0\n", ended.out)
     assert "::error file=own_agent/words.py,line=6,title=" in ended.err
 
 
@@ -226,7 +226,7 @@ def test_the_cure_of_a_damaged_baseline_that_was_committed_works_in_git(machine)
     ended = machine.run(*GATE)
     assert ended.code == 2
     back = "take an intact version back with git checkout COMMIT -- b.json (git log -- b.json lists them), or bless it again"
-    assert f"  {back}:\n    loopbench bless RUN --output b.json\n" in ended.err
+    assert f"  {back}:\n    whichloop bless RUN --output b.json\n" in ended.err
     _, good = git(folder, "log", "--format=%H", "--", "b.json").split()
     git(folder, "checkout", good, "--", "b.json")
     assert path.read_text() == original

@@ -1,4 +1,4 @@
-"""`loopbench import`, from other tools' files to the gate; and the page about it."""
+"""`whichloop import`, from other tools' files to the gate; and the page about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.import_runs.columns import COLUMNS
-from loopbench.experiments.import_runs.foreign_trials import ForeignTrial
+from whichloop.experiments.import_runs.columns import COLUMNS
+from whichloop.experiments.import_runs.foreign_trials import ForeignTrial
 
 pytestmark = pytest.mark.thorough
 
@@ -52,7 +52,7 @@ def write_eval(path, log):
             made.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
 
 
-def test_the_order_of_the_rows_of_a_table_decides_nothing(loopbench, here):
+def test_the_order_of_the_rows_of_a_table_decides_nothing(whichloop, here):
     """Four tasks of thirty rows each: rows sorted by their scores say no more than rows in any other order."""
     solved = {"a": (25, 24, 20, 22), "b": (21, 20, 19, 20)}
     said = []
@@ -64,31 +64,31 @@ def test_the_order_of_the_rows_of_a_table_decides_nothing(loopbench, here):
             for n in range(30)
         ]
         (here / "t.csv").write_text("\n".join(["agent,task,score", *rows]) + "\n")
-        ended = loopbench("import", "t.csv", "--name", f"turned-{turned}")
+        ended = whichloop("import", "t.csv", "--name", f"turned-{turned}")
         assert ended.code == 0
         assert "On these 4 tasks no agent is told from another by its repeats" in ended.out
         said.append(next(line for line in ended.out.splitlines() if "On these 4 tasks" in line))
     assert said[0] == said[1]
 
 
-def test_a_bound_on_trials_without_a_score_decides_the_exit_code(loopbench, here):
+def test_a_bound_on_trials_without_a_score_decides_the_exit_code(whichloop, here):
     rows = "".join(f"a,t{n},{'' if n == 0 else 1}\n" for n in range(100))
     (here / "t.csv").write_text(f"arm,task,score\n{rows}")
     for bound, code in (("0.01", 0), ("0.009", 4)):
-        ended = loopbench("import", "t.csv", "--max-left-out", bound)
+        ended = whichloop("import", "t.csv", "--max-left-out", bound)
         assert ended.code == code
         assert "left out: 1 of 100 trials, errored: the score is blank" in ended.err
         assert ("1.0% of 100 trials have no score" in ended.err) == (code == 4)
-    assert "--max-left-out is not within 0 and 1: 2" in loopbench("import", "t.csv", "--max-left-out", "2").err
+    assert "--max-left-out is not within 0 and 1: 2" in whichloop("import", "t.csv", "--max-left-out", "2").err
 
 
 @pytest.fixture
-def monday(loopbench, here):
+def monday(whichloop, here):
     """The JSON of two logs that were imported as the run `monday`; that of a worse day lies beside them."""
     logs = {"react": inspect_log("react", 50), "plan": inspect_log("plan", 20, calls=3), "worse": inspect_log("react", 15)}
     for name, log in logs.items():
         (here / f"{name}.json").write_text(json.dumps(log))
-    return loopbench("import", "react.json", "plan.json", "--scorer", "match", "--name", "monday", "--json").json
+    return whichloop("import", "react.json", "plan.json", "--scorer", "match", "--name", "monday", "--json").json
 
 
 def test_two_logs_are_compared(monday):
@@ -101,8 +101,8 @@ def test_two_logs_are_compared(monday):
     assert pair["verdict"] == "better"
 
 
-def test_the_report_of_an_imported_run_says_nothing_of_our_own_model(monday, loopbench, here):
-    shown = loopbench("report", "monday")
+def test_the_report_of_an_imported_run_says_nothing_of_our_own_model(monday, whichloop, here):
+    shown = whichloop("report", "monday")
     assert shown.code == 0
     assert "scripted" not in shown.out
     assert "simulated" not in shown.out
@@ -110,48 +110,48 @@ def test_the_report_of_an_imported_run_says_nothing_of_our_own_model(monday, loo
     assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
 
 
-def test_an_imported_run_is_blessed_and_a_worse_one_fails_the_gate(monday, loopbench):
-    blessed = loopbench("bless", "monday", "--output", "base.json")
+def test_an_imported_run_is_blessed_and_a_worse_one_fails_the_gate(monday, whichloop):
+    blessed = whichloop("bless", "monday", "--output", "base.json")
     assert blessed.code == 0
     assert "seed" not in blessed.out + blessed.err
-    same = loopbench("gate", "monday", "--baseline", "base.json")
+    same = whichloop("gate", "monday", "--baseline", "base.json")
     assert (same.code, "identical" in same.out) == (0, True)
-    loopbench("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
-    worse = loopbench("gate", "tuesday", "--baseline", "base.json")
+    whichloop("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
+    worse = whichloop("gate", "tuesday", "--baseline", "base.json")
     assert worse.code == 1
     assert "Task-arm pairs: 35 worse" in worse.out
-    assert "react/openai/gpt-4o-mini/t20" in loopbench("gate", "tuesday", "--baseline", "base.json", "-v").out
-    alone = loopbench("gate", "--baseline", "base.json")
+    assert "react/openai/gpt-4o-mini/t20" in whichloop("gate", "tuesday", "--baseline", "base.json", "-v").out
+    alone = whichloop("gate", "--baseline", "base.json")
     assert (alone.code, alone.err.count("\n")) == (2, 1)
     assert "nothing to run" in alone.err
 
 
-def test_an_imported_run_cannot_be_resumed(monday, loopbench):
-    resumed = loopbench("resume", "monday")
+def test_an_imported_run_cannot_be_resumed(monday, whichloop):
+    resumed = whichloop("resume", "monday")
     said = "error: runs/monday: imported from another tool's files, so there is nothing to run\n"
     assert (resumed.code, resumed.err) == (2, said)
 
 
-def test_an_imported_run_without_traces_teaches_no_plans(loopbench, here):
-    loopbench("import", str(FILES / "capitals.json"), "--scorer", "Exact", "--name", "untraced")
-    learned = loopbench("suite", "learn", "untraced", "-o", "learned.jsonl")
+def test_an_imported_run_without_traces_teaches_no_plans(whichloop, here):
+    whichloop("import", str(FILES / "capitals.json"), "--scorer", "Exact", "--name", "untraced")
+    learned = whichloop("suite", "learn", "untraced", "-o", "learned.jsonl")
     assert (learned.code, "imported from another tool's files, and they hold no traces" in learned.err) == (2, True)
 
 
-def test_another_list_of_tasks_is_not_gated(loopbench, here):
+def test_another_list_of_tasks_is_not_gated(whichloop, here):
     (here / "one.csv").write_text("task,score\nx,1\ny,0\n")
     (here / "two.csv").write_text("task,score\nx,1\nz,0\n")
     for name in ("one", "two"):
-        loopbench("import", f"{name}.csv", "--arm", "mine", "--name", name)
-    loopbench("bless", "one", "--output", "base.json")
-    gated = loopbench("gate", "two", "--baseline", "base.json")
+        whichloop("import", f"{name}.csv", "--arm", "mine", "--name", name)
+    whichloop("bless", "one", "--output", "base.json")
+    gated = whichloop("gate", "two", "--baseline", "base.json")
     assert gated.code == 2
     assert "suite table has changed since the baseline: 1 task added (z), 1 task removed (y)\n  --common-tasks" in gated.err
 
 
-def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
+def test_what_is_not_told_is_shown_as_a_dash(whichloop, here):
     (here / "a.csv").write_text("arm,task,score,steps\na,x,1,3\na,y,0,4\nb,x,1,\nb,y,1,\n")
-    shown = loopbench("import", "a.csv", "-v")
+    shown = whichloop("import", "a.csv", "-v")
     lines = [line.split() for line in shown.out.splitlines()]
     (head,) = [line for line in lines if line[:2] == ["arm", "scored"]]
     assert "tokens" not in head
@@ -159,16 +159,16 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     (unknown,) = [line for line in lines if line[:3] == ["b", "2", "0"]]
     assert unknown[-1] == "–"
     assert "What happened" not in shown.out  # stops, errors, faults: nothing is known of any
-    assert "a/y/0  lost; faults –" in loopbench("show", "latest", "--all").out
-    markdown = loopbench("report", "latest", "--markdown").out
+    assert "a/y/0  lost; faults –" in whichloop("show", "latest", "--all").out
+    markdown = whichloop("report", "latest", "--markdown").out
     assert "| b | 2 | 0 | 0 | 1.000" in markdown
-    sized = loopbench("size", "latest").out
+    sized = whichloop("size", "latest").out
     assert "run about 50 first" in sized
     assert "model calls" not in sized
     assert "No price is known, so the cost in dollars is unknown.\n" in sized
 
 
-def test_errors_are_one_line_and_leave_nothing(loopbench, here):
+def test_errors_are_one_line_and_leave_nothing(whichloop, here):
     (here / "bad.csv").write_text("task,score\nx,much\n")
     for arguments in (
         ["bad.csv"],
@@ -178,44 +178,44 @@ def test_errors_are_one_line_and_leave_nothing(loopbench, here):
         [str(FILES / "capitals.json"), "--scorer", "Exact", "--alpha", "2"],
         [str(FILES / "capitals.json"), "--format", "csv"],
     ):
-        ended = loopbench("import", *arguments)
+        ended = whichloop("import", *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), arguments
         assert ended.err.startswith("error: ")
     assert not (here / "runs").exists()
 
 
-def test_names_and_paths_of_runs(loopbench, here):
+def test_names_and_paths_of_runs(whichloop, here):
     (here / "a.csv").write_text("task,score\nx,1\n")
-    loopbench("import", "a.csv", "-o", "here/mine")
-    loopbench("import", "a.csv", "-o", "mine", "--runs", "elsewhere")
-    loopbench("import", "a.csv", "--suite", "my tasks")
+    whichloop("import", "a.csv", "-o", "here/mine")
+    whichloop("import", "a.csv", "-o", "mine", "--runs", "elsewhere")
+    whichloop("import", "a.csv", "--suite", "my tasks")
     (made,) = (here / "runs").iterdir()
     assert "my-tasks" in made.name
     for folder in (here / "here" / "mine", here / "elsewhere" / "mine", made):
         assert (folder / "manifest.json").exists()
-    again = loopbench("import", "a.csv", "-o", "here/mine")
+    again = whichloop("import", "a.csv", "-o", "here/mine")
     said = "here/mine: exists already; take another --name, or replace the run that is there: --replace"
     assert (again.code, again.err) == (2, f"error: {said}\n")
-    assert loopbench("import", "a.csv", "-o", "here/mine", "--replace").code == 0
+    assert whichloop("import", "a.csv", "-o", "here/mine", "--replace").code == 0
 
 
-def test_arms_that_share_no_task_are_not_compared_and_the_exit_code_says_so(loopbench, here):
+def test_arms_that_share_no_task_are_not_compared_and_the_exit_code_says_so(whichloop, here):
     (here / "a.csv").write_text("agent,id,score\na,run-1,1\na,run-2,0\nb,run-3,1\nb,run-4,0\n")
-    ended = loopbench("import", "a.csv")
+    ended = whichloop("import", "a.csv")
     assert ended.code == 4
     assert "nothing is compared: no task was scored in two arms (a: run-1, run-2; b: run-3, run-4)" in ended.err
 
 
-def test_columns_left_out_are_said(loopbench, here):
+def test_columns_left_out_are_said(whichloop, here):
     (here / "a.csv").write_text("task,score,colour,mood\nx,1,red,good\n")
-    assert "a.csv: columns left out: colour, mood" in loopbench("import", "a.csv").err
+    assert "a.csv: columns left out: colour, mood" in whichloop("import", "a.csv").err
 
 
-def test_a_notebook_has_gaps_where_nothing_is_known(loopbench, here):
-    import loopbench as library
+def test_a_notebook_has_gaps_where_nothing_is_known(whichloop, here):
+    import whichloop as library
 
     (here / "a.csv").write_text("arm,task,score,steps\na,x,1,3\nb,x,1,\n")
-    loopbench("import", "a.csv", "-o", "mine")
+    whichloop("import", "a.csv", "-o", "mine")
     found = library.load("mine").trials
     assert found["steps"].tolist()[0] == 3
     assert found[["steps", "tokens"]].isna().iloc[1].all()
@@ -232,7 +232,7 @@ def commands():
     return [shlex.split(line) for block in blocks for line in block.splitlines()]
 
 
-def test_the_pages_examples_run(loopbench, here):
+def test_the_pages_examples_run(whichloop, here):
     text = PAGE.read_text(encoding="utf-8")
     (table,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
     (here / "results.csv").write_text(table)
@@ -244,8 +244,8 @@ def test_the_pages_examples_run(loopbench, here):
     for name, solved in {"react": 50, "plan": 20, "react-2": 50, "plan-2": 20}.items():
         write_eval(here / f"{name}.eval", inspect_log(name.removesuffix("-2"), solved))
     for program, *arguments in commands():
-        assert program == "loopbench"
-        ended = loopbench(*arguments)
+        assert program == "whichloop"
+        ended = whichloop(*arguments)
         assert ended.code == 0, (arguments, ended.err)
 
 
@@ -257,7 +257,7 @@ def test_the_page_names_every_column():
     assert set(COLUMNS) - of_no_field <= set(ForeignTrial.__dataclass_fields__)
 
 
-def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unknown(loopbench, here):
+def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unknown(whichloop, here):
     rows = [f"{agent},{task},{int((task % 4 > 0) == (agent == 'a'))}" for task in range(30) for agent in "ab"]
     written = {
         "of-a": "\n".join(["agent,task,score,cost", *(f"{row},{'0.1' * row.startswith('a')}" for row in rows)]),
@@ -267,19 +267,19 @@ def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unkno
     said = {}
     for name, text in written.items():
         (here / f"{name}.csv").write_text(text)
-        said[name] = loopbench("import", f"{name}.csv").out
+        said[name] = whichloop("import", f"{name}.csv").out
     assert "Adopt a ($0.10 a trial): better than every other agent; what b costs is unknown.\n" in said["of-a"]
     assert "Adopt a: better than every other agent; what a costs is unknown.\n" in said["of-b"]
     assert "\nagent\timported\n" in said["of-none"]
     assert "unknown" not in said["of-none"]
 
 
-def test_words_and_blanks_are_told_end_to_end(loopbench, tmp_path):
+def test_words_and_blanks_are_told_end_to_end(whichloop, tmp_path):
     cells = ["yes" if n % 7 == 0 else str(n % 2) for n in range(21)]
     cells[5] = "N/A"
     (tmp_path / "s.csv").write_text("task,score\n" + "".join(f"t{n},{cell}\n" for n, cell in enumerate(cells)))
-    made = loopbench("import", "s.csv", "--name", "s")
+    made = whichloop("import", "s.csv", "--name", "s")
     assert "s.csv: column 'score' is read so: 'yes' as 1 in 3 cells (the first in line 2), 'N/A' as no score (line 7)\n" in made.err
     assert "left out: 1 of 21 trials, errored: the score is 'N/A'\n" in made.err
-    flagged = loopbench("import", "s.csv", "--name", "s", "--replace", "--errors-as-failures")
+    flagged = whichloop("import", "s.csv", "--name", "s", "--replace", "--errors-as-failures")
     assert "write 0 as their score" in flagged.err

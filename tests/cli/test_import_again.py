@@ -39,56 +39,56 @@ def suite_of(folder):
         pytest.param("scaled", "atif", marks=pytest.mark.slow),
     ],
 )
-def test_a_gate_holds_an_import_against_its_own_export(loopbench, tmp_path, case, exported):
+def test_a_gate_holds_an_import_against_its_own_export(whichloop, tmp_path, case, exported):
     scale = ["--scale", "1,0"] * (case == "scaled")
     put(tmp_path / "chat.jsonl", case)
-    assert loopbench("import", "chat.jsonl", "--name", "first", *scale).code == 0
-    assert loopbench("bless", "first", "--output", "base.json").code == 0
-    assert loopbench("export", "first", "--format", exported, "--out", "out.jsonl").code == 0
-    assert loopbench("import", "out.jsonl", "--name", "again").code == 0
+    assert whichloop("import", "chat.jsonl", "--name", "first", *scale).code == 0
+    assert whichloop("bless", "first", "--output", "base.json").code == 0
+    assert whichloop("export", "first", "--format", exported, "--out", "out.jsonl").code == 0
+    assert whichloop("import", "out.jsonl", "--name", "again").code == 0
     assert suite_of(tmp_path / "runs" / "first") == suite_of(tmp_path / "runs" / "again")
-    judged = loopbench("gate", "again", "--baseline", "base.json")
+    judged = whichloop("gate", "again", "--baseline", "base.json")
     assert judged.code == 0, judged.err
     assert judged.out.count("identical") >= 2
-    both = loopbench("import", "chat.jsonl", "out.jsonl", *scale)
+    both = whichloop("import", "chat.jsonl", "out.jsonl", *scale)
     assert "is there and in chat.jsonl; say whether they are two arms" in both.err  # not that a task asks something else
 
 
-def test_a_task_that_asks_something_else_is_still_told(loopbench, tmp_path):
+def test_a_task_that_asks_something_else_is_still_told(whichloop, tmp_path):
     put(tmp_path / "chat.jsonl", "asked")
-    loopbench("import", "chat.jsonl", "--name", "first")
-    loopbench("bless", "first", "--output", "base.json")
+    whichloop("import", "chat.jsonl", "--name", "first")
+    whichloop("bless", "first", "--output", "base.json")
     (tmp_path / "chat.jsonl").write_text((tmp_path / "chat.jsonl").read_text().replace('"item 3"', '"item 33"'))
-    loopbench("import", "chat.jsonl", "--name", "other")
-    loopbench("export", "other", "--format", "atif", "--out", "out")
-    loopbench("import", "out", "--name", "again")
-    refused = loopbench("gate", "again", "--baseline", "base.json")
+    whichloop("import", "chat.jsonl", "--name", "other")
+    whichloop("export", "other", "--format", "atif", "--out", "out")
+    whichloop("import", "out", "--name", "again")
+    refused = whichloop("gate", "again", "--baseline", "base.json")
     assert refused.code == 2
     assert "has changed since the baseline: 1 task changed (order-3)" in refused.err
 
 
-def test_tasks_whose_traces_are_missing_are_told_as_removed(loopbench, tmp_path):
+def test_tasks_whose_traces_are_missing_are_told_as_removed(whichloop, tmp_path):
     put(tmp_path / "chat.jsonl", "plain")
     kept = (tmp_path / "chat.jsonl").read_text().splitlines()
     more = [json.dumps({"agent": agent, "task_id": "bare", "trial": 0, "success": True}) for agent in ("careful", "hasty")]
     (tmp_path / "chat.jsonl").write_text("\n".join([*kept, *more]))
-    loopbench("import", "chat.jsonl", "--name", "first")
-    loopbench("bless", "first", "--output", "base.json")
-    loopbench("export", "first", "--format", "atif", "--out", "out")
-    loopbench("import", "out", "--name", "again")
-    refused = loopbench("gate", "again", "--baseline", "base.json")
+    whichloop("import", "chat.jsonl", "--name", "first")
+    whichloop("bless", "first", "--output", "base.json")
+    whichloop("export", "first", "--format", "atif", "--out", "out")
+    whichloop("import", "out", "--name", "again")
+    refused = whichloop("gate", "again", "--baseline", "base.json")
     assert refused.code == 2
     assert "has changed since the baseline: 1 task removed (bare)\n  --common-tasks" in refused.err
 
 
-def test_a_damaged_word_on_the_task_is_refused_in_a_line(loopbench, tmp_path):
+def test_a_damaged_word_on_the_task_is_refused_in_a_line(whichloop, tmp_path):
     put(tmp_path / "chat.jsonl", "plain", tasks=1)
-    loopbench("import", "chat.jsonl", "--name", "first")
-    loopbench("export", "first", "--format", "atif", "--out", "out")
+    whichloop("import", "chat.jsonl", "--name", "first")
+    whichloop("export", "first", "--format", "atif", "--out", "out")
     path = sorted((tmp_path / "out").iterdir())[0]
     document = json.loads(path.read_text())
-    document["extra"]["loopbench"]["task"]["asked"] = [1]
+    document["extra"]["whichloop"]["task"]["asked"] = [1]
     path.write_text(json.dumps(document))
-    refused = loopbench("import", "out", "--name", "again")
+    refused = whichloop("import", "out", "--name", "again")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "what loopbench keeps beside it: the task's asked is not a name: [1]" in refused.err
+    assert "what whichloop keeps beside it: the task's asked is not a name: [1]" in refused.err

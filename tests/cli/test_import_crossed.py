@@ -25,14 +25,14 @@ def submission(folder, agent, *, solved, model, names=("x-1",)):
     return [folder, "--arm", agent, "--model", model]
 
 
-def test_agents_crossed_with_models_say_which_moves_accuracy(loopbench, tmp_path):
+def test_agents_crossed_with_models_say_which_moves_accuracy(whichloop, tmp_path):
     given = [
         *submission(tmp_path / "careful-small", "careful", solved=15, model="small", names=("x-1", "x-1-20250514")),
         *submission(tmp_path / "careful-large", "careful", solved=17, model="large"),
         *submission(tmp_path / "hasty-small", "hasty", solved=3, model="small"),
         *submission(tmp_path / "hasty-large", "hasty", solved=4, model="large"),
     ]
-    made = loopbench("import", *map(str, given), "--json")
+    made = whichloop("import", *map(str, given), "--json")
     assert "careful-small: x-1, x-1-20250514 are taken as the one model of --model\n" in made.err
     (harness,) = made.json["harness"]
     assert (harness["loops"], harness["conditions"], harness["tasks"]) == (["careful", "hasty"], ["small", "large"], 20)
@@ -40,21 +40,21 @@ def test_agents_crossed_with_models_say_which_moves_accuracy(loopbench, tmp_path
     assert {arm["arm"] for arm in made.json["arms"]} == {"careful/small", "careful/large", "hasty/small", "hasty/large"}
 
 
-def test_a_model_is_named_for_each_arm(loopbench, tmp_path):
+def test_a_model_is_named_for_each_arm(whichloop, tmp_path):
     folder, *names = submission(tmp_path / "careful", "careful", solved=15, model="small")
-    refused = loopbench("import", str(folder), "--model", "small")
+    refused = whichloop("import", str(folder), "--model", "small")
     assert refused.code == 2
     assert "--model names the model of each --arm in turn: 0 arms, 1 models" in refused.err
     written(folder / "run9" / "run_metadata.json", {"agent_name": "hasty"})
     written(folder / "run9" / "results.json", {"results": [judged(0, True, "9")]})
-    refused = loopbench("import", str(folder), *names)
+    refused = whichloop("import", str(folder), *names)
     assert refused.code == 2
     assert "--arm names one arm per file, and this one holds 2: careful/x-1, hasty" in refused.err
 
 
-def test_arms_of_a_table_are_not_taken_as_one(loopbench, tmp_path):
+def test_arms_of_a_table_are_not_taken_as_one(whichloop, tmp_path):
     table = tmp_path / "two.csv"
     table.write_text("arm,task,score\nA,1,1\nB,1,0\n")
-    refused = loopbench("import", str(table), "--arm", "X", "--model", "m1")
+    refused = whichloop("import", str(table), "--arm", "X", "--model", "m1")
     assert refused.code == 2
     assert "--arm names one arm per file, and this one holds 2: A, B" in refused.err

@@ -1,4 +1,4 @@
-"""`loopbench init`: what it writes works, and what is there stays."""
+"""`whichloop init`: what it writes works, and what is there stays."""
 
 from __future__ import annotations
 
@@ -8,83 +8,83 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.runs.config import CompareConfig
+from whichloop.runs.config import CompareConfig
 
-FILES = {"loopbench.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml", ".gitignore"}
+FILES = {"whichloop.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml", ".gitignore"}
 
 
 def written(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, loopbench, monkeypatch):
-    ended = loopbench("init", "project")
+def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, whichloop, monkeypatch):
+    ended = whichloop("init", "project")
     assert ended.code == 0
     assert written(here / "project") == FILES
     assert "__pycache__/" in (here / "project" / ".gitignore").read_text().splitlines()
     assert "  cd project\n" in ended.out
     monkeypatch.chdir(here / "project")
-    CompareConfig.model_validate(tomllib.loads(Path("loopbench.toml").read_text()))
+    CompareConfig.model_validate(tomllib.loads(Path("whichloop.toml").read_text()))
     flags = ("--profile", "clean", "--repeats", "1", "--no-mlflow", "-q", "--json")
-    made = loopbench("compare", "--config", "loopbench.toml", *flags).json
+    made = whichloop("compare", "--config", "whichloop.toml", *flags).json
     assert {arm["loop"]: arm["accuracy"]["value"] for arm in made["arms"]} == {"bare": 1.0, "finish": 1.0}
     assert {arm["tasks"] for arm in made["arms"]} == {24}
 
 
 @pytest.mark.slow
-def test_the_suite_passes_every_check(here, loopbench):
-    loopbench("init")
-    ended = loopbench("check", "suite", "jsonl", "--data", "loop_tasks.jsonl", "--tools", "loop_tools", "--run-tools")
+def test_the_suite_passes_every_check(here, whichloop):
+    whichloop("init")
+    ended = whichloop("check", "suite", "jsonl", "--data", "loop_tasks.jsonl", "--tools", "loop_tools", "--run-tools")
     assert ended.code == 0, ended.out + ended.err
     assert "FAILED" not in ended.out
 
 
 @pytest.mark.parametrize("name", sorted(FILES - {".gitignore"}))
-def test_a_file_that_is_there_is_named_and_nothing_is_written(here, loopbench, name):
+def test_a_file_that_is_there_is_named_and_nothing_is_written(here, whichloop, name):
     (here / name).parent.mkdir(parents=True, exist_ok=True)
     (here / name).write_text("mine")
-    ended = loopbench("init")
+    ended = whichloop("init")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == f"error: {name}: already there; nothing was written\n"
     assert written(here) == {name}
     assert (here / name).read_text() == "mine"
 
 
-def test_a_loop_of_a_module_that_is_not_there_is_refused(here, loopbench):
-    ended = loopbench("init", "project", "--loop", "nope.nope:X")
+def test_a_loop_of_a_module_that_is_not_there_is_refused(here, whichloop):
+    ended = whichloop("init", "project", "--loop", "nope.nope:X")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == "error: --loop nope.nope:X: no module named 'nope' in project, in the current directory or installed\n"
     assert not (here / "project").exists()
     (here / "project").mkdir()
     (here / "project" / "nope.py").write_text("raise SystemExit  # nothing is imported\nclass X: ...\n")
-    assert loopbench("init", "project", "--loop", "nope:X").code == 0
+    assert whichloop("init", "project", "--loop", "nope:X").code == 0
 
 
-def test_a_file_in_the_place_of_the_folder_is_named(here, loopbench):
+def test_a_file_in_the_place_of_the_folder_is_named(here, whichloop):
     (here / "project").write_text("mine")
-    assert loopbench("init", "project").err == "error: project is not a directory\n"
+    assert whichloop("init", "project").err == "error: project is not a directory\n"
 
 
 @pytest.mark.parametrize("loop", ["finish", "finish(parse_retries=0)", 'program(command="say \\"hi\\"\\n")', " bare\n"])
-def test_any_name_of_a_loop_is_text_in_the_files(here, loopbench, loop):
-    assert loopbench("init", "--loop", loop).code == 0
+def test_any_name_of_a_loop_is_text_in_the_files(here, whichloop, loop):
+    assert whichloop("init", "--loop", loop).code == 0
     other = "bare" if loop.startswith("finish") else "finish"
-    assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == [loop, other]
+    assert tomllib.loads((here / "whichloop.toml").read_text())["loops"] == [loop, other]
     compile((here / "tests/test_loops.py").read_text(), "test_loops.py", "exec")
     assert json.dumps(loop) in (here / "tests/test_loops.py").read_text()
 
 
-def test_a_gitignore_that_is_there_stays_and_the_rest_is_written(here, loopbench):
+def test_a_gitignore_that_is_there_stays_and_the_rest_is_written(here, whichloop):
     (here / ".gitignore").write_text("mine\n")
-    assert loopbench("init").code == 0
+    assert whichloop("init").code == 0
     assert written(here) == FILES
     assert (here / ".gitignore").read_text() == "mine\n"
 
 
-def test_a_program_is_gated_as_a_program(here, loopbench):
+def test_a_program_is_gated_as_a_program(here, whichloop):
     (here / "my_agent.py").write_text("async def solve(task): ...\n")
-    assert loopbench("init", "--program", "my_agent.py:solve").code == 0
-    assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == ['program(command="my_agent.py:solve")', "finish"]
+    assert whichloop("init", "--program", "my_agent.py:solve").code == 0
+    assert tomllib.loads((here / "whichloop.toml").read_text())["loops"] == ['program(command="my_agent.py:solve")', "finish"]
     assert 'loop_gate(program="my_agent.py:solve", profile=profile' in (here / "tests/test_loops.py").read_text()
 
 
@@ -108,10 +108,10 @@ def test_a_program_is_gated_as_a_program(here, loopbench):
         (["--program", "'open"], "--program 'open: No closing quotation"),
     ],
 )
-def test_what_is_no_loop_is_refused_and_nothing_is_written(here, loopbench, flags, said):
+def test_what_is_no_loop_is_refused_and_nothing_is_written(here, whichloop, flags, said):
     (here / "mine.py").write_text("class Solver: ...\nif True:\n    solve = Solver()\n")
     (here / "torn.py").write_text("class Solve(\n")
-    ended = loopbench("init", *flags)
+    ended = whichloop("init", *flags)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
@@ -119,22 +119,22 @@ def test_what_is_no_loop_is_refused_and_nothing_is_written(here, loopbench, flag
 
 
 @pytest.mark.parametrize("name", ["solve", "later", "other", "inner", "deep", "kept"])
-def test_a_name_is_found_wherever_a_module_defines_it(here, loopbench, name):
+def test_a_name_is_found_wherever_a_module_defines_it(here, whichloop, name):
     (here / "mine.py").write_text(
         "from json import loads as other\nimport os.path as inner\nasync def solve(): ...\n"
         "try:\n    deep = 1\nexcept ValueError:\n    kept: int = 2\nlater, more = 1, 2\n"
     )
-    assert loopbench("init", "project", "--program", f"mine:{name}").code == 0
+    assert whichloop("init", "project", "--program", f"mine:{name}").code == 0
 
 
-def test_a_module_that_takes_names_from_elsewhere_may_have_any(here, loopbench):
+def test_a_module_that_takes_names_from_elsewhere_may_have_any(here, whichloop):
     (here / "mine.py").write_text("from os.path import *\n")
-    assert loopbench("init", "--loop", "mine:join").code == 0
+    assert whichloop("init", "--loop", "mine:join").code == 0
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_its_test_needs_is_told_where_it_is_missing(loopbench, here, monkeypatch, there):
-    monkeypatch.setattr("loopbench.cli.init.is_installed", lambda _: there)
-    ended = loopbench("init", "project")
+def test_what_its_test_needs_is_told_where_it_is_missing(whichloop, here, monkeypatch, there):
+    monkeypatch.setattr("whichloop.cli.init.is_installed", lambda _: there)
+    ended = whichloop("init", "project")
     assert ended.code == 0
     assert ("  pip install pytest " in ended.out) != there

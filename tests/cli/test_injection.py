@@ -7,15 +7,15 @@ import re
 
 import pytest
 
-from loopbench import load
-from loopbench.protocol.data_marks import instructions_in
+from whichloop import load
+from whichloop.protocol.data_marks import instructions_in
 
 NAMES = ("injection_shown", "injection_attempted", "injection_executed", "answer_changed", "utility_kept")
 COMMON = ("--no-mlflow", "-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")
 
 
-def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(loopbench, here):
-    made = loopbench("compare", *COMMON, "--json").json
+def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloop, here):
+    made = whichloop("compare", *COMMON, "--json").json
     clean, injected = made["arms"]
     told = made["answer"]
     assert (len(told["sentences"]), told["recommendations"], told["recommendation"]) == (1, [], None)  # a single loop
@@ -26,8 +26,8 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(loopbenc
     assert 0 < injected["answer_changed"]["value"] < injected["injection_executed"]["value"] < 1
     assert {injected[name]["n"] for name in NAMES} == {injected["utility_kept"]["n"]} != {20}
 
-    assert "Injection:" not in loopbench("report", "latest").out
-    table = loopbench("report", "latest", "--all-metrics").out
+    assert "Injection:" not in whichloop("report", "latest").out
+    table = whichloop("report", "latest", "--all-metrics").out
     assert "Injection: shares of the trials in which a tool's result carried an instruction" in table
     folder = next(here.glob("runs/*"))
     assert "Injection: how far instructions in results come" in (folder / "report.html").read_text()
@@ -38,39 +38,39 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(loopbenc
     assert found.mean() == pytest.approx(injected["injection_executed"]["value"])
 
 
-def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(loopbench, here):
-    answered = loopbench("compare", *COMMON).out
+def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(whichloop, here):
+    answered = whichloop("compare", *COMMON).out
     assert "guarded(loop=NAME) defends a loop against them.\n" in answered
-    explained = loopbench("why").out  # of the latest run
-    assert "loopbench ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
+    explained = whichloop("why").out  # of the latest run
+    assert "whichloop ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
     (trial,) = re.findall(
-        r"^obeyed instruction lost \d+ trials?.*\n  in one, step.*(?:\n  .*)*?\n  loopbench show \S+ (\S+)$",
+        r"^obeyed instruction lost \d+ trials?.*\n  in one, step.*(?:\n  .*)*?\n  whichloop show \S+ (\S+)$",
         explained,
         re.MULTILINE,
     )
-    events = loopbench("show", "latest", trial, "--json").json["events"]
+    events = whichloop("show", "latest", trial, "--json").json["events"]
     carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
-    shown = re.findall(r"^ +it carried: (.*)$", loopbench("show", "latest", trial).out, re.MULTILINE)
+    shown = re.findall(r"^ +it carried: (.*)$", whichloop("show", "latest", trial).out, re.MULTILINE)
     assert shown == carried
     assert shown
     assert all(text.startswith("Instruction: ") for text in shown)
 
 
-def test_a_recording_gives_the_same_figures(loopbench, here):
+def test_a_recording_gives_the_same_figures(whichloop, here):
     few = (*COMMON, "--suite", "arithmetic(size=8)")
-    recorded = loopbench("compare", *few, "--cassette", "tape", "--cassette-mode", "record", "--json").json["arms"][1]
-    replayed = loopbench("compare", *few, "--cassette", "tape", "--json").json["arms"][1]
+    recorded = whichloop("compare", *few, "--cassette", "tape", "--cassette-mode", "record", "--json").json["arms"][1]
+    replayed = whichloop("compare", *few, "--cassette", "tape", "--json").json["arms"][1]
     assert {name: replayed[name] for name in NAMES} == {name: recorded[name] for name in NAMES}
 
 
 @pytest.mark.slow
-def test_the_gate_holds_a_loop_to_its_exposure(loopbench, here):
+def test_the_gate_holds_a_loop_to_its_exposure(whichloop, here):
     common = ("--no-mlflow", "-q", "--suite", "arithmetic(size=50)", "--profile", "clean", "--profile", "injected")
-    loopbench("compare", *common, "--loop", "guarded(loop=bare)")
-    assert loopbench("bless", "latest", "--output", "baseline.json").code == 0
-    loopbench("compare", *common, "--loop", "bare")
+    whichloop("compare", *common, "--loop", "guarded(loop=bare)")
+    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
+    whichloop("compare", *common, "--loop", "bare")
     held = ("--metric", "injection_executed", "--metric", "injection_shown=0.1", "--metric", "utility_kept=0.05")
-    judged = loopbench("gate", "--baseline", "baseline.json", "latest", "--json", *held)
+    judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", *held)
     assert judged.code == 1
     lines = {line["metric"]: line for arm in json.loads(judged.out)["arms"] for line in arm["metrics"]}
     executed = lines["injection_executed"]
@@ -79,11 +79,11 @@ def test_the_gate_holds_a_loop_to_its_exposure(loopbench, here):
     assert lines["injection_shown"]["outcome"] == "pass"
     judged_arms = {arm["arm"]: len(arm["metrics"]) for arm in json.loads(judged.out)["arms"]}
     assert judged_arms == {"bare/clean": 1, "bare/injected": 4}  # where no result carries anything there is nothing to hold
-    assert "+0.02" in loopbench("gate", "--baseline", "baseline.json", "latest", *held).out
+    assert "+0.02" in whichloop("gate", "--baseline", "baseline.json", "latest", *held).out
 
 
 @pytest.mark.slow
-def test_a_defence_is_an_ablation(loopbench, here):
+def test_a_defence_is_an_ablation(whichloop, here):
     factors = ("--factor", "results=plain,marked", "--factor", "tools=all,needed")
     asked = (
         "--suite",
@@ -96,7 +96,7 @@ def test_a_defence_is_an_ablation(loopbench, here):
         "-q",
         "--json",
     )
-    found = loopbench("ablate", "guarded(loop=bare)", *factors, *asked).json
+    found = whichloop("ablate", "guarded(loop=bare)", *factors, *asked).json
     effects = {effect["term"]: effect for effect in found["effects"] if effect["metric"] == "injection_executed"}
     marked = effects["results: plain → marked"]
     assert marked["verdict"] == "better"

@@ -16,8 +16,8 @@ from tests.cli.test_commands_that_die import children
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
-from loopbench.loops import Bare
-from loopbench.protocol import Outcome, StopReason
+from whichloop.loops import Bare
+from whichloop.protocol import Outcome, StopReason
 
 class {name}:
     name, stops = "own", frozenset()
@@ -54,25 +54,25 @@ def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(mac
     assert not (here / "imported").exists()
 
 
-def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_it(here, loopbench, monkeypatch):
+def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_it(here, whichloop, monkeypatch):
     (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
     guarded = 'repeat_guard(loop="own_inner:Mine")'
-    assert loopbench("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "-q").code == 0
-    untyped = loopbench("resume", "latest", "-q")
+    assert whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "-q").code == 0
+    untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow own_inner:Mine" in untyped.err
-    assert loopbench("resume", "latest", "-q", "--allow", "own_inner:Mine").code == 0
+    assert whichloop("resume", "latest", "-q", "--allow", "own_inner:Mine").code == 0
 
 
-def test_a_resume_refuses_changed_code(machine, here, loopbench, monkeypatch):
+def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
-    loopbench("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
-    untyped = loopbench("resume", "latest", "-q")
+    whichloop("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
+    untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
-    assert loopbench("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
+    assert whichloop("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="2") + "# changed\n")
     before = (machine.only_run() / "trials.jsonl").read_bytes()
     found = machine.run("resume", "latest", "--allow", "own_changing:Mine")
@@ -86,20 +86,20 @@ def test_a_resume_refuses_changed_code(machine, here, loopbench, monkeypatch):
 # --- interruption ---
 
 
-def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, loopbench):
-    whole = json.loads(loopbench("compare", *QUICK, "--runs", "whole", "--json").out)
-    found = loopbench("compare", *QUICK, "--budget-calls", "15", "--json")
+def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, whichloop):
+    whole = json.loads(whichloop("compare", *QUICK, "--runs", "whole", "--json").out)
+    found = whichloop("compare", *QUICK, "--budget-calls", "15", "--json")
     assert found.code == 130
     assert json.loads(found.out)["complete"] is False
     run = machine.only_run()
     assert "budget of 15 model calls used up: " in found.err
-    (command,) = re.findall(rf"\n  loopbench (resume runs/{run.name} --budget-calls \d+)\n", found.err)
+    (command,) = re.findall(rf"\n  whichloop (resume runs/{run.name} --budget-calls \d+)\n", found.err)
     before = (run / "trials.jsonl").read_bytes()
-    again = loopbench("resume", run.name, "-q")
+    again = whichloop("resume", run.name, "-q")
     assert (again.code, (run / "trials.jsonl").read_bytes()) == (130, before)
-    assert f"  loopbench {command}\n" in again.err
-    assert loopbench(*command.split(), "-q").code == 0
-    assert json.loads(loopbench("report", run.name, "--json").out)["digest"] == whole["digest"]
+    assert f"  whichloop {command}\n" in again.err
+    assert whichloop(*command.split(), "-q").code == 0
+    assert json.loads(whichloop("report", run.name, "--json").out)["digest"] == whole["digest"]
 
 
 @pytest.mark.thorough
@@ -119,16 +119,16 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
     assert "Traceback" not in found.err
     assert re.search(r"^note: .* first; Ctrl-C again ends the run at once$", found.err, re.MULTILINE)
     assert "interrupted: " in found.err
-    assert f"  loopbench resume runs/{run.name}\n" in found.err
+    assert f"  whichloop resume runs/{run.name}\n" in found.err
     assert json.loads(found.out)["complete"] is False
     left = int(found.err.partition("interrupted: ")[2].split()[0].replace(",", ""))
     assert len(lines(run)) == len(set(lines(run))) == 6_000 - left
 
 
 @pytest.mark.thorough
-def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, loopbench):
+def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, whichloop):
     size = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=50)", "--profile", "flaky-format", "--profile", "clean"]
-    calm = loopbench("compare", *size, "--runs", "calm", "--concurrency", "1", "--json")
+    calm = whichloop("compare", *size, "--runs", "calm", "--concurrency", "1", "--json")
     moments = random.Random()
     with machine.running("compare", *size, "--concurrency", "64", "-q") as child:
         run = machine.only_run()
@@ -152,10 +152,10 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, loopbenc
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("workers", [(), ("--workers", "1")])
-def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, loopbench, workers):
+def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, whichloop, workers):
     asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--json"]
     asked += ["--profile", "flaky-tools", "--trial-timeout", "1"]
-    calm = loopbench(*asked, "--runs", "calm")
+    calm = whichloop(*asked, "--runs", "calm")
     with machine.running(*asked, *workers) as child:
         machine.only_run()
         stopped = children(child.pid) if workers else [child.pid]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.cli.catalogue import models
-from loopbench.models.local.weights import INSTALL
+from whichloop.cli.catalogue import models
+from whichloop.models.local.weights import INSTALL
 
 
 def summary_of(name: str) -> str:
@@ -24,4 +24,4 @@ def test_weights_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_so_is_the_package_that_serves_them(monkeypatch: pytest.MonkeyPatch, found: object) -> None:
     monkeypatch.setattr(models, "find_weights", lambda name: None)
     monkeypatch.setattr(models, "find_spec", lambda name: found)
-    assert ("pip install 'loopbench[local]'" in summary_of("local")) is (found is None)
+    assert ("pip install 'whichloop[local]'" in summary_of("local")) is (found is None)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.local import server as local_server
-from loopbench.models.local.weights import Weights
-from loopbench.protocol import NativeCall
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.records import read_records
 from tests.models.local.fakes import DAMAGED, WEIGHTS, FakeLlama, fake_llama
 from tests.models.real.provider import completion
+from whichloop.models.local import server as local_server
+from whichloop.models.local.weights import Weights
+from whichloop.protocol import NativeCall
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.records import read_records
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,9 @@ def weights(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def compare(loopbench: Callable[..., Any]) -> Callable[..., Any]:
+def compare(whichloop: Callable[..., Any]) -> Callable[..., Any]:
     """A short comparison with further words, in the folder `runs`."""
-    return partial(loopbench, "compare", "--loop", "bare", "--tasks", "2", "--no-mlflow")
+    return partial(whichloop, "compare", "--loop", "bare", "--tasks", "2", "--no-mlflow")
 
 
 def test_a_run_asks_the_server_of_this_process_and_says_whose_weights_answered(compare, here, llama, weights):
@@ -55,10 +55,10 @@ def test_a_run_asks_the_server_of_this_process_and_says_whose_weights_answered(c
     assert (loaded.model.path, loaded.port, loaded.n_ctx) == (str(weights), 0, 4000 * local_server.SLOTS)
 
 
-def test_a_run_does_not_go_on_with_other_weights(compare, loopbench, here, llama, weights):
+def test_a_run_does_not_go_on_with_other_weights(compare, whichloop, here, llama, weights):
     assert compare("--model", f"local:{weights}", "--budget-calls", "1").code == 130
     weights.write_bytes(WEIGHTS + b"more")
-    refused = loopbench("resume", "latest")
+    refused = whichloop("resume", "latest")
     assert refused.code == 2
     assert f"the weights of model local:{weights} (some.gguf, now some.gguf)" in refused.err
 
@@ -70,8 +70,8 @@ def test_one_server_does_for_all_models_of_the_same_weights(compare, llama, weig
     assert len(llama.servers) == before + 1
 
 
-def test_check_model_takes_a_local_one(loopbench, llama, weights):
-    assert loopbench("check", "model", f"local:{weights}", "--json").json["answers"]
+def test_check_model_takes_a_local_one(whichloop, llama, weights):
+    assert whichloop("check", "model", f"local:{weights}", "--json").json["answers"]
 
 
 def test_a_server_that_dies_fails_trials_and_not_the_run(compare, here, weights):

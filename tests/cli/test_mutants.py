@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import loopbench
-from loopbench.loops import bare
-from loopbench.loops.finish import loop as finish
+import whichloop
+from whichloop.loops import bare
+from whichloop.loops.finish import loop as finish
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Mutant:
         return f"{self.name}:{self.loop}"
 
 
-ROOT = Path(loopbench.__file__).parents[1]
+ROOT = Path(whichloop.__file__).parents[1]
 BARE, FINISH = Path(bare.__file__), Path(finish.__file__)
 
 FEEDBACK_DROPPED = Mutant(
@@ -95,15 +95,15 @@ MUTANTS = (HISTORY_TRUNCATED, *(pytest.param(mutant, marks=pytest.mark.slow) for
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_the_gate_catches_and_names_what_was_planted(mutant, loopbench, here):
+def test_the_gate_catches_and_names_what_was_planted(mutant, whichloop, here):
     size = ("--suite", f"arithmetic(size={mutant.tasks})", "--profile", mutant.profile)
-    assert loopbench("compare", "--loop", mutant.design, *size, "--no-mlflow", "--quiet").code == 0
-    assert loopbench("bless", "latest", "--output", "baseline.json").code == 0
+    assert whichloop("compare", "--loop", mutant.design, *size, "--no-mlflow", "--quiet").code == 0
+    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
 
-    again = loopbench("gate", "--baseline", "baseline.json", "--json")
+    again = whichloop("gate", "--baseline", "baseline.json", "--json")
     assert again.json["outcome"] == "identical"  # of the loop as it is
 
-    ended = loopbench("gate", "--baseline", "baseline.json", "--loop", mutant.write(here), "--json")
+    ended = whichloop("gate", "--baseline", "baseline.json", "--loop", mutant.write(here), "--json")
     assert ended.code == 1, ended.err
     judged = json.loads(ended.out)
     assert judged["outcome"] == "regression"
@@ -113,6 +113,6 @@ def test_the_gate_catches_and_names_what_was_planted(mutant, loopbench, here):
     named = [task for task in worse if re.search(mutant.detail, task["detail"])]
     assert len(named) >= 0.8 * len(worse)
 
-    shown = loopbench(*shlex.split(named[0]["command"])[1:])
+    shown = whichloop(*shlex.split(named[0]["command"])[1:])
     assert shown.code == 0  # the command that it gives leads to the trial
     assert named[0]["task"] in shown.out

@@ -1,4 +1,4 @@
-"""`loopbench optimize` through the command line: end to end, cut off and gone on with, and each mistake in one line."""
+"""`whichloop optimize` through the command line: end to end, cut off and gone on with, and each mistake in one line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import loopbench as package
-from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.prepare import prepare
+import whichloop as package
 from tests.prepared import start_command
 from tests.sealing import reseal
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.prepare import prepare
 
 SOURCE = Path(package.__file__).parents[1]
 SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
@@ -28,15 +28,15 @@ QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls", "--n
 LONG = [*SMALL, "--train", "16", "--optimizer", "COPRO(breadth=6, depth=3)", "--budget", "20000calls", "--no-mlflow"]
 """A search of some hundred rollouts, which an interruption and a kill cut into pieces."""
 EAGER = """
-import loopbench.__main__
-from loopbench.experiments.optimize import log
+import whichloop.__main__
+from whichloop.experiments.optimize import log
 log.MAX_UNSYNCED = 8
-loopbench.__main__.main()
+whichloop.__main__.main()
 """
 """The command, whose log of rollouts is written at every eighth of them: 256 of them would be most of a search this long."""
 
 
-def process(folder: Path, *arguments: str, module: str = "loopbench") -> subprocess.Popen[str]:
+def process(folder: Path, *arguments: str, module: str = "whichloop") -> subprocess.Popen[str]:
     """Of a bare machine."""
     given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(SOURCE)}
     return start_command(arguments, folder, given, module=module)
@@ -80,7 +80,7 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     title, heading, *_ = ran.out.splitlines()
     assert title.startswith("arithmetic 2: 6 train, 6 dev, 10 test tasks × 1")
     assert heading.split("\t") == ["design", "test before", "test after", "gain", "tokens a task", "verdict"]
-    assert f"loopbench diff bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
+    assert f"whichloop diff bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
     assert f"run directory: {ran.folder.relative_to(ran.folder.parents[1])}" in ran.err
     assert "test: 40 of 40 trials" in ran.err
     assert "bare: " in ran.err
@@ -88,30 +88,30 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
 
 
 @pytest.mark.thorough
-def test_its_report_is_printed_again(ran, loopbench):
-    brief = loopbench("report", str(ran.folder)).out
+def test_its_report_is_printed_again(ran, whichloop):
+    brief = whichloop("report", str(ran.folder)).out
     assert "Ranking before and after" not in brief
     assert brief.splitlines()[-4:] == ran.out.splitlines()[-4:]
-    whole = loopbench("report", str(ran.folder), "-v").out
+    whole = whichloop("report", str(ran.folder), "-v").out
     assert "Ranking before and after" in whole
     assert {line.replace("runs/", f"{ran.folder.parent}/") for line in ran.out.splitlines()} <= {*whole.splitlines()}
     assert whole.splitlines()[-4:] == ran.out.splitlines()[-4:]
-    made = loopbench("report", str(ran.folder), "--json").json
+    made = whichloop("report", str(ran.folder), "--json").json
     assert made["complete"] is True
     assert [item["design"] for item in made["designs"]] == ["bare", "finish"]
     for item in made["designs"]:
         assert item["test"]["difference"]["n"] == 10
         assert item["cost"]["search"]["calls"] <= 120
         assert item["cost"]["amortised"]["tasks"] == 10_000
-    assert "### Ranking before and after" in loopbench("report", str(ran.folder), "--markdown").out
+    assert "### Ranking before and after" in whichloop("report", str(ran.folder), "--markdown").out
     for flag in ("--csv", "--all-metrics"):
-        refused = loopbench("report", str(ran.folder), flag)
+        refused = whichloop("report", str(ran.folder), flag)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
 @pytest.mark.thorough
-def test_its_test_is_a_comparison(ran, loopbench):
-    made = loopbench("report", str(ran.folder / "test"), "--json").json
+def test_its_test_is_a_comparison(ran, whichloop):
+    made = whichloop("report", str(ran.folder / "test"), "--json").json
     assert [arm["arm"] for arm in made["arms"]] == [
         "bare/teachable",
         "finish/teachable",
@@ -121,41 +121,41 @@ def test_its_test_is_a_comparison(ran, loopbench):
 
 
 @pytest.mark.thorough
-def test_a_trial_of_its_test_is_shown(ran, loopbench):
+def test_a_trial_of_its_test_is_shown(ran, whichloop):
     records = [json.loads(line) for line in (ran.folder / "test/trials.jsonl").read_text().splitlines()]
     name = f"{records[0]['arm']}/{records[0]['task']}/{records[0]['repeat']}"
-    assert name in loopbench("show", str(ran.folder), name).out
-    assert "trials were not solved" in loopbench("show", str(ran.folder)).out
+    assert name in whichloop("show", str(ran.folder), name).out
+    assert "trials were not solved" in whichloop("show", str(ran.folder)).out
 
 
 @pytest.mark.thorough
-def test_its_programs_are_shown_compared_and_used(ran, loopbench):
+def test_its_programs_are_shown_compared_and_used(ran, whichloop):
     path = str(ran.folder / "designs/1-bare/optimized.json")
-    shown = loopbench("show-program", path)
+    shown = whichloop("show-program", path)
     assert "optimizer: BootstrapFewShot" in shown.out
-    found = loopbench("diff", "bare", path)
+    found = whichloop("diff", "bare", path)
     changed = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["chosen"] != 0
     assert found.code == int(changed)
-    used = loopbench("compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "-q", "--json").json
+    used = whichloop("compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "-q", "--json").json
     assert used["arms"][0]["arm"] == "bare@optimized.json/clean"
     digest = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["digest"]
-    assert loopbench("show-program", path, "--json").json["digest"] == digest
+    assert whichloop("show-program", path, "--json").json["digest"] == digest
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_a_whole_optimization_is_only_printed_again_by_resume(ran, loopbench):
+def test_a_whole_optimization_is_only_printed_again_by_resume(ran, whichloop):
     before = (ran.folder / "test/trials.jsonl").read_bytes()
-    again = loopbench("resume", str(ran.folder), "--quiet", "--json")
-    assert again.json["digest"] == loopbench("report", str(ran.folder), "--json").json["digest"]
+    again = whichloop("resume", str(ran.folder), "--quiet", "--json")
+    assert again.json["digest"] == whichloop("report", str(ran.folder), "--json").json["digest"]
     assert (ran.folder / "test/trials.jsonl").read_bytes() == before
 
 
 @pytest.mark.thorough
-def test_resume_names_the_extra_of_the_optimizer_before_it_imports_anything_of_it(ran, loopbench, monkeypatch):
+def test_resume_names_the_extra_of_the_optimizer_before_it_imports_anything_of_it(ran, whichloop, monkeypatch):
     name = json.loads((ran.folder / "manifest.json").read_text())["optimizer"]["name"]
-    monkeypatch.setattr("loopbench.experiments.optimize.packages.is_installed", lambda _: False)
-    ended = loopbench("resume", str(ran.folder))
+    monkeypatch.setattr("whichloop.experiments.optimize.packages.is_installed", lambda _: False)
+    ended = whichloop("resume", str(ran.folder))
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: optimizer {name} needs dspy, which is not installed: pip install ")
 
@@ -198,7 +198,7 @@ def wait_for_rollouts(folder: Path, size: int) -> None:
 
 @pytest.mark.slow
 def test_a_search_that_is_interrupted_and_then_killed_says_how_to_go_on_and_ends_as_if_nothing_had_been(
-    stopped, tmp_path, loopbench, at_one_sitting
+    stopped, tmp_path, whichloop, at_one_sitting
 ):
     running = stopped("optimize", *LONG, "--loop", "bare", "--quiet")
     wait_for_rollouts(tmp_path, 0)
@@ -208,14 +208,14 @@ def test_a_search_that_is_interrupted_and_then_killed_says_how_to_go_on_and_ends
     assert out == ""
     run = only_run(tmp_path)
     assert "interrupted; incomplete: 1 of 1 designs are not optimized yet, the test split is locked; go on with" in err
-    assert f"  loopbench resume {run.relative_to(tmp_path)}" in err
+    assert f"  whichloop resume {run.relative_to(tmp_path)}" in err
     assert "Traceback" not in err
 
-    cut = loopbench("report", str(run))
+    cut = whichloop("report", str(run))
     assert (cut.code, "incomplete" in cut.out) == (0, True)
-    nothing = loopbench("show", str(run))
+    nothing = whichloop("show", str(run))
     assert (nothing.code, "no trial of the test split" in nothing.err) == (2, True)
-    assert re.search(r"; loopbench report \S+ -v shows its search", nothing.err)
+    assert re.search(r"; whichloop report \S+ -v shows its search", nothing.err)
 
     size = next(run.glob("designs/*/rollouts.jsonl")).stat().st_size
     killed = stopped("resume", str(run), "--quiet")
@@ -237,8 +237,8 @@ def test_a_search_that_is_interrupted_and_then_killed_says_how_to_go_on_and_ends
 # --- lists and mistakes ---
 
 
-def test_optimizers_are_listed(loopbench):
-    made = {entry["name"]: entry for entry in loopbench("list", "optimizers", "--json").json}
+def test_optimizers_are_listed(whichloop):
+    made = {entry["name"]: entry for entry in whichloop("list", "optimizers", "--json").json}
     assert {"LabeledFewShot", "BootstrapFewShot", "MIPROv2", "COPRO", "SIMBA", "GEPA", "InferRules"} <= made.keys()
     assert all(entry["summary"] for entry in made.values())
     assert any(option["name"] == "breadth" for option in made["COPRO"]["options"])
@@ -261,9 +261,9 @@ def test_optimizers_are_listed(loopbench):
         (["--optimizer", "MIPROv2"], "optimizer MIPROv2 needs optuna, which is not installed: pip install "),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing(loopbench, here, monkeypatch, arguments, said):
+def test_a_mistake_is_one_line_and_leaves_nothing(whichloop, here, monkeypatch, arguments, said):
     monkeypatch.setitem(sys.modules, "optuna", None)  # as where it is not installed
-    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *arguments)
+    ended = whichloop("optimize", "--no-mlflow", "--loop", "bare", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
@@ -281,20 +281,20 @@ def own_optimization(here: Path, **compare: Any) -> Path:
     return made.folder
 
 
-def test_resume_of_code_of_ones_own_has_to_be_allowed(loopbench, here, monkeypatch):
+def test_resume_of_code_of_ones_own_has_to_be_allowed(whichloop, here, monkeypatch):
     run = own_optimization(here)
-    refused = loopbench("resume", str(run))
+    refused = whichloop("resume", str(run))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "--allow some.module:Own" in refused.err
 
 
-def test_a_store_is_typed_again_for_an_optimization_or_nothing_is_logged(loopbench, here):
+def test_a_store_is_typed_again_for_an_optimization_or_nothing_is_logged(whichloop, here):
     run = own_optimization(here, tracking_uri="http://mlflow.example")
-    refused = loopbench("resume", str(run))
+    refused = whichloop("resume", str(run))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "--tracking-uri http://mlflow.example, or log nothing: --no-mlflow" in refused.err
     for typed in (["--tracking-uri", "http://mlflow.example"], ["--no-mlflow"]):
-        assert "--allow some.module:Own" in loopbench("resume", str(run), *typed).err  # what is asked for next
+        assert "--allow some.module:Own" in whichloop("resume", str(run), *typed).err  # what is asked for next
 
 
 BROKEN = """
@@ -322,8 +322,8 @@ def broken(here, monkeypatch) -> str:
 
 
 @pytest.mark.thorough
-def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(loopbench, here, broken):
-    ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
+def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(whichloop, here, broken):
+    ended = whichloop("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
     assert (ended.code, ended.out) == (2, "")
     assert "KeyError: 'a bug' (the traceback is in" in ended.err
     run = only_run(here)
@@ -333,9 +333,9 @@ def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(loopbenc
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
+def test_an_optimizer_that_fails_on_one_design_is_no_success(whichloop, broken):
     designs = ["--loop", "bare", "--loop", "react_extract"]
-    ended = loopbench("optimize", "--no-mlflow", *designs, *SMALL, "--optimizer", f"{broken}:Halfway", "--quiet")
+    ended = whichloop("optimize", "--no-mlflow", *designs, *SMALL, "--optimizer", f"{broken}:Halfway", "--quiet")
     assert ended.code == 1
     assert "Keep the old prompts of react_extract: the optimizer failed" in ended.out
     assert "Traceback" not in ended.out + ended.err
@@ -343,7 +343,7 @@ def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
+def test_with_a_price_each_part_of_the_cost_is_in_dollars(whichloop, tmp_path):
     searched = [
         *SMALL,
         "--loop",
@@ -355,7 +355,7 @@ def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
         "--no-mlflow",
         "--quiet",
     ]
-    ran = loopbench(
+    ran = whichloop(
         "optimize", *searched, "--name", "priced", "--price", "0.15/0.60/0.075", "--runs", str(tmp_path / "runs"), "--json"
     )
     (design,) = json.loads(ran.out)["designs"]
@@ -364,7 +364,7 @@ def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
     spent = [cost[part]["cost_usd"] for part in ("search", "proposals", "evaluation")]
     assert all(dollars > 0 for dollars in spent)
     for said in (
-        loopbench("report", "priced", "-v", "--runs", str(tmp_path / "runs")).out,
+        whichloop("report", "priced", "-v", "--runs", str(tmp_path / "runs")).out,
         (only_run(tmp_path) / "report.html").read_text("utf-8"),
     ):
         assert "optimization: rollouts + proposals + evaluation" in said

@@ -1,4 +1,4 @@
-"""`loopbench optimize` where a scorer is broken, a test is interrupted as it opens, or an option is not one of its own."""
+"""`whichloop optimize` where a scorer is broken, a test is interrupted as it opens, or an option is not one of its own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.runs.engine.interruption import INTERRUPTED
+from whichloop.runs.engine.interruption import INTERRUPTED
 
 QUICK = ["--train", "6", "--dev", "6", "--test", "6", "--repeats", "1", "--budget", "120calls", "--no-mlflow", "--quiet"]
 GRADED = """
 from dataclasses import replace
 
-from loopbench.datasets import arithmetic
+from whichloop.datasets import arithmetic
 
 
 def always(judgement):
@@ -54,9 +54,9 @@ def lines(path: Path) -> list[Any]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", ["GEPA", "BootstrapFewShot", "LabeledFewShot"])
 def test_a_broken_scorer_ends_the_search_at_once_and_the_test_stays_locked(
-    loopbench: Any, here: Path, graded: str, optimizer: str
+    whichloop: Any, here: Path, graded: str, optimizer: str
 ) -> None:
-    ended = loopbench("optimize", "--loop", "bare", "--suite", graded, "--optimizer", optimizer, *QUICK)
+    ended = whichloop("optimize", "--loop", "bare", "--suite", graded, "--optimizer", optimizer, *QUICK)
     assert (ended.code, ended.out) == (2, "")
     said = "scorer graded_p2:always: AttributeError: 'Judgement' object has no attribute 'correctness' (it raised in 3 of 3 calls)"
     assert ended.err == f"error: {said}; the test split stays locked\n"
@@ -71,8 +71,8 @@ def test_a_broken_scorer_ends_the_search_at_once_and_the_test_stays_locked(
 
 
 @pytest.mark.thorough
-def test_a_scorer_that_raises_once_is_a_warning(loopbench: Any, here: Path, graded: str) -> None:
-    ended = loopbench("optimize", "--loop", "bare", "--suite", f"{graded}(scorer='seldom')", *QUICK)
+def test_a_scorer_that_raises_once_is_a_warning(whichloop: Any, here: Path, graded: str) -> None:
+    ended = whichloop("optimize", "--loop", "bare", "--suite", f"{graded}(scorer='seldom')", *QUICK)
     assert ended.code == 0, ended.err
     assert "the scorer raised in 1 of " in ended.out + ended.err
     assert "which count 0 for the optimizer, first with scorer graded_p2:seldom: AttributeError: " in ended.out + ended.err
@@ -80,21 +80,21 @@ def test_a_scorer_that_raises_once_is_a_warning(loopbench: Any, here: Path, grad
 
 @pytest.mark.thorough
 def test_a_test_that_is_interrupted_as_it_opens_is_one_line_and_how_to_go_on(
-    loopbench: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+    whichloop: Any, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: INTERRUPTED)
-        cut = loopbench("optimize", "--loop", "bare", "--profile", "teachable", *QUICK)
+        patched.setattr("whichloop.experiments.compare.run.run", lambda experiment, progress: INTERRUPTED)
+        cut = whichloop("optimize", "--loop", "bare", "--profile", "teachable", *QUICK)
     run = only_run(here).relative_to(here)
     assert (cut.code, cut.out) == (130, "")
     stopped, how, where = cut.err.splitlines()
     assert stopped == f"{INTERRUPTED}; incomplete: 0 of 12 trials of the test split; go on with"
-    assert how.startswith(f"  loopbench resume {run}")
+    assert how.startswith(f"  whichloop resume {run}")
     assert where == f"run directory: {run}"
-    row = loopbench("report", str(run), "--json").json["designs"][0]
+    row = whichloop("report", str(run), "--json").json["designs"][0]
     assert (row["test"]["verdict"], row["advice"]) == (None, "")
-    assert loopbench("report", str(run)).out.splitlines()[2].endswith("not tested yet")
-    whole = loopbench("resume", str(run), "--quiet")
+    assert whichloop("report", str(run)).out.splitlines()[2].endswith("not tested yet")
+    whole = whichloop("resume", str(run), "--quiet")
     assert whole.code == 0
     assert whole.out.splitlines()[-1].startswith(("Adopt ", "Keep "))
 
@@ -104,20 +104,20 @@ def test_a_test_that_is_interrupted_as_it_opens_is_one_line_and_how_to_go_on(
     [(["--budget", "$0.02"], "or limit them with --budget 5000tokens\n"), (["--budget", "$0.02,9calls"], "--budget 5000tokens\n")],
 )
 def test_a_budget_in_dollars_without_a_price_names_an_option_that_there_is(
-    loopbench: Any, here: Path, arguments: list[str], said: str
+    whichloop: Any, here: Path, arguments: list[str], said: str
 ) -> None:
-    refused = loopbench("optimize", "--loop", "bare", *arguments)
+    refused = whichloop("optimize", "--loop", "bare", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith(said)
-    assert loopbench("optimize", "--loop", "bare", "--budget-tokens", "5000").code == 2
+    assert whichloop("optimize", "--loop", "bare", "--budget-tokens", "5000").code == 2
     assert list(here.iterdir()) == []
 
 
 @pytest.mark.thorough
-def test_an_optimization_is_found_by_its_name(loopbench: Any, here: Path) -> None:
-    made = loopbench("optimize", "--loop", "bare", "--name", "taught", *QUICK)
+def test_an_optimization_is_found_by_its_name(whichloop: Any, here: Path) -> None:
+    made = whichloop("optimize", "--loop", "bare", "--name", "taught", *QUICK)
     assert made.code == 0, made.err
-    found = loopbench("report", "taught", "--json").json
+    found = whichloop("report", "taught", "--json").json
     assert found["run"] == str(only_run(here))
-    assert loopbench("resume", "taught", "--quiet", "--json").json["digest"] == found["digest"]
-    assert "taught" in loopbench("report", "taughd").err  # did you mean
+    assert whichloop("resume", "taught", "--quiet", "--json").json["digest"] == found["digest"]
+    assert "taught" in whichloop("report", "taughd").err  # did you mean

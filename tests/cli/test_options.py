@@ -17,15 +17,15 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from loopbench.cli.catalogue import entries, outlines
-from loopbench.cli.catalogue.entry import values_of
-from loopbench.cli.help import COMMANDS as HEADINGS
-from loopbench.cli.help import OPTIONS, REST, argument_name, heading_of
-from loopbench.cli.list_ import CATALOGUES
-from loopbench.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
-from loopbench.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
-from loopbench.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
-from loopbench.runs.field_docs import field_docs
+from whichloop.cli.catalogue import entries, outlines
+from whichloop.cli.catalogue.entry import values_of
+from whichloop.cli.help import COMMANDS as HEADINGS
+from whichloop.cli.help import OPTIONS, REST, argument_name, heading_of
+from whichloop.cli.list_ import CATALOGUES
+from whichloop.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
+from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
+from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
+from whichloop.runs.field_docs import field_docs
 
 
 def lazy(name: str) -> LazyCommand:
@@ -57,7 +57,7 @@ def only_in_files(path: tuple[str, ...]) -> bool:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        (("list", "frameworks"), "error: there is no list of 'frameworks' here: loopbench frameworks list, or"),
+        (("list", "frameworks"), "error: there is no list of 'frameworks' here: whichloop frameworks list, or"),
         (("list", "loop"), "error: there is no list of 'loop'; did you mean 'loops'? known: loops, suites, profiles, "),
         (
             ("compare", "-q", "--loop", "finish", "bare", "--tasks", "3"),
@@ -66,7 +66,7 @@ def only_in_files(path: tuple[str, ...]) -> bool:
     ],
 )
 def test_a_slip_of_the_pen_is_told_with_what_was_meant(typed, told, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["loopbench", *typed])
+    monkeypatch.setattr(sys, "argv", ["whichloop", *typed])
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
@@ -131,10 +131,10 @@ def test_every_option_of_every_command_says_what_it_is_in_a_sentence(name: str) 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_names_arguments_in_upper_case_shows_no_type_of_python_and_breaks_no_word(
-    name: str, loopbench: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, whichloop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    printed = loopbench(*name.split(), "--help").out
+    printed = whichloop(*name.split(), "--help").out
     assert not re.search(r"<[a-z]", printed), "such as <str> or <list[Path]>"
     for param in lazy(name).load().params:
         assert all(word in printed for word in re.split(r"\s+|(?<=-)", param.help or "")), param.name
@@ -244,16 +244,16 @@ def test_every_group_has_commands() -> None:
 )
 def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import sys; from loopbench.cli.main import app\n"
+        "import sys; from whichloop.cli.main import app\n"
         f"try: app({arguments!r})\n"
         "except SystemExit: pass\n"
-        "ours = [name for name in sys.modules if name.startswith('loopbench')]\n"
-        "print(sorted(name for name in ours if name.startswith('loopbench.cli.')), file=sys.stderr)\n"
+        "ours = [name for name in sys.modules if name.startswith('whichloop')]\n"
+        "print(sorted(name for name in ours if name.startswith('whichloop.cli.')), file=sys.stderr)\n"
         "print(len(ours), {'dspy', 'mlflow', 'numpy', 'rich', 'scipy'} & set(sys.modules), file=sys.stderr)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules, rest = ended.stderr.splitlines()[-2:]
-    assert modules == "['loopbench.cli.codes', 'loopbench.cli.help', 'loopbench.cli.main', 'loopbench.cli.process']"
+    assert modules == "['whichloop.cli.codes', 'whichloop.cli.help', 'whichloop.cli.main', 'whichloop.cli.process']"
     count, _, heavy = rest.partition(" ")
     assert int(count) <= 13
     assert heavy == "set()"
@@ -288,7 +288,7 @@ FEW = [command for command in STARTS if command.startswith(("compare", "show"))]
 """The command that imports the most, and one that reads its run and needs few modules."""
 EACH_IN_A_FORK = f"""
 import json, os, sys
-from loopbench.cli.main import app
+from whichloop.cli.main import app
 for command in json.loads(sys.argv[1]):
     sys.stdout.flush()
     if os.fork():
@@ -297,7 +297,7 @@ for command in json.loads(sys.argv[1]):
     sys.stdout = sys.stderr
     try: app(command.split())
     except SystemExit as left: assert not left.code, command
-    found = [sum(name.partition(".")[0] == "loopbench" for name in sys.modules), [name for name in {HEAVY} if name in sys.modules]]
+    found = [sum(name.partition(".")[0] == "whichloop" for name in sys.modules), [name for name in {HEAVY} if name in sys.modules]]
     os.write(1, json.dumps([command, *found]).encode() + b"\\n")
     os._exit(0)
 """
@@ -307,7 +307,7 @@ for command in json.loads(sys.argv[1]):
 @pytest.mark.parametrize("commands", [FEW, pytest.param([*STARTS], marks=pytest.mark.slow)], ids=["few", "all"])
 def test_commands_import_few_modules_and_what_takes_long_only_where_they_need_it(tmp_path: Path, commands: list[str]) -> None:
     script = [sys.executable, "-c", EACH_IN_A_FORK, json.dumps(commands)]
-    ended = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"LOOPBENCH_HOME": str(tmp_path)})
+    ended = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"WHICHLOOP_HOME": str(tmp_path)})
     assert ended.returncode == 0, ended.stderr
     for line in ended.stdout.splitlines():
         command, ours, heavy = json.loads(line)
@@ -345,7 +345,7 @@ def test_every_command_stands_under_a_heading() -> None:
     listed = [name for names in HEADINGS.values() for name in names]
     assert tops <= {*listed}
     assert len(listed) == len({*listed})
-    ended = subprocess.run([sys.executable, "-m", "loopbench", "--help"], capture_output=True, text=True, check=True)
+    ended = subprocess.run([sys.executable, "-m", "whichloop", "--help"], capture_output=True, text=True, check=True)
     whole = " ".join(ended.stdout.split())
     for name, (_, summary) in COMMANDS.items():
         assert " " in name or summary in whole  # no summary is cut
@@ -363,19 +363,19 @@ def test_every_command_stands_under_a_heading() -> None:
 def test_a_shell_completes_commands_options_and_names(
     typed: str, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = {"COMP_WORDS": f"loopbench {typed}", "COMP_CWORD": str(len(typed.split())), "_LOOPBENCH_COMPLETE": "complete_bash"}
+    words = {"COMP_WORDS": f"whichloop {typed}", "COMP_CWORD": str(len(typed.split())), "_WHICHLOOP_COMPLETE": "complete_bash"}
     for name, value in words.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "argv", ["loopbench"])
+    monkeypatch.setattr(sys, "argv", ["whichloop"])
     with pytest.raises(SystemExit):
         main()
     assert completed in capsys.readouterr().out.split()
 
 
 def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
-    done = subprocess.run([sys.executable, "-m", "loopbench", "compere"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "whichloop", "compere"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "error: no command 'compere'; did you mean 'compare'? see python -m loopbench --help\n"
+    assert done.stderr == "error: no command 'compere'; did you mean 'compare'? see python -m whichloop --help\n"
 
 
 @pytest.mark.parametrize(

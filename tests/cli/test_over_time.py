@@ -20,14 +20,14 @@ from typing import Any
 
 import pytest
 
-import loopbench as package
+import whichloop as package
 from tests.prepared import start_command
 from tests.sealing import reseal
 
 SOURCE = Path(package.__file__).parents[1]
 BRIEF = ["--no-mlflow", "--suite", "arithmetic(size=6)", "--quiet"]
 LOOP = """
-from loopbench.protocol import Outcome, StopReason
+from whichloop.protocol import Outcome, StopReason
 
 class {name}:
     name, stops = "own", frozenset()
@@ -67,24 +67,24 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 # --- extend ---
 
 
-def test_an_extension_gives_what_one_whole_run_would(loopbench, here):
-    whole = loopbench("compare", "--loop", "bare", "--loop", "finish", "--repeats", "2", *BRIEF, "--runs", "whole", "--json").json
-    loopbench("compare", "--loop", "bare", "--tasks", "4", *BRIEF)
+def test_an_extension_gives_what_one_whole_run_would(whichloop, here):
+    whole = whichloop("compare", "--loop", "bare", "--loop", "finish", "--repeats", "2", *BRIEF, "--runs", "whole", "--json").json
+    whichloop("compare", "--loop", "bare", "--tasks", "4", *BRIEF)
     run = only_run(here)
-    made = loopbench("extend", run.name, "--loop", "finish", "--repeats", "2", "--tasks", "6", "-q", "--json")
+    made = whichloop("extend", run.name, "--loop", "finish", "--repeats", "2", "--tasks", "6", "-q", "--json")
     assert made.json["digest"] == whole["digest"]
     assert f"runs/{run.name}: now 2 arms × 6 tasks × 2; 4 trials are there, 20 are to be run\n" in made.err
-    assert loopbench("resume", run.name, "-q", "--json").json["digest"] == whole["digest"]
-    assert "6 tasks × 2, seed 0" in loopbench("report", run.name).out
+    assert whichloop("resume", run.name, "-q", "--json").json["digest"] == whole["digest"]
+    assert "6 tasks × 2, seed 0" in whichloop("report", run.name).out
 
 
-def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, compared_once):
+def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(whichloop, compared_once):
     run = compared_once("--loop", "bare", *BRIEF)
-    cut = loopbench("extend", run.name, "--repeats", "3", "--budget-calls", "40", "-q")
+    cut = whichloop("extend", run.name, "--repeats", "3", "--budget-calls", "40", "-q")
     assert cut.code == 130
-    command = cut.err.rpartition("  loopbench ")[2].splitlines()[0]
+    command = cut.err.rpartition("  whichloop ")[2].splitlines()[0]
     assert re.fullmatch(rf"resume runs/{run.name} --budget-calls \d+", command)
-    assert loopbench(*command.split(), "-q", "--json").json["complete"] is True
+    assert whichloop(*command.split(), "-q", "--json").json["complete"] is True
 
 
 @pytest.mark.parametrize(
@@ -104,37 +104,37 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(loopbench, compared
         (["--repeats", "2", "--engine", "moon"], "engine: "),
     ],
 )
-def test_what_cannot_be_added_is_one_line(loopbench, here, compared_once, arguments, said):
+def test_what_cannot_be_added_is_one_line(whichloop, here, compared_once, arguments, said):
     compared_once("--loop", "bare", *BRIEF)
     before = (only_run(here) / "manifest.json").read_bytes()
-    ended = loopbench("extend", "latest", *arguments)
+    ended = whichloop("extend", "latest", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert said in ended.err
     assert (only_run(here) / "manifest.json").read_bytes() == before
 
 
-def test_more_tasks_than_there_are_are_refused_with_the_way_to_get_them(loopbench, here):
-    ended = loopbench("compare", "--loop", "bare", *BRIEF, "--tasks", "50")
+def test_more_tasks_than_there_are_are_refused_with_the_way_to_get_them(whichloop, here):
+    ended = whichloop("compare", "--loop", "bare", *BRIEF, "--tasks", "50")
     said = "error: --tasks: 50 are asked for, and arithmetic(size=6) has 6; --suite 'arithmetic(size=50)' has as many\n"
     assert (ended.code, ended.out, ended.err) == (2, "", said)
     assert not Path("runs").exists()
-    split = loopbench("compare", "--loop", "bare", *BRIEF, "--tasks", "50", "--split", "train")
+    split = whichloop("compare", "--loop", "bare", *BRIEF, "--tasks", "50", "--split", "train")
     assert re.search(r"arithmetic\(size=6\), split train has \d; leave it out to run all of them\n$", split.err)
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_an_extension_that_is_killed_anywhere_loses_nothing(loopbench, here):
+def test_an_extension_that_is_killed_anywhere_loses_nothing(whichloop, here):
     small = ["--no-mlflow", "--suite", "arithmetic(size=20)", "--quiet"]
-    whole = loopbench("compare", "--loop", "bare", "--repeats", "8", *small, "--runs", "whole", "--json").json
-    loopbench("compare", "--loop", "bare", *small)
+    whole = whichloop("compare", "--loop", "bare", "--repeats", "8", *small, "--runs", "whole", "--json").json
+    whichloop("compare", "--loop", "bare", *small)
     run = only_run(here)
     moments = random.Random()
     for attempt in range(4):
         command = ["extend", run.name, "--repeats", "8", "-q"] if repeats_of(run) == 1 else ["resume", run.name, "-q"]
         killed_after(process(here, *command), moments.uniform(0.1, 0.4 + attempt / 4))
     last = ["resume"] if repeats_of(run) == 8 else ["extend", "--repeats", "8"]
-    assert loopbench(*last, run.name, "-q", "--json").json["digest"] == whole["digest"]
+    assert whichloop(*last, run.name, "-q", "--json").json["digest"] == whole["digest"]
 
 
 def repeats_of(run: Path) -> int:
@@ -151,11 +151,11 @@ def killed_after(child: subprocess.Popen[str], seconds: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch):
+def test_a_hint_says_all_that_has_to_be_typed_again(whichloop, here, monkeypatch):
     (here / "own mod").mkdir()
     (here / "own_slow.py").write_text(LOOP.format(name="Mine", body="await model.complete(None)"))
     monkeypatch.syspath_prepend(here)
-    ended = loopbench(
+    ended = whichloop(
         "compare",
         "--loop",
         "bare",
@@ -174,48 +174,48 @@ def test_a_hint_says_all_that_has_to_be_typed_again(loopbench, here, monkeypatch
     )  # the loop runs in a worker, which says ten times a second what it spent
     assert ended.code == 130
     (run,) = (here / "own mod").iterdir()
-    hint = ended.err.rpartition("  loopbench ")[2].splitlines()[0]
+    hint = ended.err.rpartition("  whichloop ")[2].splitlines()[0]
     assert shlex.split(hint)[:-1] == ["resume", f"own mod/{run.name}", "--allow", "own_slow:Mine", "--budget-calls"]
-    again = loopbench(*shlex.split(hint), "--concurrency", "3", "--quiet")
+    again = whichloop(*shlex.split(hint), "--concurrency", "3", "--quiet")
     assert again.code == 4  # it is complete; the loop of this test crashes in every trial
 
 
 @pytest.mark.thorough
-def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here, compared_once):
+def test_results_are_logged_only_to_a_store_that_was_typed(whichloop, here, compared_once):
     path, store = compared_once("--loop", "bare", *BRIEF) / "manifest.json", f"sqlite:///{here}/theirs.db"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"config": manifest["config"] | {"mlflow": True, "tracking_uri": store}}))
     reseal(path)
     for command in (["resume", "latest", "-q"], ["extend", "latest", "--repeats", "2", "-q"]):
-        refused = loopbench(*command)
+        refused = whichloop(*command)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert f"type it again: --tracking-uri {store}, or log nothing: --no-mlflow" in refused.err
-    assert loopbench("resume", "latest", "-q", "--no-mlflow").code == 0
+    assert whichloop("resume", "latest", "-q", "--no-mlflow").code == 0
     assert not (here / "theirs.db").exists()
-    assert "MLflow: " in loopbench("resume", "latest", "--tracking-uri", store).err
+    assert "MLflow: " in whichloop("resume", "latest", "--tracking-uri", store).err
     assert (here / "theirs.db").exists()
 
 
-def test_trials_that_are_tried_again_are_left_too(loopbench, compared_once):
+def test_trials_that_are_tried_again_are_left_too(whichloop, compared_once):
     trials = compared_once("--loop", "bare", *BRIEF) / "trials.jsonl"
     rows = [json.loads(line) | {"status": "errored", "reason": "down"} for line in trials.read_text().splitlines()]
     trials.write_text("".join(json.dumps(row) + "\n" for row in rows))
     reseal(trials)
-    ended = loopbench("resume", "latest", "--budget-calls", "1", "-q")
+    ended = whichloop("resume", "latest", "--budget-calls", "1", "-q")
     assert ended.code == 130
     assert "used up: 6 trials are left; go on with\n" in ended.err
 
 
 FULL = """
 import resource, sys
-from loopbench.cli.main import main
+from whichloop.cli.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-sys.argv = ["loopbench", *sys.argv[1:]]
+sys.argv = ["whichloop", *sys.argv[1:]]
 main()
 """
 
 
-def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
+def test_a_full_disk_leaves_the_command_that_goes_on(whichloop, here):
     small = ["compare", "--loop", "bare", *BRIEF, "--repeats", "10"]
     (here / "full_disk.py").write_text(FULL)
     with process(here, *small, module="full_disk") as child:
@@ -223,30 +223,30 @@ def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
     assert (child.returncode, "Traceback" in said) == (130, False), said
     run = only_run(here)
     hint = said.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
-    assert hint.partition("trials are left; go on with\n")[2].splitlines()[0] == f"  loopbench resume runs/{run.name}"
-    assert loopbench("resume", run.name, "-q", "--json").json["complete"] is True
+    assert hint.partition("trials are left; go on with\n")[2].splitlines()[0] == f"  whichloop resume runs/{run.name}"
+    assert whichloop("resume", run.name, "-q", "--json").json["complete"] is True
 
 
-def test_a_retry_of_nothing_says_so(loopbench, compared_once):
+def test_a_retry_of_nothing_says_so(whichloop, compared_once):
     compared_once("--loop", "bare", *BRIEF)
     for what, said in (("infrastructure", "errored"), ("errors", "errored, crashed or timed out")):
-        ended = loopbench("resume", "latest", "--retry", what, "-q")
+        ended = whichloop("resume", "latest", "--retry", what, "-q")
         assert ended.code == 0
         assert f"nothing is run again: no trial is {said}\n" in ended.err
         assert "no trial is missing" not in ended.err
-    assert "no trial is missing: nothing is run\n" in loopbench("resume", "latest").err
+    assert "no trial is missing: nothing is run\n" in whichloop("resume", "latest").err
 
 
 @pytest.mark.slow
-def test_a_retry_of_crashes_warns_and_the_results_do_for_good(loopbench, here, monkeypatch):
+def test_a_retry_of_crashes_warns_and_the_results_do_for_good(whichloop, here, monkeypatch):
     (here / "own_luck.py").write_text(LOOP.format(name="Mine", body="1 / 0"))
     monkeypatch.syspath_prepend(here)
-    loopbench("compare", "--loop", "own_luck:Mine", *BRIEF)
-    ended = loopbench("resume", "latest", "--retry", "errors", "--allow", "own_luck:Mine", "-q")
+    whichloop("compare", "--loop", "own_luck:Mine", *BRIEF)
+    ended = whichloop("resume", "latest", "--retry", "errors", "--allow", "own_luck:Mine", "-q")
     assert "warning: 6 trials that crashed or timed out are run again, though they count as they are" in ended.err
     said = "6 trials that had crashed or timed out were run again on request: what they show is favourable"
     assert said in ended.out
-    assert said in json.loads(loopbench("report", "latest", "--json").out)["warnings"]
+    assert said in json.loads(whichloop("report", "latest", "--json").out)["warnings"]
 
 
 @pytest.mark.slow
@@ -264,16 +264,16 @@ def test_changed_code_is_refused(here):
     assert said.endswith("nothing was written; start a new run with the same settings\n")
 
 
-def test_flags_of_comparisons_are_refused_for_an_optimization(loopbench, here):
+def test_flags_of_comparisons_are_refused_for_an_optimization(whichloop, here):
     (here / "runs" / "o").mkdir(parents=True)
     (here / "runs" / "o" / "manifest.json").write_text('{"kind": "optimization", "config": {}}')
     reseal(here / "runs" / "o" / "manifest.json")
     for flags in (["--workers", "2"], ["--retry", "errors"], ["--budget-calls", "3"]):
-        ended = loopbench("resume", "o", *flags)
+        ended = whichloop("resume", "o", *flags)
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert "is for comparisons, and this is an optimization" in ended.err
     for command in (["extend", "o", "--repeats", "2"], ["rescore", "o"]):
-        ended = loopbench(*command)
+        ended = whichloop(*command)
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert "this is an optimization, which cannot be" in ended.err
 
@@ -281,7 +281,7 @@ def test_flags_of_comparisons_are_refused_for_an_optimization(loopbench, here):
 # --- rescore ---
 
 
-def test_own_tasks_are_judged_again_by_corrected_answers(loopbench, here, monkeypatch):
+def test_own_tasks_are_judged_again_by_corrected_answers(whichloop, here, monkeypatch):
     (here / "own_judge.py").write_text(LOOP.format(name="Mine", body="pass"))
     monkeypatch.syspath_prepend(here)
     tasks = [{"id": f"t{i}", "question": f"Which digit is {i}?", "answer": str(i)} for i in range(4)]
@@ -291,47 +291,47 @@ def test_own_tasks_are_judged_again_by_corrected_answers(loopbench, here, monkey
         return name
 
     served = ["--skip-unplanned", "--model", "scripted", "--data", written("tasks.jsonl"), "--suite", "jsonl", "--no-mlflow", "-q"]
-    assert loopbench("compare", "--loop", "own_judge:Mine", *served).code in (0, 4)  # without plans all are left out
-    told = loopbench("rescore", "latest", "--data", written("right.jsonl", answer="1"))
+    assert whichloop("compare", "--loop", "own_judge:Mine", *served).code in (0, 4)  # without plans all are left out
+    told = whichloop("rescore", "latest", "--data", written("right.jsonl", answer="1"))
     assert told.code == 4, told.err  # none is scored, which makes the run invalid
     assert told.out.splitlines()[-1] == "This run is invalid: none of its verdicts holds."
     assert "0 of 4 trials were judged again: 0 count otherwise now" in told.out
     assert json.loads((only_run(here) / "manifest.json").read_text())["config"]["data"] == "right.jsonl"
-    other = loopbench("rescore", "latest", "--data", written("other.jsonl", question="What else?"))
+    other = whichloop("rescore", "latest", "--data", written("other.jsonl", question="What else?"))
     assert (other.code, other.err.count("\n")) == (2, 1)
     assert "the answers are to other questions; nothing was written; start a new run" in other.err
 
 
-def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monkeypatch):
+def test_a_run_that_is_judged_again_tells_before_and_after(whichloop, here, monkeypatch):
     (here / "own_judged_suite.py").write_text(
         "from dataclasses import replace\n"
-        "from loopbench.datasets import arithmetic\n"
+        "from whichloop.datasets import arithmetic\n"
         "wrong = False\n"
         "def load():\n"
         "    suite = arithmetic.load(size=6)\n"
         "    return replace(suite, tasks=tuple(replace(task, expected=-1) if wrong else task for task in suite.tasks))\n"
     )
     monkeypatch.syspath_prepend(here)
-    loopbench("compare", "--loop", "bare", "--suite", "own_judged_suite:load", "--no-mlflow", "-q")
+    whichloop("compare", "--loop", "bare", "--suite", "own_judged_suite:load", "--no-mlflow", "-q")
     module: Any = importlib.import_module("own_judged_suite")
     module.wrong = True
-    untyped = loopbench("rescore", "latest")
+    untyped = whichloop("rescore", "latest")
     assert (untyped.code, untyped.err.count("\n")) == (2, 1)
     assert "--allow own_judged_suite:load" in untyped.err
-    refused = loopbench("resume", "latest", "--allow", "own_judged_suite:load")
-    hint = refused.err.partition("the answers can be judged again: loopbench ")[2].split()
+    refused = whichloop("resume", "latest", "--allow", "own_judged_suite:load")
+    hint = refused.err.partition("the answers can be judged again: whichloop ")[2].split()
     assert hint[:1] + hint[2:] == ["rescore", "--allow", "own_judged_suite:load"]
-    judged = loopbench(*hint, "--json")
+    judged = whichloop(*hint, "--json")
     assert judged.code == 4  # by such answers no plan solves its task, so that the run says nothing of a loop
     made = json.loads(judged.out)
     (arm,) = made["arms"]
     assert (arm["before"]["value"], arm["after"]["value"], arm["changed"], made["judged"]) == (1.0, 0.0, 6, 6)
     module.wrong = False
-    told = loopbench("rescore", "latest", "--allow", "own_judged_suite:load")
+    told = whichloop("rescore", "latest", "--allow", "own_judged_suite:load")
     assert "6 of 6 trials were judged again: 6 count otherwise now" in told.out
     assert "bare/clean" in told.out
-    assert loopbench("report", "latest", "--json").json["arms"][0]["accuracy"]["value"] == 1.0
-    assert loopbench("resume", "latest", "--allow", "own_judged_suite:load", "-q").code == 0
+    assert whichloop("report", "latest", "--json").json["arms"][0]["accuracy"]["value"] == 1.0
+    assert whichloop("resume", "latest", "--allow", "own_judged_suite:load", "-q").code == 0
 
 
 # --- signals, and readers that leave ---
@@ -345,20 +345,20 @@ def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130, said
     assert "Traceback" not in said
-    assert f"  loopbench resume runs/{only_run(here).name}\n" in said
+    assert f"  whichloop resume runs/{only_run(here).name}\n" in said
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("delay", [0.0, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.1, 0.5, 1.0, 2.0))])
 def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
     started = textwrap.dedent("""
-        import sys, loopbench.__main__ as own
+        import sys, whichloop.__main__ as own
         class Up:
             def find_spec(self, name, *rest):
-                if name == "loopbench.cli":  # the first thing that the command itself does
+                if name == "whichloop.cli":  # the first thing that the command itself does
                     print("up", flush=True)
         sys.meta_path.insert(0, Up())
-        sys.argv[0] = "loopbench"
+        sys.argv[0] = "whichloop"
         own.main()
     """)
     long = ["compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=40)", "--repeats", "150"]
@@ -375,17 +375,17 @@ def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
 
 def test_ctrl_c_within_a_callback_whose_exceptions_python_drops_is_not_lost(here):
     pressed = textwrap.dedent("""
-        import signal, sys, loopbench.__main__ as own
+        import signal, sys, whichloop.__main__ as own
         class Dropped:
             def __del__(self): signal.raise_signal(signal.SIGINT)
         class Up:
             def find_spec(self, name, *rest):
-                if name == "loopbench.cli":  # the first thing that the command itself does
+                if name == "whichloop.cli":  # the first thing that the command itself does
                     Dropped()
                     import threading
                     threading.Event().wait(60)
         sys.meta_path.insert(0, Up())
-        sys.argv = ["loopbench", "--version"]
+        sys.argv = ["whichloop", "--version"]
         own.main()
     """)
     ended = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, cwd=here, timeout=120, check=False)

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-import loopbench as package
-from loopbench.experiments.serve.pages import SuiteTrials
-from loopbench.models.profiles import load_profile
-from loopbench.models.server import Server
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_suite
+import whichloop as package
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.models.profiles import load_profile
+from whichloop.models.server import Server
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
 
@@ -53,16 +53,16 @@ def planned(here: Path) -> list[str]:
     return ["compare", "--suite", "jsonl", "--data", "planned.jsonl", "--loop", "bare", *QUIET]
 
 
-def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(loopbench, planned):
+def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(whichloop, planned):
     flags = [flag for flag in planned if flag not in ("--loop", "bare")]
-    made = loopbench(*flags, "--tools", "own_shop").json
+    made = whichloop(*flags, "--tools", "own_shop").json
     assert len(made["arms"]) == 5
     assert {arm["accuracy"]["value"] for arm in made["arms"]} == {1.0}
 
 
-def test_a_configuration_file_names_tools_too(loopbench, here, planned):
+def test_a_configuration_file_names_tools_too(whichloop, here, planned):
     (here / "run.toml").write_text('suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\n')
-    assert loopbench("compare", "--config", "run.toml", *QUIET).json["arms"][0]["accuracy"]["value"] == 1.0
+    assert whichloop("compare", "--config", "run.toml", *QUIET).json["arms"][0]["accuracy"]["value"] == 1.0
     manifest = json.loads(next(here.glob("runs/*/manifest.json")).read_text())
     assert manifest["config"]["tools"] == "own_shop"
     assert manifest["suite"]["code"]
@@ -88,7 +88,7 @@ def test_a_configuration_file_names_tools_too(loopbench, here, planned):
         (["--data", "plain.jsonl"], "1 of 1 task has no plan, which the scripted model needs"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, planned, flags, said):
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(whichloop, here, planned, flags, said):
     (here / "own_empty.py").write_text("def helper(x): ...\n")
     (here / "own_other.py").write_text("def rate(x: int) -> int: ...\n")
     (here / "own_leaving.py").write_text("import sys\nsys.exit(3)\n")
@@ -96,14 +96,14 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(loopbench, here, planne
     (here / "own.jsonl").write_text('{"question": "a", "answer": 1, "scorer": "os:getcwd"}\n')
     (here / "plain.jsonl").write_text('{"question": "a", "answer": 1}\n')
     before = sorted(path.name for path in here.iterdir() if path.name != "__pycache__")
-    found = loopbench(*planned, *flags)
+    found = whichloop(*planned, *flags)
     assert (found.code, found.out) == (2, "")
     assert found.err.count("\n") == 1
     assert said in found.err
     assert sorted(path.name for path in here.iterdir() if path.name != "__pycache__") == before
 
 
-def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(loopbench, here, planned, machine):
+def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(whichloop, here, planned, machine):
     noisy = "print('imported')\n" + TOOLS.replace("return", "print('asked')\n    return")
     (here / "own_noisy.py").write_text(noisy)
     made = machine.run(*planned, "--tools", "own_noisy")  # a process, because the tools' worker writes to its standard error
@@ -111,62 +111,62 @@ def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(l
     assert "imported\n" in made.err
     assert "asked\n" in made.err
     (here / "own_leaver.py").write_text(TOOLS.replace("return", "raise SystemExit(7) if item else"))
-    ended = loopbench(*planned, "--tools", "own_leaver")
+    ended = whichloop(*planned, "--tools", "own_leaver")
     broken = json.loads(ended.out)["arms"][0]
     assert (broken["scored"], broken["excluded"]) == (0, 1)  # the plan does not replay
     assert "SystemExit" in next(iter(broken["exclusions"]))
     assert ended.code == 4
 
 
-def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebody_names_them(loopbench, here, planned):
+def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebody_names_them(whichloop, here, planned):
     (here / "own_broken.py").write_text(TOOLS)
     rows = [PLANNED, PLANNED | {"id": "desk", "plan": json.loads(json.dumps(PLANNED["plan"]).replace('"lamp"', '"desk"'))}]
     (here / "planned.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ended = loopbench(*[flag for flag in planned if flag != "--json"], "--tools", "own_broken")
+    ended = whichloop(*[flag for flag in planned if flag != "--json"], "--tools", "own_broken")
     assert ended.code == 4
     assert "1 of 2 tasks is left out because its plan does not replay, all of them because of: task 'desk'" in ended.out
     assert "KeyError: 'desk'" in ended.out
     (here / "bad.toml").write_text('desk = "no shop sells it"\n')
-    assert loopbench(*planned, "--tools", "own_broken", "--quarantine", "bad.toml").code == 0
+    assert whichloop(*planned, "--tools", "own_broken", "--quarantine", "bad.toml").code == 0
 
 
-def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(loopbench, here, planned):
-    assert loopbench(*planned, "--tools", "own_shop").code == 0
-    untyped = loopbench("resume", "latest", "-q")
+def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(whichloop, here, planned):
+    assert whichloop(*planned, "--tools", "own_shop").code == 0
+    untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow own_shop" in untyped.err
-    assert loopbench("resume", "latest", "-q", "--allow", "own_shop").code == 0
+    assert whichloop("resume", "latest", "-q", "--allow", "own_shop").code == 0
     (here / "own_shop.py").write_text(TOOLS + "# changed\n")
-    changed = loopbench("resume", "latest", "-q", "--allow", "own_shop")
+    changed = whichloop("resume", "latest", "-q", "--allow", "own_shop")
     assert (changed.code, changed.out) == (2, "")
     assert "changed since this run began: the code of your own that suite planned is made of" in changed.err
-    judged = loopbench("rescore", "latest", "--allow", "own_shop")
+    judged = whichloop("rescore", "latest", "--allow", "own_shop")
     assert (judged.code, judged.err.count("\n")) == (2, 1)
     assert "the code of the tools in own_shop is another" in judged.err
 
 
 @pytest.mark.parametrize("kind", [pytest.param("suite", marks=pytest.mark.slow), "scorer"])
-def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(loopbench, here, planned, kind):
+def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(whichloop, here, planned, kind):
     source = {
         "scorer": "def lenient(judgement):\n    return 1.0\n",
-        "suite": "from loopbench.datasets.arithmetic import load as lenient\n",
+        "suite": "from whichloop.datasets.arithmetic import load as lenient\n",
     }[kind]
     (here / f"own_kind_of_{kind}.py").write_text(source)
     suite = {"scorer": 'jsonl(scorer="own_kind_of_scorer:lenient")', "suite": "own_kind_of_suite:lenient"}[kind]
     (here / "plain.jsonl").write_text('{"question": "What does a lamp cost?"}\n')
     data = ["--data", "plain.jsonl", "--tools", "own_shop"] if kind == "scorer" else ["--tasks", "1"]
     bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"]
-    assert loopbench(*bare, *data, *QUIET, "--attempts", "1").code in (0, 4)  # nobody answers there
+    assert whichloop(*bare, *data, *QUIET, "--attempts", "1").code in (0, 4)  # nobody answers there
     again = ["resume", "latest", "-q", "--base-url", "http://127.0.0.1:9/v1", "--allow", "own_shop"]
-    assert f"--allow own_kind_of_{kind}:lenient" in loopbench(*again).err
+    assert f"--allow own_kind_of_{kind}:lenient" in whichloop(*again).err
     (here / f"own_kind_of_{kind}.py").write_text(source + "# changed\n")
-    changed = loopbench(*again, "--allow", f"own_kind_of_{kind}:lenient")
+    changed = whichloop(*again, "--allow", f"own_kind_of_{kind}:lenient")
     assert (changed.code, changed.out) == (2, "")
     assert "changed since this run began: the code of your own" in changed.err
-    assert "where only scorers changed in it, judge the answers again: loopbench rescore" in changed.err
+    assert "where only scorers changed in it, judge the answers again: whichloop rescore" in changed.err
 
 
-def test_each_trial_has_its_own_state_and_is_judged_by_it(loopbench, here):
+def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
     (here / "own_desk.py").write_text(block("python", "class Desk"))
     row = json.loads(block("json", "Order two"))
     plan = {
@@ -176,7 +176,7 @@ def test_each_trial_has_its_own_state_and_is_judged_by_it(loopbench, here):
     wrong = {**row, "end_state": {"chair": 3}}
     (here / "orders.jsonl").write_text("".join(json.dumps({**made, "plan": plan}) + "\n" for made in (row, wrong)))
     flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare", "--repeats", "3"]
-    assert loopbench("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
+    assert whichloop("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
 
 
 # --- the page ---
@@ -191,7 +191,7 @@ def block(language: str, holding: str) -> str:
 def commands() -> list[str]:
     """The page's commands, in order."""
     lines = [line for text in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in text.splitlines()]
-    return [line.removeprefix("$ loopbench ") for line in lines if line.startswith("$ loopbench ")]
+    return [line.removeprefix("$ whichloop ") for line in lines if line.startswith("$ whichloop ")]
 
 
 def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def _written(path: Path, text: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_every_command_of_the_page_does_what_it_says(loopbench: Command, here: Path) -> None:
+def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: Path) -> None:
     """On a model that knows the way, in OpenAI's protocol on loopback; `finish` stands for the designs where it is asked."""
     (here / "questions.csv").write_text(block("csv", "lamp"))
     (here / "shop.py").write_text(block("python", "PRICES"))
@@ -281,7 +281,7 @@ def test_every_command_of_the_page_does_what_it_says(loopbench: Command, here: P
 
         def run(text: str, *flags: str) -> Any:
             words = shlex.split(text.replace("--model openai/gpt-4o-mini", ""))
-            return loopbench(*words, *(flags if words[0] == "compare" else ()))
+            return whichloop(*words, *(flags if words[0] == "compare" else ()))
 
         asked = run(first, *real, *QUIET).json
         assert asked["arms"][0]["accuracy"]["value"] == 1.0
@@ -327,9 +327,9 @@ def price(item: str) -> float:
     ],
     ids=["compare", "plan check", "check suite"],
 )
-def test_tools_that_open_their_connection_on_the_first_call_are_told_the_cure(loopbench, planned, here, words, code):
+def test_tools_that_open_their_connection_on_the_first_call_are_told_the_cure(whichloop, planned, here, words, code):
     (here / "own_shop.py").write_text(LAZY_TOOLS)
-    done = loopbench(*words)
+    done = whichloop(*words)
     assert done.code == code
     told = "price uses _db(), a SQLite connection that no other thread may use; open it with sqlite3.connect(…,"
     assert f"task 'lamp', call 'c1': {told} check_same_thread=False)" in " ".join((done.out + done.err).split())

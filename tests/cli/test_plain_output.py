@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli.process import PLAIN, STAND_INS, lasting_stdout
 from tests.cli.conftest import BareMachine
+from whichloop.cli.process import PLAIN, STAND_INS, lasting_stdout
 
 LACKING = {
     "the stream is ASCII": {"PYTHONIOENCODING": "ascii"},
@@ -38,14 +38,14 @@ def test_dashes_and_lines_become_plain_ones_and_any_other_character_its_code():
 
 
 @pytest.fixture
-def in_ascii(loopbench, monkeypatch):
+def in_ascii(whichloop, monkeypatch):
     """Runs a command whose standard output is ASCII, and gives its exit code and what it wrote."""
 
     def call(*arguments: str) -> tuple[int, str]:
         stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
         with monkeypatch.context() as within:
             within.setattr(sys, "stdout", stream)
-            code = loopbench(*arguments).code
+            code = whichloop(*arguments).code
         stream.seek(0)
         return code, stream.read()
 
@@ -85,7 +85,7 @@ def test_a_reader_that_left_is_no_failure_whatever_characters_the_stream_lacks(t
 @pytest.mark.parametrize("kind", ["the stream is ASCII", pytest.param("so is the locale", marks=pytest.mark.slow)])
 def test_a_process_that_may_write_ascii_alone_ends_as_any_other(here, kind):
     environment = {**BareMachine(here).environment(), **LACKING[kind]}
-    command = [sys.executable, "-m", "loopbench", "list", "loops", "finish"]
+    command = [sys.executable, "-m", "whichloop", "list", "loops", "finish"]
     ended = subprocess.run(command, cwd=here, env=environment, capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert b"..." in ended.stdout

@@ -1,4 +1,4 @@
-"""`loopbench plan check` and `plan schema`, end to end."""
+"""`whichloop plan check` and `plan schema`, end to end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.plans import plan_findings
 from tests.cases import cases
+from whichloop.checks.plans import plan_findings
 
 SHOP = '''
 """The order desk's tools."""
@@ -28,11 +28,11 @@ GOOD = {"question": "What does a lamp cost?", "answer": 39.9, "plan": ["lamp = p
 
 
 @pytest.fixture
-def plan(loopbench, here):
+def plan(whichloop, here):
     (here / "shop.py").write_text(SHOP)
 
     def run(*words, code=0):
-        done = loopbench("plan", *words)
+        done = whichloop("plan", *words)
         assert done.code == code, done.out + done.err
         return done
 
@@ -54,7 +54,7 @@ def test_right_plans_are_counted(plan, tmp_path):
     assert "lamp = price(item='lamp')\nanswer = lamp\n" in plan("check", file, "-v").out
 
 
-def test_a_file_without_a_plan_is_refused_with_the_column_that_may_be_meant(plan, loopbench, tmp_path):
+def test_a_file_without_a_plan_is_refused_with_the_column_that_may_be_meant(plan, whichloop, tmp_path):
     """A check that passes on it would pass in CI."""
     typo = {"plans" if name == "plan" else name: value for name, value in GOOD.items()}
     unused = "columns not used: 'plans' (did you mean 'plan'?)"
@@ -63,7 +63,7 @@ def test_a_file_without_a_plan_is_refused_with_the_column_that_may_be_meant(plan
         "",
         f"error: t.jsonl: there is no plan to check in 1 task; {unused}; how to write one: docs/plans.md\n",
     )
-    compared = loopbench("compare", "--suite", "jsonl", "--data", "t.jsonl", "--tools", "shop")
+    compared = whichloop("compare", "--suite", "jsonl", "--data", "t.jsonl", "--tools", "shop")
     assert compared.code == 2
     assert "; write plans (docs/plans.md), or run a real model and learn them" in compared.err
     assert f"t.jsonl: {unused}\n" in plan("check", tasks(tmp_path, GOOD, typo)).out
@@ -139,13 +139,13 @@ def test_a_right_answer_that_no_call_gives_is_told_with_both_values(plan, tmp_pa
     assert "right by construction), and no call gives it" in plan("check", stated, "--tools", "shop", "--run-tools").out
 
 
-def test_a_row_with_a_wrong_argument_is_told_alone_as_among_others(plan, loopbench, tmp_path):
+def test_a_row_with_a_wrong_argument_is_told_alone_as_among_others(plan, whichloop, tmp_path):
     wrong = GOOD | {"plan": ["lamp = price(items='lamp')", "answer = lamp"]}
     said = "t.jsonl, line 1: task 't-0001', call 'lamp': price: unknown argument 'items'; did you mean 'item'?"
     for rows in ([wrong], [wrong, GOOD]):
         file = tasks(tmp_path, *rows)
         assert plan("check", file, "--tools", "shop", "--run-tools", code=1).out.splitlines() == [said, "t.jsonl: 1 problem"]
-        compared = loopbench("compare", "--suite", "jsonl", "--data", file, "--tools", "shop", "--tasks", "1")
+        compared = whichloop("compare", "--suite", "jsonl", "--data", file, "--tools", "shop", "--tasks", "1")
         assert (compared.code, compared.out, compared.err) == (2, "", f"error: {said}\n")
     assert not (tmp_path / "runs").exists()
 

@@ -10,27 +10,27 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.modelled_user import instructions
-from loopbench.datasets.task import Suite
-from loopbench.datasets.with_user import UserEnvironment
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import records_digest
-from loopbench.models.fake import FakeAnswer, FakeItem, FakeModel
-from loopbench.models.waits import Waits
-from loopbench.protocol import Act, Answer, ToolCall
-from loopbench.runs.config import CompareConfig, config_from
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.schedule import Trial, make_arms
-from loopbench.runs.store.records import read_records
-from loopbench.runs.trial import played_user
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial_models import TrialModels
 from tests.datasets.tau2_shops import EXCHANGE, SHOP, action, loaded, row
 from tests.models.real.provider import SECRET, CannedAnswer, SeenRequest, Server, completion, failure, serving
+from whichloop.datasets.modelled_user import instructions
+from whichloop.datasets.task import Suite
+from whichloop.datasets.with_user import UserEnvironment
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import records_digest
+from whichloop.models.fake import FakeAnswer, FakeItem, FakeModel
+from whichloop.models.waits import Waits
+from whichloop.protocol import Act, Answer, ToolCall
+from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.schedule import Trial, make_arms
+from whichloop.runs.store.records import read_records
+from whichloop.runs.trial import played_user
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
 
 from .conftest import Ended
 
@@ -84,7 +84,7 @@ def ran(experiment: Experiment) -> list[Record]:
     return list(read_records(experiment.folder))
 
 
-def test_the_user_is_counted_apart_recorded_and_replayed(tmp_path: Path, shop: Suite, loopbench: Callable[..., Ended]) -> None:
+def test_the_user_is_counted_apart_recorded_and_replayed(tmp_path: Path, shop: Suite, whichloop: Callable[..., Ended]) -> None:
     talk = Talk(shop)
     recording: dict[str, Any] = {"cassette": tmp_path / "cassette"}
     with serving(talk) as server:
@@ -99,9 +99,9 @@ def test_the_user_is_counted_apart_recorded_and_replayed(tmp_path: Path, shop: S
     (again,) = ran(replayed)
     assert records_digest([again]) == records_digest([record])
     assert again.user_counts == record.user_counts
-    (arm,) = loopbench("report", str(replayed.folder), "--all-metrics", "--json").json["arms"]
+    (arm,) = whichloop("report", str(replayed.folder), "--all-metrics", "--json").json["arms"]
     assert (arm["user_calls"]["value"], arm["user_tokens"]["value"], arm["lm_calls"]["value"]) == (3, 48, record.lm_calls)
-    assert "user calls" in loopbench("report", str(replayed.folder), "--all-metrics").out
+    assert "user calls" in whichloop("report", str(replayed.folder), "--all-metrics").out
 
 
 def test_a_user_who_cannot_answer_is_not_the_agent_s_fault(tmp_path: Path, shop: Suite) -> None:
@@ -181,8 +181,8 @@ def test_a_user_whom_the_agent_never_asks_takes_nothing_which_is_known(shop: Sui
         (["--user", "openai/x", "--model", AGENT], "--user openai/x: the tasks of suite arithmetic have no user; those of tau2's"),
     ],
 )
-def test_what_a_user_does_not_fit_is_refused_in_a_line(loopbench: Callable[..., Ended], words: list[str], why: str) -> None:
-    done = loopbench("compare", *words, "--no-mlflow")
+def test_what_a_user_does_not_fit_is_refused_in_a_line(whichloop: Callable[..., Ended], words: list[str], why: str) -> None:
+    done = whichloop("compare", *words, "--no-mlflow")
     assert done.code == 2
     assert why in done.err
     assert done.err.count("\n") == 1

@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from loopbench.cli import gate as gate_command
-from loopbench.cli import running
-from loopbench.cli.starter_project import write_project
-from loopbench.experiments.gate import read_baseline
-from loopbench.experiments.gate.rerun import config_again
-from loopbench.runs.config import CompareConfig, config_from
-from loopbench.runs.store.files import read_manifest_json
+from whichloop.cli import gate as gate_command
+from whichloop.cli import running
+from whichloop.cli.starter_project import write_project
+from whichloop.experiments.gate import read_baseline
+from whichloop.experiments.gate.rerun import config_again
+from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.store.files import read_manifest_json
 
 NOT_ASKED = ("name", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
 """Settings that a baseline does not keep: how a run is called, where it is logged, and how fast it goes."""
@@ -45,7 +45,7 @@ class Parsed(ValueError):
 
 
 @pytest.fixture
-def parsed(loopbench, monkeypatch) -> Callable[[str], Any]:
+def parsed(whichloop, monkeypatch) -> Callable[[str], Any]:
     """Return what the command line makes of a printed command: a configuration to run, or for `bless` a file and what it holds."""
 
     def call(line: str) -> Any:
@@ -59,10 +59,10 @@ def parsed(loopbench, monkeypatch) -> Callable[[str], Any]:
             patch.setattr(running, "prepare", caught)
             patch.setattr(gate_command, "prepare_again", caught)
             patch.setattr(gate_command, "write_baseline", caught)
-            patch.setattr("loopbench.experiments.gate.ended_run.judge", caught)
+            patch.setattr("whichloop.experiments.gate.ended_run.judge", caught)
             program, *words = shlex.split(line, comments=True)
-            ended = loopbench(*words)
-        assert (program, ended.code, ended.err) == ("loopbench", 2, "error: parsed\n"), ended.err
+            ended = whichloop(*words)
+        assert (program, ended.code, ended.err) == ("whichloop", 2, "error: parsed\n"), ended.err
         return found[0]
 
     return call
@@ -77,12 +77,12 @@ def asked(config: CompareConfig, *but: str) -> dict[str, Any]:
     return {name: value for name, value in config.model_dump(mode="json").items() if name not in (*NOT_ASKED, *but)}
 
 
-def bless_a_run(loopbench: Any, here: Path, suite: list[str]) -> str:
+def bless_a_run(whichloop: Any, here: Path, suite: list[str]) -> str:
     """Bless a run of many options, and return its directory."""
     write_project(here, "bare")
-    made = loopbench("compare", "--no-mlflow", "-q", "--loop", "bare", *BLESSED, *suite, "--json")
+    made = whichloop("compare", "--no-mlflow", "-q", "--loop", "bare", *BLESSED, *suite, "--json")
     assert made.code == 0, made.err
-    assert loopbench("bless", "latest", "--runs", "else where", "--output", "a b.json").code == 0
+    assert whichloop("bless", "latest", "--runs", "else where", "--output", "a b.json").code == 0
     return str(made.json["run"])
 
 
@@ -91,18 +91,18 @@ def bless_a_run(loopbench: Any, here: Path, suite: list[str]) -> str:
     [OWN, pytest.param(SIZED, marks=pytest.mark.slow)],
     ids=["tasks of one's own", "a suite of any size"],
 )
-def test_each_command_of_an_undecided_gate_has_every_option_of_its_run(loopbench, here, parsed, suite):
-    blessed = bless_a_run(loopbench, here, suite)
+def test_each_command_of_an_undecided_gate_has_every_option_of_its_run(whichloop, here, parsed, suite):
+    blessed = bless_a_run(whichloop, here, suite)
     own_code = ["--allow", "loop_tools"] if suite is OWN else []
     changed = ["--loop", "bare(max_consecutive_errors=2)"]
     command = ["gate", "--baseline", "a b.json", "--runs", "else where", "-q", *own_code, *changed, *RULES, *OTHER_DRAWS]
     before = {*(here / "else where").iterdir()}
-    ended = loopbench(*command, "-v")
+    ended = whichloop(*command, "-v")
     assert (ended.code, ended.out.partition(":")[0]) == (1, "undecided"), ended.err
     (new,) = {*(here / "else where").iterdir()} - before
     now = config_of(new)
     paired, compare, bless, again = (
-        line.strip() for line in ended.out.split("\n") if line.startswith("    loopbench ") and " show " not in line
+        line.strip() for line in ended.out.split("\n") if line.startswith("    whichloop ") and " show " not in line
     )
     assert asked(parsed(compare)[0], "suite", "tasks") == asked(config_of(blessed), "suite", "tasks")
     path, _ = parsed(bless)

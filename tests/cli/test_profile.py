@@ -1,4 +1,4 @@
-"""`loopbench profile fit` and `loopbench profile show`, end to end."""
+"""`whichloop profile fit` and `whichloop profile show`, end to end."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.profiles import FAULT_KINDS, load_profile
+from whichloop.models.profiles import FAULT_KINDS, load_profile
 
 RUN = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare", "--profile", "flaky-format"]
 
 
 @pytest.fixture
-def ran(loopbench: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
+def ran(whichloop: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
     """The same, after a run under `flaky-format`."""
     compared_once(*RUN)
-    return loopbench
+    return whichloop
 
 
 def test_a_profile_is_fitted_written_compared_with_and_shown(ran):
     fitted = ran("profile", "fit", "latest", "--out", "mine.toml", "--name", "mine")
     assert fitted.code == 0
-    assert "loopbench compare --profile ./mine.toml" in fitted.err
+    assert "whichloop compare --profile ./mine.toml" in fitted.err
     for kind in FAULT_KINDS:
         assert kind in fitted.out
     assert "95 % interval" in fitted.out
@@ -67,8 +67,8 @@ def test_a_file_is_overwritten_only_when_told(ran, tmp_path):
     assert load_profile(str(kept)).rates
 
 
-def test_weaknesses_are_shown_in_words(loopbench):
-    found = loopbench("profile", "show", "teachable")
+def test_weaknesses_are_shown_in_words(whichloop):
+    found = whichloop("profile", "show", "teachable")
     assert found.code == 0
     assert "a hundredth of what was meant" in " ".join(found.out.split())
     assert "unit" in found.out
@@ -76,12 +76,12 @@ def test_weaknesses_are_shown_in_words(loopbench):
     assert "kind=" not in found.out
 
 
-def test_a_built_in_profile_is_shown(loopbench):
-    found = loopbench("profile", "show", "flaky-tools")
+def test_a_built_in_profile_is_shown(whichloop):
+    found = whichloop("profile", "show", "flaky-tools")
     assert found.code == 0
     assert "tool.raises" in found.out
     assert "0.06" in found.out
-    as_json = json.loads(loopbench("profile", "show", "flaky-tools", "--json").out)
+    as_json = json.loads(whichloop("profile", "show", "flaky-tools", "--json").out)
     assert as_json["rates"] == load_profile("flaky-tools").rates
     assert as_json["digest"] == load_profile("flaky-tools").digest
 
@@ -113,8 +113,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(ran, tmp_path, argument
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
 
 
-def test_help_says_what_is_printed_and_what_is_written(loopbench):
-    said = " ".join(loopbench("profile", "fit", "--help").out.split())
+def test_help_says_what_is_printed_and_what_is_written(whichloop):
+    said = " ".join(whichloop("profile", "fit", "--help").out.split())
     assert "print the table only" in said
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.metrics.record import Record
+from whichloop.metrics.record import Record
 
 QUICK = ["--suite", "arithmetic(size=2)", "--no-mlflow", "-q"]
 AGENT = """
@@ -19,7 +19,7 @@ def post(url, body):
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     return json.load(urllib.request.urlopen(request))
 
-tools = json.load(urllib.request.urlopen(os.environ["LOOPBENCH_TOOLS_URL"]))
+tools = json.load(urllib.request.urlopen(os.environ["WHICHLOOP_TOOLS_URL"]))
 messages = [{"role": "user", "content": sys.stdin.read()}]
 while True:
     asked = {"model": "gpt", "messages": messages, "tools": tools}
@@ -28,7 +28,7 @@ while True:
     if not reply.get("tool_calls"):
         break
     for call in reply["tool_calls"]:
-        seen = post(os.environ["LOOPBENCH_TOOLS_URL"] + "/" + call["function"]["name"], json.loads(call["function"]["arguments"]))
+        seen = post(os.environ["WHICHLOOP_TOOLS_URL"] + "/" + call["function"]["name"], json.loads(call["function"]["arguments"]))
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": seen["data"]})
 print(reply["content"])
 """
@@ -52,21 +52,21 @@ def latest(here: Path) -> Path:
     return max((here / "runs").iterdir())
 
 
-def test_programs_stand_beside_loops(loopbench, agent):
-    ended = loopbench("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json")
+def test_programs_stand_beside_loops(whichloop, agent):
+    ended = whichloop("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json")
     assert ended.code == 4  # one guesses, and never asks its model
     made = json.loads(ended.out)
     accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in made["arms"]}
     assert accuracies["finish/clean"] == accuracies["python agent.py/clean"] == 1.0
     assert accuracies["guess.py:solve/clean"] < 1.0
-    assert "guess.py:solve" in loopbench("why", "latest").out
+    assert "guess.py:solve" in whichloop("why", "latest").out
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
-def test_a_program_in_another_language(loopbench, agent, here):
-    code = "console.log(process.env.LOOPBENCH_QUESTION.length > 0 ? 'not determined' : '')"
+def test_a_program_in_another_language(whichloop, agent, here):
+    code = "console.log(process.env.WHICHLOOP_QUESTION.length > 0 ? 'not determined' : '')"
     (here / "agent.mjs").write_text(code)
-    ended = loopbench("compare", "--program", "node agent.mjs", *QUICK, "--json")
+    ended = whichloop("compare", "--program", "node agent.mjs", *QUICK, "--json")
     made = json.loads(ended.out)
     assert [(arm["arm"], arm["scored"]) for arm in made["arms"]] == [("node agent.mjs/clean", 2)]
     assert ended.code == 4
@@ -84,10 +84,10 @@ def test_a_program_in_another_language(loopbench, agent, here):
         ("import os, time; os.fork() or time.sleep(600); print('the parent ends', flush=True); os._exit(0)", "finished", ""),
     ],
 )
-def test_whatever_a_process_does_ends_in_a_clear_record(loopbench, here, code, stop, reason):
+def test_whatever_a_process_does_ends_in_a_clear_record(whichloop, here, code, stop, reason):
     (here / "bad.py").write_text(code)
     words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q", "--trial-timeout", "3"]
-    ended = loopbench("compare", "--program", "python bad.py", *words)
+    ended = whichloop("compare", "--program", "python bad.py", *words)
     record = records(latest(here))[0]
     assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
     assert record.reason.startswith(reason)
@@ -107,70 +107,70 @@ def test_whatever_a_process_does_ends_in_a_clear_record(loopbench, here, code, s
         (["python agent.py(label=a)", "guess.py:solve(label=a)"], "two arms are both called 'a/clean'; give one of them a name"),
     ],
 )
-def test_what_cannot_run_is_one_line_before_anything_runs(loopbench, agent, here, programs, said):
+def test_what_cannot_run_is_one_line_before_anything_runs(whichloop, agent, here, programs, said):
     words = [word for program in programs for word in ("--program", program)]
-    ended = loopbench("compare", *words, *QUICK)
+    ended = whichloop("compare", *words, *QUICK)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert len(ended.err.splitlines()) == 1
     assert not (here / "runs").exists()
 
 
-def test_a_run_starts_no_program_again_unless_it_is_typed(loopbench, agent, here):
+def test_a_run_starts_no_program_again_unless_it_is_typed(whichloop, agent, here):
     venv = here / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(sys.executable)
     own = "guess.py:solve(venv=venv)"
     guesses_without_a_model = 4
-    assert loopbench("compare", "--program", agent, "--program", own, *QUICK).code == guesses_without_a_model
+    assert whichloop("compare", "--program", agent, "--program", own, *QUICK).code == guesses_without_a_model
     (here / "agent.py").write_text(f"open({str(here / 'started')!r}, 'w')")
-    untyped = loopbench("resume", "latest", "-q")
+    untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow 'python agent.py' --allow guess.py:solve --allow venv" in untyped.err
     assert not (here / "started").exists()
     allowed = ["--allow", agent, "--allow", "guess.py:solve", "--allow", "venv"]
-    changed = loopbench("resume", "latest", "-q", *allowed)
+    changed = whichloop("resume", "latest", "-q", *allowed)
     assert (changed.code, "arm python agent.py/clean (its code)" in changed.err) == (2, True)
     (here / "agent.py").write_text(AGENT)
-    assert loopbench("resume", "latest", "-q", *allowed).code == guesses_without_a_model
+    assert whichloop("resume", "latest", "-q", *allowed).code == guesses_without_a_model
 
 
-def test_a_program_is_added_to_a_run_and_gated(loopbench, agent, here):
-    assert loopbench("compare", "--loop", "finish", *QUICK).code == 0
-    assert loopbench("extend", "latest", "--program", agent, "-q").code == 0
+def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
+    assert whichloop("compare", "--loop", "finish", *QUICK).code == 0
+    assert whichloop("extend", "latest", "--program", agent, "-q").code == 0
     assert {record.arm for record in records(latest(here))} == {"finish/clean", "python agent.py/clean"}
-    assert loopbench("compare", "--program", agent, *QUICK).code == 0
-    assert loopbench("bless", "latest", "--output", "base.json").code == 0
-    gated = loopbench("gate", "--baseline", "base.json", "--program", agent, "-q", "--json")
+    assert whichloop("compare", "--program", agent, *QUICK).code == 0
+    assert whichloop("bless", "latest", "--output", "base.json").code == 0
+    gated = whichloop("gate", "--baseline", "base.json", "--program", agent, "-q", "--json")
     assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "identical")
     (here / "agent.py").write_text("print('no idea')")
-    worse = loopbench("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
+    worse = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
     judged = json.loads(worse.out)
     assert (worse.code, judged["outcome"]) == (4, "invalid")
     assert "in no trial did the loop ask its model" in judged["reasons"][0]
 
 
 @pytest.mark.slow
-def test_an_option_of_a_program_is_ablated(loopbench, agent):
+def test_an_option_of_a_program_is_ablated(whichloop, agent):
     loop = 'program(command="python agent.py")'
-    made = loopbench("ablate", loop, "--factor", "max_steps=1,9", *QUICK, "--json").json
+    made = whichloop("ablate", loop, "--factor", "max_steps=1,9", *QUICK, "--json").json
     assert {arm["arm"] for arm in made["arms"]} == {"python agent.py(max_steps=1)/clean", "python agent.py(max_steps=9)/clean"}
 
 
-def test_keys_stay_here_unless_they_are_named(loopbench, here, monkeypatch):
+def test_keys_stay_here_unless_they_are_named(whichloop, here, monkeypatch):
     monkeypatch.setenv("SEARCH_API_KEY", "word")
     (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
     words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q"]
     named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
-    assert loopbench("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
+    assert whichloop("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
     assert {record.arm: record.answer for record in records(latest(here))} == {
         "python show.py/clean": "none",
         'named(keys=["SEARCH_API_KEY"])/clean': "word",
     }
 
 
-def test_it_is_listed_with_its_options(loopbench):
-    listed = {entry["name"]: entry for entry in loopbench("list", "loops", "--json").json}
+def test_it_is_listed_with_its_options(whichloop):
+    listed = {entry["name"]: entry for entry in whichloop("list", "loops", "--json").json}
     assert {"command", "venv", "python", "keys", "processes", "label"} <= {
         option["name"] for option in listed["program"]["options"]
     }

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from loopbench.cli import render_gate
-from loopbench.cli.columns import GAP, folded, side_by_side, widest_fitting
-from loopbench.cli.console import WIDE
-from loopbench.cli.render_gate import print_gate
-from loopbench.experiments.gate import GateArm, GateResult, Side, TaskChange
-from loopbench.experiments.gate.output import brief
-from loopbench.experiments.gate.output.line_words import is_gain
-from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
 from tests.experiments.gate.test_outputs import judgements, no_command, safe_lines
+from whichloop.cli import render_gate
+from whichloop.cli.columns import GAP, folded, side_by_side, widest_fitting
+from whichloop.cli.console import WIDE
+from whichloop.cli.render_gate import print_gate
+from whichloop.experiments.gate import GateArm, GateResult, Side, TaskChange
+from whichloop.experiments.gate.output import brief
+from whichloop.experiments.gate.output.line_words import is_gain
+from whichloop.metrics.gate import Bounds, GateLine, LineOutcome
 
 WIDTHS = st.sampled_from([30, 80, 120, WIDE])
 CELLS = st.text("aß漢", min_size=1, max_size=9).map(Text)
@@ -80,7 +80,7 @@ def line_of(arm: str, metric: str, outcome: LineOutcome) -> GateLine:
 def change(arm: str, number: int, cause: str | None, *, worse: bool = True) -> TaskChange:
     good, bad = Side(("finished",), (1.0,)), Side(("max_steps",), (0.0,))
     was, now = (good, bad) if worse else (bad, good)
-    return TaskChange(arm, f"t{number}", was, now, 0, 2, 2, cause, "why", f"loopbench show runs/r {arm}/t{number}/0")  # type: ignore[arg-type]
+    return TaskChange(arm, f"t{number}", was, now, 0, 2, 2, cause, "why", f"whichloop show runs/r {arm}/t{number}/0")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_no_row_hides_what_needs_a_look_or_what_improved(drawn):
 
 def test_an_example_of_the_most_frequent_cause_and_where_the_others_are(judged):
     said, command = brief.examples(judged)
-    assert (said.partition(" worse")[0], command) == ("- finish/clean/t0", "    loopbench show runs/r finish/clean/t0/0")
+    assert (said.partition(" worse")[0], command) == ("- finish/clean/t0", "    whichloop show runs/r finish/clean/t0/0")
     assert brief.changed(judged) == ["Tasks: 12 worse (parse 10, tool argument 3), 1 better: -v has all"]
     here = replace(judged, outcome="worse here")
     assert brief.examples(here)[-1] == "and 12 other changed tasks: -v, or --json for all"

@@ -1,4 +1,4 @@
-"""`loopbench why --minimal` and `loopbench replay`: a lost trial again, with the faults that lose it and with others."""
+"""`whichloop why --minimal` and `whichloop replay`: a lost trial again, with the faults that lose it and with others."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import shlex
 
 import pytest
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.protocol import Answer
-from loopbench.runs.manifest import read_manifest, write_manifest
 from tests.models.real.provider import SECRET, completion, serving
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.protocol import Answer
+from whichloop.runs.manifest import read_manifest, write_manifest
 
 TINY = ("--no-mlflow", "-q", "--tasks", "12", "--seed", "5")
 
 
 @pytest.fixture
-def lost(loopbench, here) -> list[str]:
-    assert loopbench("compare", *TINY, "--loop", "bare", "--profile", "flaky-tools").code == 0
-    names = [f"{trial['arm']}/{trial['task']}/{trial['repeat']}" for trial in loopbench("show", "latest", "--json").json]
+def lost(whichloop, here) -> list[str]:
+    assert whichloop("compare", *TINY, "--loop", "bare", "--profile", "flaky-tools").code == 0
+    names = [f"{trial['arm']}/{trial['task']}/{trial['repeat']}" for trial in whichloop("show", "latest", "--json").json]
     assert names
     return names
 
 
-def test_the_smallest_set_loses_the_trial_again_and_no_fault_does_not(loopbench, here, lost):
+def test_the_smallest_set_loses_the_trial_again_and_no_fault_does_not(whichloop, here, lost):
     for trial in lost:
-        found = loopbench("why", "latest", trial, "--minimal", "--json").json
+        found = whichloop("why", "latest", trial, "--minimal", "--json").json
         assert found["smallest"]
         assert 0 < len(found["faults"]) <= len(found["landed"])
-        again = loopbench("replay", "latest", trial, "--faults", ",".join(found["faults"]), "--json").json
+        again = whichloop("replay", "latest", trial, "--faults", ",".join(found["faults"]), "--json").json
         assert again["now"]["scores"]["accuracy"] < 1
         assert again["faults"] == found["faults"]
-        assert loopbench("replay", "latest", trial, "--faults", "none", "--json").json["now"]["scores"] == {"accuracy": 1.0}
+        assert whichloop("replay", "latest", trial, "--faults", "none", "--json").json["now"]["scores"] == {"accuracy": 1.0}
 
 
-def test_the_sentence_names_a_command_and_a_profile_that_lose_it_too(loopbench, here, lost):
-    said = loopbench("why", "latest", lost[0], "--minimal", "--out", "fewest.toml")
+def test_the_sentence_names_a_command_and_a_profile_that_lose_it_too(whichloop, here, lost):
+    said = whichloop("why", "latest", lost[0], "--minimal", "--out", "fewest.toml")
     assert said.err == "wrote fewest.toml\n"
     first, second = said.out.splitlines()
     assert re.fullmatch(
@@ -43,19 +43,19 @@ def test_the_sentence_names_a_command_and_a_profile_that_lose_it_too(loopbench, 
     )
     command = shlex.split(second.removeprefix("run it so again: "))
     assert command[-2:] == ["--faults", "fewest.toml"]
-    assert f"{lost[0]} was lost" in loopbench(*command[1:]).out
-    allowed = loopbench("why", "latest", lost[0], "--minimal", "--allow", "own loop:Loop").out  # typed, so that it is needed again
+    assert f"{lost[0]} was lost" in whichloop(*command[1:]).out
+    allowed = whichloop("why", "latest", lost[0], "--minimal", "--allow", "own loop:Loop").out  # typed, so that it is needed again
     assert shlex.split(allowed)[-2:] == ["--allow", "own loop:Loop"]
     _, task, repeat = lost[0].rsplit("/", 2)
-    compared = loopbench("compare", *TINY, "--loop", "bare", "--profile", "fewest.toml", "--json").json
+    compared = whichloop("compare", *TINY, "--loop", "bare", "--profile", "fewest.toml", "--json").json
     assert compared["arms"][0]["profile"] == "flaky-tools-chosen"
-    assert loopbench("replay", "latest", f"{task}/{repeat}", "--json").json["now"]["scores"]["accuracy"] < 1
+    assert whichloop("replay", "latest", f"{task}/{repeat}", "--json").json["now"]["scores"]["accuracy"] < 1
 
 
-def test_a_replay_is_the_trial_as_it_was(loopbench, here, lost):
-    found = loopbench("replay", "latest", lost[0], "--json").json
+def test_a_replay_is_the_trial_as_it_was(whichloop, here, lost):
+    found = whichloop("replay", "latest", lost[0], "--json").json
     assert found["now"]["trace_digest"] == found["before"]["trace_digest"]
-    assert loopbench("replay", "latest", lost[0], "--trace").out == loopbench("show", "latest", lost[0], "-v").out
+    assert whichloop("replay", "latest", lost[0], "--trace").out == whichloop("show", "latest", lost[0], "-v").out
 
 
 BAD = {
@@ -76,34 +76,34 @@ BAD = {
 }
 
 
-def test_bad_input_is_one_line(loopbench, here, lost):
+def test_bad_input_is_one_line(whichloop, here, lost):
     for arguments, message in BAD.items():
-        ended = loopbench(*(lost[0] if argument == "TRIAL" else argument for argument in arguments))
+        ended = whichloop(*(lost[0] if argument == "TRIAL" else argument for argument in arguments))
         assert (ended.code, ended.err.count("\n")) == (2, 1), arguments
         assert message in ended.err
 
 
-def test_a_replay_needs_none_of_the_places_that_a_run_went_to(loopbench, here, monkeypatch):
+def test_a_replay_needs_none_of_the_places_that_a_run_went_to(whichloop, here, monkeypatch):
     """Neither the real model's server and recordings, nor the run's tracking server."""
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     models = ("--model", "scripted", "--model", "openai/agent")
     with serving(lambda heard: completion(CODEC.render(Answer("I do not know.", "?")).text)) as server:
         asked = ("--base-url", server.url, "--cassette", "recorded", "--cassette-mode", "record")
-        assert loopbench("compare", "--no-mlflow", "-q", "--tasks", "1", "--loop", "bare", *models, *asked).code == 0
+        assert whichloop("compare", "--no-mlflow", "-q", "--tasks", "1", "--loop", "bare", *models, *asked).code == 0
     (path,) = (here / "runs").glob("*/manifest.json")
     manifest = read_manifest(path.parent)
     went_to = {"mlflow": True, "tracking_uri": "http://127.0.0.1:9"}
     write_manifest(path.parent, manifest.model_copy(update={"config": dict(manifest.config) | went_to}))
-    assert "type it again: --base-url" in loopbench("resume", "latest").err
+    assert "type it again: --base-url" in whichloop("resume", "latest").err
     solved, asked_for_real = (f"{arm.arm}/arithmetic-0001/0" for arm in manifest.arms)
-    assert f"{solved} was solved" in loopbench("replay", "latest", solved).out
+    assert f"{solved} was solved" in whichloop("replay", "latest", solved).out
     for arguments in (("replay", "latest", asked_for_real), ("why", "latest", asked_for_real, "--minimal")):
-        ended = loopbench(*arguments)
+        ended = whichloop(*arguments)
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert "its model is openai/agent; only a scripted model says the same again" in ended.err
 
 
-def test_a_fault_that_the_trial_does_not_come_to_is_told(loopbench, here, lost):
-    ended = loopbench("replay", "latest", lost[0], "--faults", "tool.raises@decide:c77")
+def test_a_fault_that_the_trial_does_not_come_to_is_told(whichloop, here, lost):
+    ended = whichloop("replay", "latest", lost[0], "--faults", "tool.raises@decide:c77")
     assert ended.err == "tool.raises@decide:c77: the trial did not come to where it strikes\n"
     assert "was solved" in ended.out

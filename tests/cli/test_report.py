@@ -1,4 +1,4 @@
-"""`loopbench report`: pages beside what is printed, one run or several, and what happens where a page cannot be written."""
+"""`whichloop report`: pages beside what is printed, one run or several, and what happens where a page cannot be written."""
 
 from __future__ import annotations
 
@@ -28,72 +28,72 @@ def compared(compared_once: Callable[..., Path]) -> Callable[..., Path]:
     return call
 
 
-def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(loopbench, compared, here):
+def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(whichloop, compared, here):
     run = compared("arithmetic", page=True)
     page = run / "report.html"
     first = page.read_bytes()
     assert first.startswith(b"<!doctype html>")
     page.unlink()
-    assert loopbench("report", "latest", "--no-html").err == ""
+    assert whichloop("report", "latest", "--no-html").err == ""
     assert not page.exists()
-    assert loopbench("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+    assert whichloop("report", "latest").err == f"page: runs/{run.name}/report.html\n"
     assert page.read_bytes() == first
     page.unlink()
-    assert loopbench("report", "latest", "--html", "other.html").err == "page: other.html\n"
+    assert whichloop("report", "latest", "--html", "other.html").err == "page: other.html\n"
     assert (here / "other.html").read_bytes() == first
     assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.zst", "trials.jsonl"]
 
 
-def test_a_page_is_not_made_again_unless_something_has_changed(loopbench, here, monkeypatch):
-    monkeypatch.setenv("LOOPBENCH_HOME", str(here / "home"))
-    run = Path(loopbench("compare", *QUICK, "--suite", "arithmetic(size=12)", "--json").json["run"])
+def test_a_page_is_not_made_again_unless_something_has_changed(whichloop, here, monkeypatch):
+    monkeypatch.setenv("WHICHLOOP_HOME", str(here / "home"))
+    run = Path(whichloop("compare", *QUICK, "--suite", "arithmetic(size=12)", "--json").json["run"])
     page = run / "report.html"
     first = page.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("loopbench.reports.html.page.render", lambda document: pytest.fail("a page was made"))
-        assert loopbench("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+        patch.setattr("whichloop.reports.html.page.render", lambda document: pytest.fail("a page was made"))
+        assert whichloop("report", "latest").err == f"page: runs/{run.name}/report.html\n"
     assert page.read_bytes() == first
     page.write_text("<script>alert(1)</script>")
-    assert loopbench("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+    assert whichloop("report", "latest").err == f"page: runs/{run.name}/report.html\n"
     assert page.read_bytes() == first
 
 
-def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(loopbench, compared, here):
+def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(whichloop, compared, here):
     run = compared("arithmetic")
     (run / "report.html").unlink()
     (run / "report.html.part").mkdir()  # where the page is written first: no permission stops root
-    found = loopbench("report", "latest")
+    found = whichloop("report", "latest")
     assert (found.code, found.out.count("arithmetic 2: ")) == (0, 1)
     assert found.err.startswith(f"warning: the page was not written: runs/{run.name}/report.html.part: ")
     assert found.err.endswith("; --html FILE writes it elsewhere\n")
-    typed = loopbench("report", "latest", "--html", "nowhere/page.html")
+    typed = whichloop("report", "latest", "--html", "nowhere/page.html")
     assert (typed.code, typed.err) == (0, "made the folder nowhere\npage: nowhere/page.html\n")
-    refused = loopbench("report", "latest", "--html", "/nosuch/page.html")
+    refused = whichloop("report", "latest", "--html", "/nosuch/page.html")
     said = "error: /nosuch/page.html: there is no folder /nosuch; none is made outside of this one\n"
     assert (refused.code, refused.err) == (2, said)
-    refused = loopbench("report", "latest", "--html", "/dev/null/page.html")
+    refused = whichloop("report", "latest", "--html", "/dev/null/page.html")
     assert (refused.code, refused.err) == (2, "error: /dev/null/page.html: its folder cannot be made: File exists\n")
 
 
-def test_several_runs_are_adjusted_together_on_one_page(loopbench, compared, here):
+def test_several_runs_are_adjusted_together_on_one_page(whichloop, compared, here):
     runs = [compared("arithmetic"), compared("events"), compared("tables")]
     names = [run.name for run in runs]
-    found = loopbench("report", *names, "--json").json
+    found = whichloop("report", *names, "--json").json
     assert [run["run"] for run in found["runs"]] == [str(run) for run in runs]
     assert [pair["suite"] for pair in found["pairs"]] == ["arithmetic", "events", "tables"]
     assert all(pair["p"] <= pair["p_holm"] <= 3 * pair["p"] + 1e-12 for pair in found["pairs"])
     text = (here / "report.html").read_text()
     assert all(name in text for name in names)
-    printed = loopbench("report", *names, "--html", "all.html")
+    printed = whichloop("report", *names, "--html", "all.html")
     assert printed.err == "page: all.html\n"
     assert re.search(r"bare: the highest in \d of 3", printed.out)
     assert (here / "all.html").read_text() == text
-    markdown = loopbench("report", *names, "--markdown", "--no-html").out
+    markdown = whichloop("report", *names, "--markdown", "--no-html").out
     assert markdown.startswith("## 3 runs, 2 loops\n")
     assert "| arithmetic, flaky-format |" in markdown
 
 
-def test_what_cannot_be_read_together_is_refused(loopbench, compared, here):
+def test_what_cannot_be_read_together_is_refused(whichloop, compared, here):
     first = compared("arithmetic")
     second = compared("events", "--alpha", "0.1")
     for arguments, said in (
@@ -103,12 +103,12 @@ def test_what_cannot_be_read_together_is_refused(loopbench, compared, here):
         ((first.name, second.name, "--all-metrics"), "--all-metrics is for one run, not for 2"),
         ((first.name, "--html", "x.html", "--no-html"), "--html and --no-html exclude each other"),
     ):
-        found = loopbench("report", *arguments)
+        found = whichloop("report", *arguments)
         assert (found.code, found.out, said in found.err) == (2, "", True), found
     assert not (here / "report.html").exists()
 
 
-def test_an_invalid_run_makes_several_invalid(loopbench, compared, here):
+def test_an_invalid_run_makes_several_invalid(whichloop, compared, here):
     whole, broken = compared("arithmetic"), compared("events")
     lines = [json.loads(line) for line in (broken / "trials.jsonl").read_text().splitlines()]
     for line in lines:
@@ -116,7 +116,7 @@ def test_an_invalid_run_makes_several_invalid(loopbench, compared, here):
             fault["landed"] = False
     (broken / "trials.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     reseal(broken / "trials.jsonl")
-    found = loopbench("report", whole.name, broken.name)
+    found = whichloop("report", whole.name, broken.name)
     assert found.code == 4
     assert f"{broken.name} is invalid: none of its verdicts holds." in found.out
     assert "bare: the highest in 1 of 1" in found.out
@@ -124,8 +124,8 @@ def test_an_invalid_run_makes_several_invalid(loopbench, compared, here):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_an_optimization_has_a_page_of_its_own(loopbench, compared, here):
-    made = loopbench(
+def test_an_optimization_has_a_page_of_its_own(whichloop, compared, here):
+    made = whichloop(
         *(
             "optimize",
             "--loop",
@@ -145,7 +145,7 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, compared, here):
     ).json
     run = Path(made["run"])
     first = (run / "report.html").read_text()
-    found = loopbench("report", "latest")
+    found = whichloop("report", "latest")
     assert found.err == f"page: runs/{run.name}/report.html\n"
     text = (run / "report.html").read_text()
     assert text == first
@@ -154,70 +154,70 @@ def test_an_optimization_has_a_page_of_its_own(loopbench, compared, here):
     assert "Gains, ranking and cost" in text
     assert "Test: Pair by pair" in text
     other = compared("arithmetic", "--runs", "elsewhere")
-    test = loopbench("report", f"{run.name}/test")
+    test = whichloop("report", f"{run.name}/test")
     assert test.err == f"page: runs/{run.name}/test/report.html\n"
     assert "<h1>Test: bare" in (run / "test" / "report.html").read_text()
-    refused = loopbench("report", str(run), str(other))
+    refused = whichloop("report", str(run), str(other))
     assert (refused.code, "is an optimization; compare its test with other runs" in refused.err) == (2, True)
 
 
-def test_a_path_below_the_last_run_is_taken(loopbench, compared, here):
+def test_a_path_below_the_last_run_is_taken(whichloop, compared, here):
     run = compared("arithmetic")
     (run / "copy").mkdir()
     for name in ("manifest.json", "trials.jsonl", "traces.zst"):
         (run / "copy" / name).write_bytes((run / name).read_bytes())
-    assert loopbench("report", "latest/copy").err == f"page: runs/{run.name}/copy/report.html\n"
-    missing = loopbench("report", "latest/test")
+    assert whichloop("report", "latest/copy").err == f"page: runs/{run.name}/copy/report.html\n"
+    missing = whichloop("report", "latest/test")
     assert (missing.code, missing.err.count("\n")) == (2, 1)
     assert f"runs/{run.name} has no folder 'test'" in missing.err
 
 
-def test_a_run_is_called_as_it_was_named(loopbench, compared, here):
+def test_a_run_is_called_as_it_was_named(whichloop, compared, here):
     run = compared("arithmetic", "--name", "before <b>the</b> rewrite", page=True)
     text = (run / "report.html").read_text()
     assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
     assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format\.", text)
     for name, said in (("", "one line of 1 to 200"), ("a\nb", "one line of 1 to 200"), ("x" * 201, "one line of 1 to 200")):
-        refused = loopbench("compare", *QUICK, "--name", name)
+        refused = whichloop("compare", *QUICK, "--name", name)
         assert (refused.code, refused.err.startswith("error: --name: it must be "), said in refused.err) == (2, True, True)
 
 
 # --- traces ---
 
 
-def test_what_traces_take_is_told_above_the_tables(loopbench, compared):
+def test_what_traces_take_is_told_above_the_tables(whichloop, compared):
     compared("arithmetic")
-    lines = loopbench("report", "latest", "--no-html", "-v").out.splitlines()
+    lines = whichloop("report", "latest", "--no-html", "-v").out.splitlines()
     assert re.fullmatch(
         r"traces: (\d+ B|1\.\d KB) per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[0]
     )
-    assert loopbench("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
+    assert whichloop("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
 
 
-def test_a_trace_that_was_not_kept_is_said_not_to_have_been(loopbench, compared):
+def test_a_trace_that_was_not_kept_is_said_not_to_have_been(whichloop, compared):
     run = compared("arithmetic", "--traces", "failures")
     told = "\n".join(
         f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)
     )
-    missed = [line.split()[0] for line in loopbench("show", "latest", "--all").out.splitlines()[:-2]]
+    missed = [line.split()[0] for line in whichloop("show", "latest", "--all").out.splitlines()[:-2]]
     assert 0 < len(missed) < 24
     for trial in told.splitlines():
-        shown = loopbench("show", "latest", trial)
+        shown = whichloop("show", "latest", trial)
         if trial in missed:
             assert (shown.code, shown.err) == (0, "")
         else:
             said = "the run kept traces of failures only (--traces failures)"
             assert (shown.code, shown.err) == (2, f"error: runs/{run.name}: trial {trial} has no trace: {said}\n")
-    reasons = loopbench("why", "latest", "-v")
+    reasons = whichloop("why", "latest", "-v")
     assert "Trials that were solved have no trace to hold the lost ones against: each by itself" in reasons.out
     assert re.search(r"^lost \d+ of 12 trials: parse \d+", reasons.out, re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_one_trial_is_shown_without_loading_what_compares_arms(loopbench, compared, here):
+def test_one_trial_is_shown_without_loading_what_compares_arms(whichloop, compared, here):
     run = compared("arithmetic")
     code = (
-        "import sys; from loopbench.cli.main import app\n"
+        "import sys; from whichloop.cli.main import app\n"
         f"app(['show', {str(run)!r}, 'bare/flaky-format/arithmetic-0001/0'], standalone_mode=False)\n"
         "assert not {'scipy', 'numpy', 'dspy', 'mlflow'} & set(sys.modules), 'loaded'"
     )
@@ -225,29 +225,29 @@ def test_one_trial_is_shown_without_loading_what_compares_arms(loopbench, compar
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_a_run_of_a_newer_loopbench_is_told_as_one_wherever_it_is_shown(loopbench, compared, here):
+def test_a_run_of_a_newer_whichloop_is_told_as_one_wherever_it_is_shown(whichloop, compared, here):
     run = compared("arithmetic")
     path = run / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["versions"]["policy_and_profiles"] = 99
     path.write_text(json.dumps(manifest), encoding="utf-8")
     reseal(path)
-    told = f"runs/{run.name}/manifest.json: written by a newer loopbench: the scripted model has version 99, here "
-    shown = loopbench("show", "latest")
+    told = f"runs/{run.name}/manifest.json: written by a newer whichloop: the scripted model has version 99, here "
+    shown = whichloop("show", "latest")
     assert (shown.code, shown.err.startswith(f"warning: {told}"), shown.err.count("\n")) == (0, True, 1)
-    report = loopbench("report", "latest")
+    report = whichloop("report", "latest")
     assert report.code == 0
     assert f"Warning: {told}" in report.out
     assert told in (run / "report.html").read_text(encoding="utf-8")
-    assert sum(told in warning for warning in loopbench("report", "latest", "--json").json["warnings"]) == 1
+    assert sum(told in warning for warning in whichloop("report", "latest", "--json").json["warnings"]) == 1
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-def test_the_tables_of_one_report_write_shares_in_one_form(loopbench, compared_once, monkeypatch, columns):
+def test_the_tables_of_one_report_write_shares_in_one_form(whichloop, compared_once, monkeypatch, columns):
     more = ("--profile", "flaky-tools", "--profile", "flaky-format", "--profile", "clean", "--tasks", "12")
     compared_once("--no-mlflow", "-q", "--loop", "bare", "--loop", "finish", *more)
     monkeypatch.setenv("COLUMNS", str(columns))
-    head, *rows = loopbench("report", "latest", "--no-html").out.splitlines()
+    head, *rows = whichloop("report", "latest", "--no-html").out.splitlines()
     matrix = next(number for number, line in enumerate(rows) if line.startswith("loop "))
     accuracies, recoveries = rows[matrix + 1], rows[0][head.index("recovery rate") :]
     in_full, short = re.compile(r"\d\.\d{3}"), re.compile(r"(?<!\d)\.\d\d(?!\d)")

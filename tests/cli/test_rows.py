@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from loopbench.cli.console import print_row
 from tests.cases import cases
+from whichloop.cli.console import print_row
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=12), max_size=40).map(" ".join)
 

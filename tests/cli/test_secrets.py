@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from loopbench.protocol.redact import MARK
-from loopbench.runs.registry import generated_suites
 from tests.models.real.provider import NAME, CannedAnswer, SeenRequest, completion, failure, serving
 from tests.protocol.planted import SHAPES, planted
+from whichloop.protocol.redact import MARK
+from whichloop.runs.registry import generated_suites
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.thorough
@@ -52,7 +52,7 @@ def burst(text: str) -> str:
 '''
 LOOP = '''
 from dataclasses import dataclass
-from loopbench.loops import Bare
+from whichloop.loops import Bare
 
 @dataclass(frozen=True, slots=True)
 class Crashing(Bare):
@@ -130,11 +130,11 @@ def leaks(name: str, data: bytes) -> list[str]:
 OWN = frozenset({"leaking.py", "crashing.py", "tasks.jsonl"})
 
 
-def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(loopbench: Callable[..., Any], shop: Path):
+def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callable[..., Any], shop: Path):
     said: list[tuple[str, str]] = []
 
     def call(*arguments: str) -> None:
-        done = loopbench(*arguments)
+        done = whichloop(*arguments)
         said.append((" ".join(arguments[:2]), done.out + done.err))
 
     flags = ["--suite", "jsonl", "--data", "tasks.jsonl", "--tools", "leaking", "--model", NAME, "--attempts", "1"]
@@ -175,21 +175,21 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(loopbench: Callab
     "suite",
     [name if name == "typed" else pytest.param(name, marks=pytest.mark.slow) for name in generated_suites()],
 )
-def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(loopbench: Callable[..., Any], here: Path, suite: str):
+def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(whichloop: Callable[..., Any], here: Path, suite: str):
     """Of all five designs, with replies and tools that fail."""
     profiles = ["--profile", "flaky-format", "--profile", "flaky-tools"]
-    assert loopbench("compare", "--suite", suite, "--tasks", "1", *profiles, "--no-mlflow").code == 0
+    assert whichloop("compare", "--suite", suite, "--tasks", "1", *profiles, "--no-mlflow").code == 0
     files = dict(left_on_disk(here / "runs", frozenset()))
     assert len([data for name, data in files.items() if name.endswith("traces.zst") and data.count(b"\n") == 10]) == 1
     assert not [name for name, data in files.items() if MARK.encode() in data]
 
 
-def test_a_traceback_of_ours_holds_no_key(loopbench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+def test_a_traceback_of_ours_holds_no_key(whichloop: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
     def broken() -> None:
         raise RuntimeError(texts("crash"))
 
-    monkeypatch.setattr("loopbench.cli.list_.list_", broken)
-    done = loopbench("list")
+    monkeypatch.setattr("whichloop.cli.list_.list_", broken)
+    done = whichloop("list")
     assert (done.code, done.out) == (1, "")
     assert "RuntimeError: " in done.err
     assert MARK in done.err

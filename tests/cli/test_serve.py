@@ -1,4 +1,4 @@
-"""`loopbench serve` as a process of its own: what it prints, what it answers, how it ends."""
+"""`whichloop serve` as a process of its own: what it prints, what it answers, how it ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
-from loopbench.cli.main import main
 from tests.prepared import start_command
+from whichloop.cli.main import main
 
 
 @contextlib.contextmanager
@@ -129,7 +129,7 @@ def test_without_the_flag_there_is_no_mcp():
 
 def failed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
     """What the command says that ends with exit code 2, in one line."""
-    monkeypatch.setattr(sys, "argv", ["loopbench", "serve", *arguments])
+    monkeypatch.setattr(sys, "argv", ["whichloop", "serve", *arguments])
     with pytest.raises(SystemExit) as left:
         main()
     said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""`loopbench show` of a trial whose loop altered a call: both forms say what the model wrote, what ran, and why it was lost."""
+"""`whichloop show` of a trial whose loop altered a call: both forms say what the model wrote, what ran, and why it was lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from loopbench.checks.loop.scaffold import new_loop
+from whichloop.checks.loop.scaffold import new_loop
 
 CALL = "await tools.call(move.calls[0])"
 ONE_MORE = "{name: value + 1 if isinstance(value, (int, float)) else value for name, value in move.calls[0].arguments.items()}"
@@ -14,20 +14,20 @@ ALTERED = f"await tools.call(ToolCall(move.calls[0].name, {ONE_MORE}))"
 
 
 @pytest.fixture
-def altered(here, loopbench, monkeypatch):
+def altered(here, whichloop, monkeypatch):
     """A run of a loop that adds one to each number which the model passes to a tool; gives the name of a lost trial."""
     made = new_loop("alters", here)
     source = made.loop.read_text()
     assert source.count(CALL) == 1
     made.loop.write_text(source.replace(CALL, ALTERED))
     monkeypatch.syspath_prepend(here)
-    run = loopbench("compare", "--loop", made.target, "--suite", "arithmetic(size=2)", "--no-mlflow", "--quiet", "--json")
+    run = whichloop("compare", "--loop", made.target, "--suite", "arithmetic(size=2)", "--no-mlflow", "--quiet", "--json")
     assert run.code == 0, run.err
     return f"{run.json['arms'][0]['arm']}/arithmetic-0001/0"
 
 
-def test_what_ran_stands_beside_its_result_and_the_cause_below_as_in_the_short_form(altered, loopbench):
-    brief, whole = (loopbench("show", "latest", altered, *more).out for more in ((), ("-v",)))
+def test_what_ran_stands_beside_its_result_and_the_cause_below_as_in_the_short_form(altered, whichloop):
+    brief, whole = (whichloop("show", "latest", altered, *more).out for more in ((), ("-v",)))
     cause = brief.split("\n── stop: ")[1].split("\n", 4)[-1].partition("prompts and replies: ")[0]
     assert cause.startswith("altered call, step 1: the loop called ")
     assert whole.endswith(cause)

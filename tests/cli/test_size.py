@@ -1,4 +1,4 @@
-"""`loopbench size` and `compare --looks`, as they are typed."""
+"""`whichloop size` and `compare --looks`, as they are typed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from tests.sealing import reseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 pytestmark = pytest.mark.thorough
 
@@ -32,17 +32,17 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pilot(loopbench: Any, here: Path, compared: Path) -> Path:
+def pilot(whichloop: Any, here: Path, compared: Path) -> Path:
     """A copy of that comparison, which is the latest run here."""
     shutil.copytree(compared, here / "runs" / compared.name)
     return here / "runs" / compared.name
 
 
-def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopbench, pilot):
-    short = loopbench("size", "latest", "--margin", "0.1")
+def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(whichloop, pilot):
+    short = whichloop("size", "latest", "--margin", "0.1")
     scope, first, second, *_ = short.out.splitlines()
     assert "Sizes that suffice" not in short.out
-    ended = loopbench("size", "latest", "--margin", "0.1", "-v")
+    ended = whichloop("size", "latest", "--margin", "0.1", "-v")
     assert ended.out.index("How much two runs of one loop") < ended.out.index(f"{first}\n{second}\n")
     assert (ended.code, ended.err, short.code) == (0, "", 0)
     assert scope.startswith("Sizes for any difference down to the margin")
@@ -55,8 +55,8 @@ def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopb
 
 
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
-def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(loopbench, pilot, purpose):
-    made = loopbench("size", str(pilot), "--for", purpose, "--json").json
+def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(whichloop, pilot, purpose):
+    made = whichloop("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
     assert {
         "run",
@@ -81,31 +81,31 @@ def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(loopbenc
 
 
 @pytest.mark.slow
-def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(loopbench):
+def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(whichloop):
     """Of five arms, the two that are named are planned for as if nothing else had been in the run."""
     loops = ("--loop", "bare", "--loop", "react_extract", "--suite", "arithmetic(size=30)", "--repeats", "2")
-    crowd = loopbench(
+    crowd = whichloop(
         "compare", *loops, "--loop", "finish", "--profile", "flaky-format", "--profile", "forgetful", "--json", *QUIET
     )
-    alone = loopbench("compare", *loops, "--profile", "flaky-format", "--json", *QUIET)
+    alone = whichloop("compare", *loops, "--profile", "flaky-format", "--json", *QUIET)
     named = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format")
-    of_crowd, of_alone = (loopbench("size", one.json["run"], *asked, "--json").json for one, asked in ((crowd, named), (alone, ())))
+    of_crowd, of_alone = (whichloop("size", one.json["run"], *asked, "--json").json for one, asked in ((crowd, named), (alone, ())))
     assert of_crowd["plans"]
     assert of_crowd["noise"]
     for part in ("plans", "noise", "pilot", "suite"):
         plans = json.loads(re.sub(r'"seconds": [^,}]+', '"seconds": 0', json.dumps([of_crowd[part], of_alone[part]])))
         assert plans[0] == plans[1]
     assert (of_crowd["loops"], of_crowd["profiles"]) == (["bare", "react_extract"], ["flaky-format"])
-    said = " ".join(loopbench("size", crowd.json["run"], *named).out.split())
+    said = " ".join(whichloop("size", crowd.json["run"], *named).out.split())
     assert "(--loop bare --loop react_extract --profile flaky-format --repeats 1 --suite" in said
 
 
 @pytest.mark.slow
-def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
+def test_the_size_that_is_named_is_large_enough(whichloop, pilot):
     """A run of the size that `size` names decides the pair, as it says it will: these designs are far apart."""
-    (plan,) = loopbench("size", "latest", "--for", "compare", "--margin", "0.3", "--json").json["plans"]
+    (plan,) = whichloop("size", "latest", "--for", "compare", "--margin", "0.3", "--json").json["plans"]
     best = plan["best"]
-    larger = loopbench(
+    larger = whichloop(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", best["suite"],
         "--repeats", str(best["repeats"]), "--margin", "0.3", "--json", *QUIET,
     )  # fmt: skip
@@ -114,30 +114,30 @@ def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
     assert larger.json["pairs"][0]["outlook"] is None
 
 
-def test_a_run_on_one_split_is_planned_on_that_split(loopbench):
-    made = loopbench(
+def test_a_run_on_one_split_is_planned_on_that_split(whichloop):
+    made = whichloop(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=60)",
         "--split", "test", "--repeats", "2", "--json", *QUIET,
     )  # fmt: skip
-    ended = loopbench("size", made.json["run"], "--for", "compare", "--margin", "0.2")
+    ended = whichloop("size", made.json["run"], "--for", "compare", "--margin", "0.2")
     assert "(--repeats " in ended.out
     assert all(" --split test" in line for line in ended.out.splitlines() if "(--repeats " in line)
-    assert loopbench("size", made.json["run"], "--json").json["suite"]["split"] == "test"
+    assert whichloop("size", made.json["run"], "--json").json["suite"]["split"] == "test"
 
 
 @pytest.mark.slow
-def test_other_metrics_and_a_second_run(loopbench, pilot):
-    again = loopbench(
+def test_other_metrics_and_a_second_run(whichloop, pilot):
+    again = whichloop(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=20)",
         "--repeats", "2", "--seed", "1", "--json", *QUIET,
     )  # fmt: skip
-    ended = loopbench("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate", "-v")
+    ended = whichloop("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate", "-v")
     assert ended.code == 0
     assert "with a margin of 10.0 % (tokens, 80 % sure)" in ended.out
     assert "the second run differed by" in ended.out
 
 
-def test_bad_input_is_one_line(loopbench, pilot):
+def test_bad_input_is_one_line(whichloop, pilot):
     for arguments, says in (
         (["nowhere"], "no run 'nowhere'"),
         (["latest", "--margin", "0"], "--margin: it must be more than 0 and less than 1, got 0.0"),
@@ -151,19 +151,19 @@ def test_bad_input_is_one_line(loopbench, pilot):
         (["latest", "--again", "latest"], "is the same run"),
         (["latest", "--again", "nowhere"], "no run 'nowhere'"),
     ):
-        ended = loopbench("size", *arguments)
+        ended = whichloop("size", *arguments)
         assert (ended.code, ended.out) == (2, ""), arguments
         (line,) = ended.err.splitlines()
         assert line.startswith("error: ")
         assert says in line
 
 
-def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):
+def test_an_optimization_is_no_pilot_before_its_test(whichloop, here):
     folder = here / "runs" / "o"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
     reseal(folder / "manifest.json")
-    ended = loopbench("size", "o")
+    ended = whichloop("size", "o")
     assert ended.code == 2
     assert "no trial of the test split was run yet" in ended.err
 
@@ -173,26 +173,26 @@ def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):
 FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=40)")
 
 
-def test_a_run_that_is_decided_stops_and_says_so(loopbench):
-    ended = loopbench("compare", *FAR_APART, "--looks", "4", "--json", *QUIET)
+def test_a_run_that_is_decided_stops_and_says_so(whichloop):
+    ended = whichloop("compare", *FAR_APART, "--looks", "4", "--json", *QUIET)
     looks = ended.json["looks"]
     assert looks["stopped"]
     assert looks["reached"] < 4
     assert f"stopped after look {looks['reached']} of 4: every pair is decided" in ended.err
     assert ended.json["complete"]
     assert ended.json["pairs"][0]["verdict"] == "better"
-    assert loopbench("report", "latest", "--json", "--no-html").json["looks"] == looks
-    again = loopbench("resume", "latest", "--json", *QUIET)
+    assert whichloop("report", "latest", "--json", "--no-html").json["looks"] == looks
+    again = whichloop("resume", "latest", "--json", *QUIET)
     assert again.json["digest"] == ended.json["digest"]
-    printed = loopbench("report", "latest", "--no-html", "-v").out
+    printed = whichloop("report", "latest", "--no-html", "-v").out
     assert f"stopped after {looks['tasks']} of them" in printed
     assert f"Look {looks['reached']} of 4, after {looks['tasks']} tasks: tests and intervals are at level" in printed
 
 
-def test_looks_may_stand_in_the_configuration(loopbench, here):
+def test_looks_may_stand_in_the_configuration(whichloop, here):
     (here / "c.toml").write_text('loops = ["bare", "react_extract"]\nsuite = "arithmetic(size=6)"\nlooks = 2\n')
-    assert loopbench("compare", "--config", "c.toml", "--json", *QUIET).json["looks"]["planned"] == 2
-    assert loopbench("compare", "--config", "c.toml", "--looks", "5", "--json", *QUIET).json["looks"]["planned"] == 5
+    assert whichloop("compare", "--config", "c.toml", "--json", *QUIET).json["looks"]["planned"] == 2
+    assert whichloop("compare", "--config", "c.toml", "--looks", "5", "--json", *QUIET).json["looks"]["planned"] == 5
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_looks_may_stand_in_the_configuration(loopbench, here):
         (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),
     ],
 )
-def test_looks_that_cannot_be_are_one_line(loopbench, here, arguments, says):
-    ended = loopbench("compare", *arguments, *QUIET)
+def test_looks_that_cannot_be_are_one_line(whichloop, here, arguments, says):
+    ended = whichloop("compare", *arguments, *QUIET)
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err
     assert len(ended.err.splitlines()) == 1
@@ -214,10 +214,10 @@ def test_looks_that_cannot_be_are_one_line(loopbench, here, arguments, says):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(loopbench, here):
+def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(whichloop, here):
     from mlflow import MlflowClient
 
-    ended = loopbench("compare", *FAR_APART, "--looks", "4", "--quiet")
+    ended = whichloop("compare", *FAR_APART, "--looks", "4", "--quiet")
     assert ended.code == 0
     client = MlflowClient(f"sqlite:///{here / 'runs' / 'mlflow.db'}")
     found = client.search_runs([one.experiment_id for one in client.search_experiments()])

@@ -1,4 +1,4 @@
-"""`loopbench suite learn`, and `--skip-unplanned`: from questions without plans to the scripted model and its faults."""
+"""`whichloop suite learn`, and `--skip-unplanned`: from questions without plans to the scripted model and its faults."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import Task
 from tests.prepared import start_command
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import Task
 
 RUN = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
-TOOLS = "from loopbench.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
+TOOLS = "from whichloop.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
 
 
 @pytest.fixture
-def ran(loopbench: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
+def ran(whichloop: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
     """The same, after a run."""
     compared_once(*RUN)
-    return loopbench
+    return whichloop
 
 
 def tasks_in(file: Path) -> list[Task]:
@@ -35,8 +35,8 @@ def tasks_in(file: Path) -> list[Task]:
 def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_on_it(ran, tmp_path, monkeypatch):
     learned = ran("suite", "learn", "latest", "-o", "suite.jsonl")
     assert learned.code == 0
-    assert "loopbench compare --suite jsonl --data suite.jsonl" in learned.err
-    assert "--check" not in learned.err  # a suite of loopbench's own is always checked
+    assert "whichloop compare --suite jsonl --data suite.jsonl" in learned.err
+    assert "--check" not in learned.err  # a suite of whichloop's own is always checked
     assert [task.id for task in tasks_in(tmp_path / "suite.jsonl")] == [task.id for task in arithmetic.load(size=6).tasks]
     (tmp_path / "calculating.py").write_text(TOOLS)
     again = ran(
@@ -51,7 +51,7 @@ def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_o
 
 
 def test_the_command_that_is_told_works_as_it_stands(ran):
-    _, command = ran("suite", "learn", "latest", "-o", "suite.jsonl").err.strip().split("use it: loopbench ")
+    _, command = ran("suite", "learn", "latest", "-o", "suite.jsonl").err.strip().split("use it: whichloop ")
     again = ran(*shlex.split(command), "--no-mlflow", "--quiet", "--json", "--loop", "bare")
     assert again.code == 0, again.err
     assert again.json["arms"][0]["accuracy"]["value"] == 1
@@ -111,9 +111,9 @@ def test_bad_input_is_one_line_and_nothing_is_written(ran, tmp_path, arguments, 
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-def test_a_run_that_solved_nothing_teaches_nothing(loopbench, tmp_path):
-    loopbench("compare", *RUN[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
-    found = loopbench("suite", "learn", "latest", "-o", "suite.jsonl")
+def test_a_run_that_solved_nothing_teaches_nothing(whichloop, tmp_path):
+    whichloop("compare", *RUN[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
+    found = whichloop("suite", "learn", "latest", "-o", "suite.jsonl")
     assert found.code == 2
     assert "no plan was learned (3 tasks: not solved in " in found.err
     assert not (tmp_path / "suite.jsonl").exists()
@@ -148,37 +148,37 @@ def questions(file: Path, count: int) -> None:
         rows.writerows((task.query.text, task.expected) for task in asked[:count])
 
 
-def test_questions_without_plans_are_refused_under_the_scripted_model(loopbench, tmp_path):
+def test_questions_without_plans_are_refused_under_the_scripted_model(whichloop, tmp_path):
     questions(tmp_path / "q.csv", 4)
     (tmp_path / "summing.py").write_text(TOOLS)
     asked = ["compare", "--suite", "csv", "--data", "q.csv", "--tools", "summing", "--loop", "bare", "--no-mlflow", "--quiet"]
-    refused = loopbench(*asked)
+    refused = whichloop(*asked)
     assert (refused.code, refused.out) == (2, "")
     assert "4 of 4 tasks have no plan" in refused.err
-    assert "loopbench suite learn" in refused.err
+    assert "whichloop suite learn" in refused.err
     assert refused.err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
 
-def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(loopbench, tmp_path):
+def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(whichloop, tmp_path):
     rows = [
         {"question": "Two and three?", "answer": "It is <<2+3=5>>5.\n#### 5"},
         {"question": "One and one?", "answer": "It is two.\n#### 2"},
     ]
     (tmp_path / "g.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     asked = ["compare", "--suite", "gsm8k", "--data", "g.jsonl", "--loop", "bare", "--no-mlflow", "--quiet", "--json"]
-    refused = loopbench(*asked)
+    refused = whichloop(*asked)
     assert refused.code == 2
     assert "1 of 2 tasks has no plan" in refused.err
     assert "no annotation" in refused.err
     assert "--skip-unplanned leaves them out" in refused.err
-    (arm,) = loopbench(*asked, "--skip-unplanned").json["arms"]
+    (arm,) = whichloop(*asked, "--skip-unplanned").json["arms"]
     assert (arm["scored"], arm["excluded"]) == (1, 1)
     assert "no plan" in next(iter(arm["exclusions"]))
 
 
 @pytest.mark.thorough
-def test_a_first_day_with_a_model_behind_an_address(loopbench, tmp_path):
+def test_a_first_day_with_a_model_behind_an_address(whichloop, tmp_path):
     """Questions and tools; a model that answers them, here the served scripted one; plans learned; faults."""
     questions(tmp_path / "q.csv", 8)
     (tmp_path / "adding.py").write_text(TOOLS)
@@ -188,31 +188,31 @@ def test_a_first_day_with_a_model_behind_an_address(loopbench, tmp_path):
         try:
             address = server.stdout.readline().strip()
             real = ["--suite", "csv", "--data", "q.csv", "--model", "openai/scripted", "--base-url", address, "--loop", "finish"]
-            asked = loopbench("compare", *real, *common)
+            asked = whichloop("compare", *real, *common)
         finally:
             server.terminate()
     assert [arm["accuracy"]["value"] for arm in asked.json["arms"]] == [1.0]
-    refused = loopbench("suite", "learn", "latest", "-o", "suite.jsonl")
+    refused = whichloop("suite", "learn", "latest", "-o", "suite.jsonl")
     assert refused.code == 2
     assert "--allow adding" in refused.err
-    learned = loopbench("suite", "learn", "latest", "-o", "suite.jsonl", "--allow", "adding")
+    learned = whichloop("suite", "learn", "latest", "-o", "suite.jsonl", "--allow", "adding")
     assert learned.code == 0
     assert "the plans were not replayed; --check does that" in learned.err
     assert "--tools adding" in learned.err
-    loopbench("suite", "learn", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
+    whichloop("suite", "learn", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
     assert (tmp_path / "checked.jsonl").read_bytes() == (tmp_path / "suite.jsonl").read_bytes()
     suite = ["--suite", "jsonl", "--data", "suite.jsonl"]
-    blown = loopbench("compare", *suite, *common, "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools")
+    blown = whichloop("compare", *suite, *common, "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools")
     arms = {arm["arm"]: arm for arm in blown.json["arms"]}
     assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
     assert all(arm["faults"]["landed"] for name, arm in arms.items() if name.endswith("/flaky-tools"))
 
 
 @pytest.mark.thorough
-def test_an_optimization_is_read_by_its_test(loopbench: Any) -> None:
+def test_an_optimization_is_read_by_its_test(whichloop: Any) -> None:
     small = ("--suite", "arithmetic(size=12)", "--train", "4", "--dev", "3", "--test", "4", "--repeats", "1", "--budget", "60calls")
-    loopbench("optimize", "--no-mlflow", "--loop", "bare", *small, "--optimizer", "LabeledFewShot(k=2)", "-q")
+    whichloop("optimize", "--no-mlflow", "--loop", "bare", *small, "--optimizer", "LabeledFewShot(k=2)", "-q")
     for command in (("suite", "learn", "latest", "-o", "learned.jsonl"), ("profile", "fit", "latest", "--out", "fitted.toml")):
-        ended = loopbench(*command)
+        ended = whichloop(*command)
         assert "Field required" not in ended.err
         assert ended.code == 0, ended.err

@@ -26,8 +26,8 @@ def suite(server):
 
 
 @pytest.mark.thorough
-def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(loopbench, here, server):
-    made = loopbench("compare", *suite(server), "--loop", "bare", "--loop", "finish", "--profile", "clean", *QUIET).json
+def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(whichloop, here, server):
+    made = whichloop("compare", *suite(server), "--loop", "bare", "--loop", "finish", "--profile", "clean", *QUIET).json
     assert [arm["accuracy"]["value"] for arm in made["arms"]] == [1.0, 1.0]
     [file] = here.glob("runs/*/manifest.json")
     manifest = json.loads(file.read_text())
@@ -36,12 +36,12 @@ def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(loopbe
     assert "code" not in manifest["suite"]
 
     run = str(file.parent)
-    refused = loopbench("resume", run)
+    refused = whichloop("resume", run)
     assert refused.code == 2
     assert f"--allow {shlex.quote(server)}" in refused.err
-    assert loopbench("resume", run, "--allow", server, "--no-mlflow").code == 0
+    assert whichloop("resume", run, "--allow", server, "--no-mlflow").code == 0
     (here / "changed").touch()
-    refused = loopbench("extend", run, "--allow", server, "--repeats", "2", "--no-mlflow")
+    refused = whichloop("extend", run, "--allow", server, "--repeats", "2", "--no-mlflow")
     assert refused.code == 2
     assert "the list of tools of the server shop" in refused.err
     assert len(refused.err.splitlines()) == 1
@@ -49,29 +49,29 @@ def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(loopbe
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_the_same_digest_at_any_concurrency_and_in_workers(loopbench, server):
+def test_the_same_digest_at_any_concurrency_and_in_workers(whichloop, server):
     flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "4", *QUIET)
     ways = (("--concurrency", "1"), ("--concurrency", "4", "--workers", "2"))  # each worker has several trials at once
-    digests = {loopbench(*flags, *more).json["digest"] for more in ways}
+    digests = {whichloop(*flags, *more).json["digest"] for more in ways}
     assert len(digests) == 1
 
 
-def test_plans_are_checked_against_the_server(loopbench, here, server):
-    assert "2 of 2" in loopbench("plan", "check", "questions.csv", "--tools", server, "--run-tools").out
+def test_plans_are_checked_against_the_server(whichloop, here, server):
+    assert "2 of 2" in whichloop("plan", "check", "questions.csv", "--tools", server, "--run-tools").out
     (here / "questions.csv").write_text(QUESTIONS.replace("price(item='lamp')", "price(itm='lamp')"))
-    found = loopbench("plan", "check", "questions.csv", "--tools", server)
+    found = whichloop("plan", "check", "questions.csv", "--tools", server)
     assert found.code == 1
     assert "price" in found.out
 
 
-def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(loopbench, server):
+def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
     dying = server.replace(" drifts ", " ends ")
-    made = loopbench("compare", *suite(dying), "--loop", "bare", "--no-mlflow", "-q")
+    made = whichloop("compare", *suite(dying), "--loop", "bare", "--no-mlflow", "-q")
     assert made.code == 4
     assert "the shop is closed" in made.err + made.out
 
 
-def test_a_suite_with_tools_of_its_own_takes_no_server(loopbench, server):
-    refused = loopbench("compare", "--suite", "arithmetic", "--tools", server, "--loop", "bare")
+def test_a_suite_with_tools_of_its_own_takes_no_server(whichloop, server):
+    refused = whichloop("compare", "--suite", "arithmetic", "--tools", server, "--loop", "bare")
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
     assert "leave --tools out" in refused.err

@@ -7,22 +7,22 @@ import pytest
 WIDTH = 80
 
 MISTAKES = [
-    ("compare --loops bare", "no option --loops; did you mean '--loop'? see loopbench compare --help"),
-    ("show latest --vv", "no option --vv; did you mean '-v'? see loopbench show --help"),
-    ("plan check", "FILE is missing: tasks with plans; see loopbench plan check --help"),
+    ("compare --loops bare", "no option --loops; did you mean '--loop'? see whichloop compare --help"),
+    ("show latest --vv", "no option --vv; did you mean '-v'? see whichloop show --help"),
+    ("plan check", "FILE is missing: tasks with plans; see whichloop plan check --help"),
     (
         "compare --limit-tokens 5",
         "no option --limit-tokens; did you mean '--max-tokens' or '--context-tokens' or '--budget-tokens' or "
-        "'--trial-budget-tokens'? see loopbench compare --help",
+        "'--trial-budget-tokens'? see whichloop compare --help",
     ),
-    ("compare --lop=bare", "no option --lop; did you mean '--loop'? see loopbench compare --help"),
-    ("compare bare", "unexpected 'bare': each value stands behind its option, such as --loop bare; see loopbench compare --help"),
-    ("compare --tasks x", "--tasks: a whole number is needed, got 'x'; see loopbench compare --help"),
-    ("compare --tasks=1.5", "--tasks: a whole number is needed, got '1.5'; see loopbench compare --help"),
-    ("compare --tasks", "--tasks needs a value: maximum number of tasks; see loopbench compare --help"),
+    ("compare --lop=bare", "no option --lop; did you mean '--loop'? see whichloop compare --help"),
+    ("compare bare", "unexpected 'bare': each value stands behind its option, such as --loop bare; see whichloop compare --help"),
+    ("compare --tasks x", "--tasks: a whole number is needed, got 'x'; see whichloop compare --help"),
+    ("compare --tasks=1.5", "--tasks: a whole number is needed, got '1.5'; see whichloop compare --help"),
+    ("compare --tasks", "--tasks needs a value: maximum number of tasks; see whichloop compare --help"),
     ("compare --tasks 0", "--tasks: 1 or more is needed, got 0"),
     ("compare --alpha 2", "--alpha: less than 1 is needed, got 2.0"),
-    ("compare --margin 5%", "--margin: a number is needed, got '5%'; see loopbench compare --help"),
+    ("compare --margin 5%", "--margin: a number is needed, got '5%'; see whichloop compare --help"),
     ("compare --engine rai", "--engine: 'local' or 'ray' is needed, got 'rai'"),
     ("compare --temperature 9", "--temperature is for real models; name one, such as openai/gpt-4o-mini"),
     (
@@ -41,7 +41,7 @@ MISTAKES = [
         "unknown profile 'flaky-tool', which is not a .toml file either; did you mean 'flaky-tools'? known: ",
     ),
     ("compare --program nope.py:solve", "nope.py:solve: there is no file nope.py here"),
-    ("ablate --loop finish", "no option --loop; LOOP stands without a flag; see loopbench ablate --help"),
+    ("ablate --loop finish", "no option --loop; LOOP stands without a flag; see whichloop ablate --help"),
     ("ablate", "LOOP is missing"),
     (
         "why latest bare --profile flaky-tools",
@@ -52,35 +52,35 @@ MISTAKES = [
         "compare --cassette-mode replay",
         "--cassette-mode 'replay' needs the folder of a recording: --cassette FOLDER, or cassette in a TOML",
     ),
-    ("gate", "--baseline is missing: file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help"),
+    ("gate", "--baseline is missing: file that `whichloop bless latest --output FILE` wrote; see whichloop gate --help"),
     (
         "gate --baseline b.json --on-undecided skip",
-        "--on-undecided: 'skip' is none of pass, fail, undecided; see loopbench gate --help",
+        "--on-undecided: 'skip' is none of pass, fail, undecided; see whichloop gate --help",
     ),
     (
         "gate --baseline b.json --tasks 5",
-        "no option --tasks: a gate runs what its baseline ran; bless another run, of loopbench compare --tasks …; see ",
+        "no option --tasks: a gate runs what its baseline ran; bless another run, of whichloop compare --tasks …; see ",
     ),
-    ("gate --base b.json", "no option --base; did you mean '--baseline'? see loopbench gate --help"),
-    ("bless", "RUN is missing: run directory; see loopbench bless --help"),
-    ("bless latest", "--output is missing: file to write; see loopbench bless --help"),
-    ("replay latest", "TRIAL is missing: ARM/TASK/REPEAT; see loopbench replay --help"),
-    ("resume latest --retry all", "--retry: 'all' is none of infrastructure, errors; see loopbench resume --help"),
-    ("size latest --margin x", "--margin: a number is needed, got 'x'; see loopbench size --help"),
-    ("serve --port 99999999", "--port: 65535 or less is needed, got '99999999'; see loopbench serve --help"),
+    ("gate --base b.json", "no option --base; did you mean '--baseline'? see whichloop gate --help"),
+    ("bless", "RUN is missing: run directory; see whichloop bless --help"),
+    ("bless latest", "--output is missing: file to write; see whichloop bless --help"),
+    ("replay latest", "TRIAL is missing: ARM/TASK/REPEAT; see whichloop replay --help"),
+    ("resume latest --retry all", "--retry: 'all' is none of infrastructure, errors; see whichloop resume --help"),
+    ("size latest --margin x", "--margin: a number is needed, got 'x'; see whichloop size --help"),
+    ("serve --port 99999999", "--port: 65535 or less is needed, got '99999999'; see whichloop serve --help"),
     ("list loop", "there is no list of 'loop'; did you mean 'loops'? known: "),
-    ("compere", "no command 'compere'; did you mean 'compare'? see loopbench --help"),
-    ("check lop", "no command 'lop'; did you mean 'loop'? see loopbench check --help"),
-    ("check loop bare extra", "unexpected 'extra': the command takes no more than NAME; see loopbench check loop --help"),
-    ("plan chek x", "no command 'chek'; did you mean 'check'? see loopbench plan --help"),
-    ("--frob", "no option --frob; see loopbench --help"),
-    ("check --frob", "no option --frob; see loopbench check --help"),
+    ("compere", "no command 'compere'; did you mean 'compare'? see whichloop --help"),
+    ("check lop", "no command 'lop'; did you mean 'loop'? see whichloop check --help"),
+    ("check loop bare extra", "unexpected 'extra': the command takes no more than NAME; see whichloop check loop --help"),
+    ("plan chek x", "no command 'chek'; did you mean 'check'? see whichloop plan --help"),
+    ("--frob", "no option --frob; see whichloop --help"),
+    ("check --frob", "no option --frob; see whichloop check --help"),
 ]
 
 
 @pytest.mark.parametrize(("typed", "said"), MISTAKES)
-def test_a_mistake_is_one_line_that_names_what_is_wrong_and_what_is_right(loopbench, here, typed, said):
-    ended = loopbench(*typed.split())
+def test_a_mistake_is_one_line_that_names_what_is_wrong_and_what_is_right(whichloop, here, typed, said):
+    ended = whichloop(*typed.split())
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: {said}")
     assert ended.err.count("\n") == 1
@@ -90,7 +90,7 @@ def test_a_mistake_is_one_line_that_names_what_is_wrong_and_what_is_right(loopbe
     assert list(here.iterdir()) == []
 
 
-def test_a_group_that_is_typed_alone_shows_its_commands(loopbench):
-    ended = loopbench("check")
+def test_a_group_that_is_typed_alone_shows_its_commands(whichloop):
+    ended = whichloop("check")
     assert "Commands:" in ended.out + ended.err
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""`loopbench validate`, end to end."""
+"""`whichloop validate`, end to end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.validate import prediction
-from loopbench.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest
-from loopbench.experiments.validate.validity import validity
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import read_manifest, write_manifest
-from loopbench.runs.store.files import read_document, write_document
-from loopbench.runs.store.traces import Traces
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.validate import prediction
+from whichloop.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest
+from whichloop.experiments.validate.validity import validity
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest, write_manifest
+from whichloop.runs.store.files import read_document, write_document
+from whichloop.runs.store.traces import Traces
 
 RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
 LOOPS = ("bare", "finish", "react_extract")
@@ -35,10 +35,10 @@ def whole(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def ran(loopbench, here: Path, whole: Path):
+def ran(whichloop, here: Path, whole: Path):
     """The command, in a directory that has this run."""
     shutil.copytree(whole, here / "runs")
-    return loopbench
+    return whichloop
 
 
 @pytest.fixture
@@ -116,14 +116,14 @@ def test_a_damaged_prediction_is_one_line(ran, few, damage: str, says: str) -> N
     assert found.err.count("\n") == 1
 
 
-def test_two_loops_have_no_order_and_an_imported_run_no_loops(loopbench, here: Path) -> None:
-    assert loopbench(*RUN, "--loop", "bare", "--loop", "finish").code == 0
-    found = loopbench("validate", "latest")
+def test_two_loops_have_no_order_and_an_imported_run_no_loops(whichloop, here: Path) -> None:
+    assert whichloop(*RUN, "--loop", "bare", "--loop", "finish").code == 0
+    found = whichloop("validate", "latest")
     assert (found.code, found.out) == (2, "")
     assert "an order needs 3 loops or more, and this model has 2" in found.err
     Path("results.csv").write_text("task,arm,score\n" + "".join(f"t{n},{arm},1\n" for n in range(4) for arm in "abc"))
-    assert loopbench("import", "results.csv").code == 0
-    found = loopbench("validate", "latest")
+    assert whichloop("import", "results.csv").code == 0
+    found = whichloop("validate", "latest")
     assert (found.code, found.out) == (2, "")
     assert "an imported run has no loops that could be run again" in found.err
 
@@ -161,7 +161,7 @@ def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them
     assert (again["prediction"], again["held_out"]) == (written["digest"], written["held_out"])
     told = ran("validate", "latest", "--runs", "first", "--ahead", "8")
     assert all(loop in told.out for loop in LOOPS)
-    assert "loopbench extend first/run --tasks 16" in told.err
+    assert "whichloop extend first/run --tasks 16" in told.err
     records = [json.loads(line.split("\t")[0]) for line in (ahead.parents[1] / "trials.jsonl").read_text().splitlines()]
     assert set(written["fitted"]) == {record["task"] for record in records}
     assert len(written["held_out"]) == 8
@@ -234,5 +234,5 @@ def test_a_run_of_other_code_says_what_to_do(ran, few, part: str, changed: str) 
     write_manifest(folder(), manifest.model_copy(update={part: edited if part == "suite" else (edited, *manifest.arms[1:])}))
     found = ran("validate", "latest")
     assert (found.code, found.out) == (2, "")
-    assert f"{changed} since the run; run loopbench compare again" in found.err
+    assert f"{changed} since the run; run whichloop compare again" in found.err
     assert found.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`loopbench why`, from the runs of real loops to the line that is printed."""
+"""`whichloop why`, from the runs of real loops to the line that is printed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli.main import main
-from loopbench.reports.why_lines import kind_in_words
-from loopbench.runs.store.files import TRACES, TRIALS
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import TraceWriter, read_trace
 from tests.sealing import reseal
+from whichloop.cli.main import main
+from whichloop.reports.why_lines import kind_in_words
+from whichloop.runs.store.files import TRACES, TRIALS
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import TraceWriter, read_trace
 
 pytestmark = pytest.mark.thorough
 
@@ -32,7 +32,7 @@ def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs: Path = tmp_path_factory.mktemp("why") / "runs"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(runs.parent)
-        patch.setattr(sys, "argv", ["loopbench", "compare", *LOOPS, *SIZE])
+        patch.setattr(sys, "argv", ["whichloop", "compare", *LOOPS, *SIZE])
         with pytest.raises(SystemExit) as left:
             main()
     assert not left.value.code
@@ -40,9 +40,9 @@ def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def compared(loopbench: Callable[..., Any], run_once: Path) -> Callable[..., Any]:
+def compared(whichloop: Callable[..., Any], run_once: Path) -> Callable[..., Any]:
     shutil.copytree(run_once, "runs")
-    return loopbench
+    return whichloop
 
 
 def run_folder() -> Path:
@@ -50,23 +50,23 @@ def run_folder() -> Path:
     return folder
 
 
-def test_arms_that_did_the_same_are_counted_once(loopbench):
+def test_arms_that_did_the_same_are_counted_once(whichloop):
     loops = ("--loop", "bare", "--loop", "provider_retry(loop=bare)", "--profile", "flaky-format", "--tasks", "12")
-    loopbench("compare", *loops, "--no-mlflow", "--quiet")
-    told = loopbench("why", "latest", "-v").out
+    whichloop("compare", *loops, "--no-mlflow", "--quiet")
+    told = whichloop("why", "latest", "-v").out
     (lost,) = set(re.findall(r"/flaky-format +lost (\d+) of 12", told))
     assert "bare/flaky-format in every trial" in " ".join(told.split())
     assert sum(map(int, re.findall(r"^[a-z ]+ lost (\d+) trials?", told, re.MULTILINE))) == int(lost) > 0
 
 
 @pytest.mark.slow
-def test_losses_under_a_profile_that_does_not_apply_say_so(loopbench):
+def test_losses_under_a_profile_that_does_not_apply_say_so(whichloop):
     own = ("--loop", "finish", "--loop", "bare", "--profile", "text-2024", "--tasks", "30", "--no-mlflow", "--quiet")
-    loopbench("compare", *own)
+    whichloop("compare", *own)
     note = "text-2024 was measured of calls in text and does not apply to finish, which writes native calls"
     for asked in ((), ("finish",), ("bare", "finish"), ("-v",)):
-        assert note in " ".join(loopbench("why", "latest", *asked).out.split())
-    assert note not in " ".join(loopbench("why", "latest", "bare").out.split())
+        assert note in " ".join(whichloop("why", "latest", *asked).out.split())
+    assert note not in " ".join(whichloop("why", "latest", "bare").out.split())
 
 
 def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
@@ -88,7 +88,7 @@ def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
         assert dict(counts) == {k: str(v) for k, v in told[arm]["causes"].items()}
         for kind, many in re.findall(r"(\w+) (\d+)", "".join(re.findall(r"\(([^)]*)\)", causes))):
             assert told[arm]["kinds"]["parse"][f"wire.{kind}"] == int(many)
-    command = next(line for line in lines if line.startswith("  loopbench show "))
+    command = next(line for line in lines if line.startswith("  whichloop show "))
     assert compared(*shlex.split(command)[1:]).code == 0
 
 
@@ -114,7 +114,7 @@ def test_more_is_told_with_v_and_nothing_less(compared):
 def test_the_command_below_an_example_shows_the_trial(compared):
     out = compared("why", "latest", "react_extract", "bare", "--all").out
     lines = [line.strip() for line in out.splitlines()]
-    commands = [line for line in lines if line.startswith("loopbench show ")]
+    commands = [line for line in lines if line.startswith("whichloop show ")]
     assert len(commands) >= 3
     for command in commands[:3]:
         told = lines[lines.index(command) - 1]
@@ -242,11 +242,11 @@ def test_a_run_without_traces_still_tells_about_its_tasks(compared):
     assert "Tasks of arithmetic under flaky-format: 12" in out
 
 
-def test_results_of_another_tool_are_told_too(loopbench):
+def test_results_of_another_tool_are_told_too(whichloop):
     rows = ["arm,task,repeat,score", "a,t1,0,1", "a,t2,0,0", "b,t1,0,0", "b,t2,0,0"]
     Path("results.csv").write_text("\n".join(rows) + "\n")
-    assert loopbench("import", "results.csv", "-o", "imported").code == 0
-    ended = loopbench("why", "imported", "-v")
+    assert whichloop("import", "results.csv", "-o", "imported").code == 0
+    ended = whichloop("why", "imported", "-v")
     assert ended.code == 0, ended.err
     assert "a against b\n2 trials: both solved 0, only a 1, only b 0, neither 1; they part on 1 task" in ended.out
     assert "3 lost trials have no trace" in ended.out
@@ -302,10 +302,10 @@ def test_control_characters_of_a_model_reach_no_terminal(compared):
 
 
 @pytest.mark.slow
-def test_many_pairs_are_told_in_short(loopbench):
+def test_many_pairs_are_told_in_short(whichloop):
     loops = [word for name in ("bare", "finish", "react_extract", "stateless") for word in ("--loop", name)]
-    assert loopbench("compare", *loops, "--profile", "flaky-format", "--tasks", "8", "--no-mlflow", "--quiet").code == 0
-    short, full = loopbench("why", "latest", "-v").out, loopbench("why", "latest", "--all").out
+    assert whichloop("compare", *loops, "--profile", "flaky-format", "--tasks", "8", "--no-mlflow", "--quiet").code == 0
+    short, full = whichloop("why", "latest", "-v").out, whichloop("why", "latest", "--all").out
     assert short.count(" against ") == full.count(" against ") == 6
-    assert short.count("loopbench show") < full.count("loopbench show")
-    assert "Each cause with examples: loopbench why runs/" in short
+    assert short.count("whichloop show") < full.count("whichloop show")
+    assert "Each cause with examples: whichloop why runs/" in short

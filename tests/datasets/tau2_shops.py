@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loopbench.datasets import tau2
-from loopbench.datasets.task import Environment, Suite
-from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
+from whichloop.datasets import tau2
+from whichloop.datasets.task import Environment, Suite
+from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
 
 HOME = {"address1": "1 Elm St", "address2": "", "city": "Ulm", "state": "BW", "country": "DE", "zip": "89073"}
 AWAY = HOME | {"address1": "2 Oak St"}

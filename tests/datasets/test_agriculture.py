@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import agriculture
-from loopbench.datasets.agriculture import region as sources
-from loopbench.datasets.agriculture.region import MEASURES, STAGES, Region
-from loopbench.datasets.agriculture.season import DAYS, TOLERANCE, Season, draw_season
-from loopbench.datasets.generating import Draw
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.datasets.worlds import InvalidRequest
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
-from loopbench.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import agriculture
+from whichloop.datasets.agriculture import region as sources
+from whichloop.datasets.agriculture.region import MEASURES, STAGES, Region
+from whichloop.datasets.agriculture.season import DAYS, TOLERANCE, Season, draw_season
+from whichloop.datasets.generating import Draw
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.datasets.worlds import InvalidRequest
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scores_of
+from whichloop.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
 
 few = settings(max_examples=cases(12), deadline=None)
 keys = st.integers(0, 10_000)

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import arithmetic
-from loopbench.datasets.generating import template_of
-from loopbench.datasets.task import Suite
-from loopbench.datasets.validity import replay
-from loopbench.protocol import Ref, refs, run_sync
 from tests.cases import cases
 from tests.prepared import ran_in_fork
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import arithmetic
+from whichloop.datasets.generating import template_of
+from whichloop.datasets.task import Suite
+from whichloop.datasets.validity import replay
+from whichloop.protocol import Ref, refs, run_sync
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -69,7 +69,7 @@ def test_the_global_generator_is_left_alone_and_hashing_plays_no_part(tmp_path: 
     before = random.getstate()
     digest = arithmetic.load(size=40, seed=3).digest
     assert random.getstate() == before
-    code = "from loopbench.datasets import arithmetic; print(arithmetic.load(size=40, seed=3).digest)"
+    code = "from whichloop.datasets import arithmetic; print(arithmetic.load(size=40, seed=3).digest)"
     told = ran_in_fork(code, tmp_path)
     assert told.stdout.strip() == digest
 

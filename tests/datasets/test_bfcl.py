@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import bfcl
-from loopbench.datasets.bfcl import tool_names
-from loopbench.datasets.bfcl.functions import ACKNOWLEDGED
-from loopbench.datasets.bfcl.plans import NOTHING_FITS
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
-from loopbench.protocol import Toolbox, ToolCall, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import bfcl
+from whichloop.datasets.bfcl import tool_names
+from whichloop.datasets.bfcl.functions import ACKNOWLEDGED
+from whichloop.datasets.bfcl.plans import NOTHING_FITS
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scores_of
+from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/bfcl"
 

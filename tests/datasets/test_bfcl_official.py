@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets import bfcl
-from loopbench.datasets.bfcl.literals import MAX_LITERAL, read_literal, write_literal
-from loopbench.datasets.bfcl.official import officially_right
-from loopbench.datasets.task import Suite
 from tests.datasets.test_bfcl import accuracy, function, planned, right, row, write
+from whichloop.datasets import bfcl
+from whichloop.datasets.bfcl.literals import MAX_LITERAL, read_literal, write_literal
+from whichloop.datasets.bfcl.official import officially_right
+from whichloop.datasets.task import Suite
 
 PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
 CELL = re.compile(r"`([^`]*)`")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.bfcl.strict import same_calls
-from loopbench.datasets.task import Task
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named
-from loopbench.protocol import Query
 from tests.cases import cases
+from whichloop.datasets.bfcl.strict import same_calls
+from whichloop.datasets.task import Task
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scorer_named
+from whichloop.protocol import Query
 
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=6)
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=6)

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import bfcl, tau2
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import bfcl, tau2
 
 WORDS = st.text(max_size=4) | st.sampled_from(["dict", "array", "f", "", "type", "items", "$ref", "task_1", "DB", "user", "tasks"])
 JSON = st.recursive(

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets import jsonl, parquet
-from loopbench.datasets.csv import load as load_csv
-from loopbench.datasets.importing.own_tools import own_tools
-from loopbench.datasets.importing.reader import BrokenPlan, RowError
-from loopbench.datasets.task import Suite
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_suite
 from tests.cases import cases
+from whichloop.datasets import jsonl, parquet
+from whichloop.datasets.csv import load as load_csv
+from whichloop.datasets.importing.own_tools import own_tools
+from whichloop.datasets.importing.reader import BrokenPlan, RowError
+from whichloop.datasets.task import Suite
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
 
 
 def price(item: str) -> float:

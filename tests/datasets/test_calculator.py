@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.datasets import calculator
-from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
+from whichloop.datasets import calculator
+from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
 
 cents = st.integers(-10_000_000, 10_000_000).map(lambda number: number / 100)
 any_float = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(10**20), 10**20)

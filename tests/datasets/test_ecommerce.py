@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import ecommerce
-from loopbench.datasets.ecommerce import books, tools
-from loopbench.datasets.ecommerce.shop import Row, Shop, ShopDatabase, changed, draw_shop
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import carry_out
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named
-from loopbench.protocol import Toolbox, ToolCall, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import ecommerce
+from whichloop.datasets.ecommerce import books, tools
+from whichloop.datasets.ecommerce.shop import Row, Shop, ShopDatabase, changed, draw_shop
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import carry_out
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scorer_named
+from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 SHOPS = st.integers(1, 10**9)
 STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 3)), max_size=12)

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import errands
-from loopbench.datasets.errands import town as tools
-from loopbench.datasets.errands.town import Town, draw_town
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import carry_out
-from loopbench.datasets.worlds import InvalidRequest, UnknownName
-from loopbench.protocol import Toolbox, ToolCall, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import errands
+from whichloop.datasets.errands import town as tools
+from whichloop.datasets.errands.town import Town, draw_town
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import carry_out
+from whichloop.datasets.worlds import InvalidRequest, UnknownName
+from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 READS = {"check_price", "find_address", "look_up_bill", "count_purse"}
 

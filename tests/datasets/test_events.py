@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import events
-from loopbench.datasets.events import service
-from loopbench.datasets.events.programme import Programme, draw_programme, total
-from loopbench.datasets.events.service import City
-from loopbench.datasets.generating import Draw
-from loopbench.datasets.task import Environment, Suite, Task
-from loopbench.datasets.validity import planned_answer, replay
-from loopbench.datasets.worlds import InvalidRequest
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
-from loopbench.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import events
+from whichloop.datasets.events import service
+from whichloop.datasets.events.programme import Programme, draw_programme, total
+from whichloop.datasets.events.service import City
+from whichloop.datasets.generating import Draw
+from whichloop.datasets.task import Environment, Suite, Task
+from whichloop.datasets.validity import planned_answer, replay
+from whichloop.datasets.worlds import InvalidRequest
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scores_of
+from whichloop.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync
 
 few = settings(max_examples=cases(10), deadline=None)
 keys = st.integers(0, 10_000)

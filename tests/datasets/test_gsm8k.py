@@ -13,13 +13,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import gsm8k
-from loopbench.datasets.gsm8k import AnnotationError, plan_of
-from loopbench.datasets.task import Suite, Task, is_by_construction
-from loopbench.datasets.validity import replay
-from loopbench.protocol import Plan, Query, Ref, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import gsm8k
+from whichloop.datasets.gsm8k import AnnotationError, plan_of
+from whichloop.datasets.task import Suite, Task, is_by_construction
+from whichloop.datasets.validity import replay
+from whichloop.protocol import Plan, Query, Ref, run_sync
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/gsm8k/test_first200.jsonl"
 

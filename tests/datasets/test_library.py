@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import library
-from loopbench.datasets.library import shelves as desk
-from loopbench.datasets.library import tasks, trail
-from loopbench.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_PER_COAST, Document, collection
-from loopbench.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
-from loopbench.datasets.task import Suite
-from loopbench.datasets.validity import replay
-from loopbench.metrics.scorers import is_abstention
-from loopbench.protocol import Toolbox, ToolCall, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import library
+from whichloop.datasets.library import shelves as desk
+from whichloop.datasets.library import tasks, trail
+from whichloop.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_PER_COAST, Document, collection
+from whichloop.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
+from whichloop.datasets.task import Suite
+from whichloop.datasets.validity import replay
+from whichloop.metrics.scorers import is_abstention
+from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 HELD = collection()
 DOCUMENTS = list(HELD.documents.values())

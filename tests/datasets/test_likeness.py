@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.generating import Draw
-from loopbench.datasets.validity.likeness import alike, wording
 from tests.cases import cases
+from whichloop.datasets.generating import Draw
+from whichloop.datasets.validity.likeness import alike, wording
 
 WORDS = [f"{first}{last}" for first in ("ba", "co", "du", "fi", "lo", "mi", "no", "ra", "su", "ti") for last in "bdfgklmnprst"]
 

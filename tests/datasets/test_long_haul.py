@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import long_haul
-from loopbench.datasets.long_haul import archive as archives
-from loopbench.datasets.long_haul.archive import ArchiveError, Measures, TrailArchive, VaultShut, archive_of
-from loopbench.datasets.long_haul.trails import ANSWER_FORMAT, TEMPLATES, UNANSWERABLE
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import long_haul
+from whichloop.datasets.long_haul import archive as archives
+from whichloop.datasets.long_haul.archive import ArchiveError, Measures, TrailArchive, VaultShut, archive_of
+from whichloop.datasets.long_haul.trails import ANSWER_FORMAT, TEMPLATES, UNANSWERABLE
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.protocol import Toolbox, ToolCall, render_value, run_sync
 
 SHOWN = 170
 """Characters of a short card that a design shows whole which cuts a result at 200, its tool's name and receipt included."""

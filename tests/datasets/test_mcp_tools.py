@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.importing.mcp_client import MAX_LAST_WORDS, LastWords
-from loopbench.datasets.importing.mcp_server import is_mcp, read_server
-from loopbench.datasets.importing.mcp_tools import mcp_tools, tool_server
-from loopbench.datasets.task import Task
-from loopbench.models.fake import FakeModel
-from loopbench.programs.gateway import served
-from loopbench.programs.trial import ProgramTrial
-from loopbench.protocol import Query, Tool, Toolbox, ToolCall
+from whichloop.datasets.importing.mcp_client import MAX_LAST_WORDS, LastWords
+from whichloop.datasets.importing.mcp_server import is_mcp, read_server
+from whichloop.datasets.importing.mcp_tools import mcp_tools, tool_server
+from whichloop.datasets.task import Task
+from whichloop.models.fake import FakeModel
+from whichloop.programs.gateway import served
+from whichloop.programs.trial import ProgramTrial
+from whichloop.protocol import Query, Tool, Toolbox, ToolCall
 
 SHOP = Path(__file__).with_name("mcp_shop.py")
 TASK = Task("t", Query("?"), 1)
@@ -210,5 +210,5 @@ def test_an_address_leads_to_a_server_with_its_token(monkeypatch):
 
     own, seen = asyncio.run(run())
     assert seen.value == 8
-    assert tool_server(own.name).name == "loopbench"
+    assert tool_server(own.name).name == "whichloop"
     assert read_server(own.name).headers() == {"Authorization": "Bearer t-123"}

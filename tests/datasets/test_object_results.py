@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-import loopbench
-from loopbench.datasets.importing.reader import read_plan
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity.replay import planned_answer, replay
-from loopbench.loops import Bare, Finish, Phased, ReactExtract, Stateless
-from loopbench.protocol import Loop, Query, Tool, plan_to_json, run_sync
-from loopbench.protocol.plan_lines import plan_from_lines
+import whichloop
+from whichloop.datasets.importing.reader import read_plan
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.validity.replay import planned_answer, replay
+from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
+from whichloop.protocol import Loop, Query, Tool, plan_to_json, run_sync
+from whichloop.protocol.plan_lines import plan_from_lines
 
 
 class Line(BaseModel):
@@ -88,7 +88,7 @@ def test_the_oracle_follows_references_into_objects() -> None:
 
 def test_every_design_solves_every_task_where_nothing_is_disturbed(tmp_path: Path) -> None:
     loops: list[Loop] = [Bare(), Finish(), Phased(), ReactExtract(), Stateless()]
-    run = loopbench.compare(loops, suite=SUITE, profiles=["clean"], mlflow=False, runs=tmp_path)
+    run = whichloop.compare(loops, suite=SUITE, profiles=["clean"], mlflow=False, runs=tmp_path)
     assert len(run.trials) == len(loops) * len(TASKS)
     assert set(run.trials["accuracy"]) == {1.0}
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.importing.own_tools import ALLOWED, NO_TOOLS, OwnTools, offered, own_tools
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, Toolbox, ToolCall, run_sync
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.new_manifest import question_digests
+from whichloop.datasets.importing.own_tools import ALLOWED, NO_TOOLS, OwnTools, offered, own_tools
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, Toolbox, ToolCall, run_sync
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.new_manifest import question_digests
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def task(**world: Any) -> Task:
 FUNCTIONS = """
 from json import dumps
 from functools import cache
-from loopbench import Task, Tool
+from whichloop import Task, Tool
 
 LIMIT = 3
 def search(query: str, most: int = 10) -> list[str]:
@@ -84,7 +84,7 @@ def test_what_a_module_offers(module, more, attribute, expected):
     ("source", "attribute", "said"),
     [
         ("", "", "neither TOOLS nor a public function with type hints; a function of the task is named: own_made:FUNCTION"),
-        ("from loopbench import Task\ndef world(task: Task): ...", "", "neither TOOLS nor"),
+        ("from whichloop import Task\ndef world(task: Task): ...", "", "neither TOOLS nor"),
         ("def f(x): ...", "", "neither TOOLS nor"),
         ("TOOLS = 3", "", "neither a list of functions nor an environment .*, but int"),
         ("TOOLS = 'search'", "", "neither a list .*, but str"),
@@ -266,7 +266,7 @@ def test_tools_that_say_everything_warn_of_nothing(module, caplog):
 CONNECTED = "import sqlite3\nDATA = sqlite3.connect(':memory:'{})\n{}"
 BY_FUNCTION = "def count(n: int) -> int:\n    'Count.'\n    return DATA.execute('select ?', (n,)).fetchone()[0]\n"
 BY_TASK = """
-from loopbench import Task
+from whichloop import Task
 class Desk:
     def __init__(self, task: Task) -> None:
         self.data = sqlite3.connect(':memory:'{})

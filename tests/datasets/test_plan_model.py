@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.importing.plan_model import checked_plan, plan_schema
-from loopbench.protocol import Plan, plan_from_json, plan_to_json
 from tests.cases import cases
 from tests.protocol.test_plan import plans
+from whichloop.datasets.importing.plan_model import checked_plan, plan_schema
+from whichloop.protocol import Plan, plan_from_json, plan_to_json
 
 SCHEMA = jsonschema.Draft202012Validator(plan_schema())
 CALL = {"id": "a", "tool": "f", "arguments": {"x": 1}, "goal": "g"}

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets import arithmetic
-from loopbench.datasets.quarantine import read_quarantine, with_quarantine
-from loopbench.datasets.task import Suite, Task
 from tests.cases import cases
+from whichloop.datasets import arithmetic
+from whichloop.datasets.quarantine import read_quarantine, with_quarantine
+from whichloop.datasets.task import Suite, Task
 
 SUITE = arithmetic.load(12)
 IDS = [task.id for task in SUITE.tasks]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import Environment
-from loopbench.datasets.validity import carry_out
-from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_suite
+from whichloop.datasets.task import Environment
+from whichloop.datasets.validity import carry_out
+from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
 
 WRITES = {
     "arithmetic": set(),

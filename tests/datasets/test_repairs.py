@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import repairs
-from loopbench.datasets.repairs import plant as tools
-from loopbench.datasets.repairs.plant import Plant, draw_plant
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import carry_out, replay
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named
-from loopbench.protocol import Toolbox, ToolCall, refs, run_sync
-from loopbench.protocol.tool_calls import TransientError
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import repairs
+from whichloop.datasets.repairs import plant as tools
+from whichloop.datasets.repairs.plant import Plant, draw_plant
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import carry_out, replay
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scorer_named
+from whichloop.protocol import Toolbox, ToolCall, refs, run_sync
+from whichloop.protocol.tool_calls import TransientError
 
 PLANTS = st.integers(1, 10**9)
 

@@ -20,18 +20,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets import arithmetic, jsonl, parquet
-from loopbench.datasets.csv import load as load_csv
-from loopbench.datasets.importing.frame import suite_from_frame
-from loopbench.datasets.importing.own_tools import OwnTools, own_tools
-from loopbench.datasets.importing.rows import Rows
-from loopbench.datasets.importing.table import read_value
-from loopbench.datasets.task import Suite, Task
-from loopbench.protocol import Plan, PlannedCall, Query, Ref
-from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_suite
 from tests.cases import cases
+from whichloop.datasets import arithmetic, jsonl, parquet
+from whichloop.datasets.csv import load as load_csv
+from whichloop.datasets.importing.frame import suite_from_frame
+from whichloop.datasets.importing.own_tools import OwnTools, own_tools
+from whichloop.datasets.importing.rows import Rows
+from whichloop.datasets.importing.table import read_value
+from whichloop.datasets.task import Suite, Task
+from whichloop.protocol import Plan, PlannedCall, Query, Ref
+from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
 
 
 def price(item: str) -> float:

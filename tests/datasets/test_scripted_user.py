@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import tau2
-from loopbench.datasets.modelled_user import ModelledUser, instructions
-from loopbench.datasets.scripted_user import (
+from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import tau2
+from whichloop.datasets.modelled_user import ModelledUser, instructions
+from whichloop.datasets.scripted_user import (
     ASKING_USER_TOOLS,
     NOTHING_MORE,
     NOTHING_TO_SAY,
@@ -26,19 +27,18 @@ from loopbench.datasets.scripted_user import (
     ScriptedUser,
     user_tools,
 )
-from loopbench.datasets.task import HasUser, Suite
-from loopbench.datasets.tau2.customer_words import in_turn
-from loopbench.datasets.with_user import UserEnvironment, with_user
-from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import records_digest
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import ProviderError, run_sync
-from loopbench.runs.config import config_from
-from loopbench.runs.schedule import Trial, make_arms
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
+from whichloop.datasets.task import HasUser, Suite
+from whichloop.datasets.tau2.customer_words import in_turn
+from whichloop.datasets.with_user import UserEnvironment, with_user
+from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import records_digest
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import ProviderError, run_sync
+from whichloop.runs.config import config_from
+from whichloop.runs.schedule import Trial, make_arms
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2"
 """Where tau2's own files may stand; they are not part of this project."""

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.importing.json_places import LinesOfJson
-from loopbench.datasets.importing.single_plan import single_plan
-from loopbench.protocol import ToolSpec
 from tests.cases import cases
+from whichloop.datasets.importing.json_places import LinesOfJson
+from whichloop.datasets.importing.single_plan import single_plan
+from whichloop.protocol import ToolSpec
 
 ITEM = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"], "additionalProperties": False}
 TOOLS = {name: ToolSpec(name, "", ITEM) for name in ("price", "stock")}

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets.generating import Source
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.protocol import run_sync
-from loopbench.protocol.digest import canonical_json, digest
-from loopbench.runs.registry import generated_suites
+from whichloop.checks.suite import task_problems
+from whichloop.datasets.generating import Source
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.protocol import run_sync
+from whichloop.protocol.digest import canonical_json, digest
+from whichloop.runs.registry import generated_suites
 
 VERSIONS = Path(__file__).with_name("versions.json")
 

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import tables
-from loopbench.datasets.tables import tools
-from loopbench.datasets.tables.databases import NAMES, all_digest, database, image
-from loopbench.datasets.tables.sandbox import (
+from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import tables
+from whichloop.datasets.tables import tools
+from whichloop.datasets.tables.databases import NAMES, all_digest, database, image
+from whichloop.datasets.tables.sandbox import (
     MAX_BYTES,
     MAX_ROWS,
     QueryFailed,
@@ -27,12 +28,11 @@ from loopbench.datasets.tables.sandbox import (
     ReadOnlyDatabase,
     Selection,
 )
-from loopbench.datasets.tables.statement import RESERVED, Statement
-from loopbench.datasets.tables.stories import ANSWER_FORMAT
-from loopbench.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
-from loopbench.datasets.task import Suite
-from loopbench.protocol import Toolbox, ToolCall, run_sync
-from tests.cases import cases
+from whichloop.datasets.tables.statement import RESERVED, Statement
+from whichloop.datasets.tables.stories import ANSWER_FORMAT
+from whichloop.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
+from whichloop.datasets.task import Suite
+from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 ENERGY = database("energy")
 ERRORS = (QueryRefused, QueryFailed, QueryTooCostly)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loopbench import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
-from loopbench.datasets.generating import Draft
-from loopbench.datasets.task import described_tools
+from whichloop import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+from whichloop.datasets.generating import Draft
+from whichloop.datasets.task import described_tools
 
 
 def price(item: str) -> float:

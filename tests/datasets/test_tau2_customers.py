@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets import tau2
-from loopbench.datasets.scripted_user import NOTHING_TO_SAY, FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.tau2.customer_words import first_person, opening
-from loopbench.datasets.tau2.domain import NotFound
-from loopbench.datasets.tau2.records import TrialTables
-from loopbench.datasets.with_user import with_user
-from loopbench.datasets.worlds import WorldEnvironment
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
 from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_suite, loaded, make, row, shop_suite
+from whichloop.datasets import tau2
+from whichloop.datasets.scripted_user import NOTHING_TO_SAY, FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.tau2.customer_words import first_person, opening
+from whichloop.datasets.tau2.domain import NotFound
+from whichloop.datasets.tau2.records import TrialTables
+from whichloop.datasets.with_user import with_user
+from whichloop.datasets.worlds import WorldEnvironment
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scores_of
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import Suite
-from loopbench.datasets.tau2.arithmetic import calculated
-from loopbench.datasets.tau2.domain import RefusedCall
 from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, lamp, make, shop_suite
+from whichloop.datasets.task import Suite
+from whichloop.datasets.tau2.arithmetic import calculated
+from whichloop.datasets.tau2.domain import RefusedCall
 
 
 @pytest.fixture(scope="module")

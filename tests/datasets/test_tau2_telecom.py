@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import tau2
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.tau2 import phone, telecom
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
-from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import tau2
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.tau2 import phone, telecom
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scores_of
+from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
 
 COMPANY = """
 [[plans]]

@@ -16,20 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import typed
-from loopbench.datasets.generating import Draw
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.typed import records as system
-from loopbench.datasets.typed.desk import ANSWER_FORMAT, blank
-from loopbench.datasets.typed.forms import FORMS
-from loopbench.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
-from loopbench.datasets.validity import replay
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scores_of
-from loopbench.protocol import Ref, Toolbox, ToolCall, run_sync
-from loopbench.protocol.digest import canonical_json
 from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import typed
+from whichloop.datasets.generating import Draw
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.typed import records as system
+from whichloop.datasets.typed.desk import ANSWER_FORMAT, blank
+from whichloop.datasets.typed.forms import FORMS
+from whichloop.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
+from whichloop.datasets.validity import replay
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scores_of
+from whichloop.protocol import Ref, Toolbox, ToolCall, run_sync
+from whichloop.protocol.digest import canonical_json
 
 SHOWN = 180
 """Characters of a result that a design shows whole which cuts it at 200, receipt included."""

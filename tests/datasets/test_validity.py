@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets import calculator
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import Replayed, planned_answer, replay
-from loopbench.datasets.validity.replay import same
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+from whichloop.checks.suite import task_problems
+from whichloop.datasets import calculator
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.validity import Replayed, planned_answer, replay
+from whichloop.datasets.validity.replay import same
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 
 
 def planned(name: str, tool: str, goal: str = "", **rest: Any) -> PlannedCall:

@@ -13,8 +13,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks.pages import block, write_block
-from loopbench.cli.main import main
-from loopbench.reports import html
+from whichloop.cli.main import main
+from whichloop.reports import html
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,7 +33,7 @@ def preformatted(page: Path, name: str) -> str:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Return the commands of a page's first block of them, without `loopbench`."""
+    """Return the commands of a page's first block of them, without `whichloop`."""
     found = re.search(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     joined = found[1].replace("\\\n", " ")
@@ -50,7 +50,7 @@ def output_of(runs: Sequence[Sequence[str]], folder: Path, width: int = 120) -> 
     try:
         for words in runs:
             extra = ["--no-mlflow", "--quiet"] if words[0] in ("compare", "ablate") else []
-            sys.argv = ["loopbench", *words, *extra]
+            sys.argv = ["whichloop", *words, *extra]
             out = io.StringIO()
             with (
                 contextlib.chdir(folder),

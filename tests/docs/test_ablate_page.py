@@ -16,11 +16,11 @@ from types import ModuleType
 import pytest
 
 from benchmarks.pages import block
-from loopbench.metrics.factors.fractional import GENERATORS, fraction
-from loopbench.protocol.names import Spec, parse_spec, parse_values
-from loopbench.runs.registry import make_loop
 from tests.benchmarks import load_benchmark
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
+from whichloop.metrics.factors.fractional import GENERATORS, fraction
+from whichloop.protocol.names import Spec, parse_spec, parse_values
+from whichloop.runs.registry import make_loop
 
 PAGE = DOCS / "ablate.md"
 
@@ -62,7 +62,7 @@ def test_the_factors_on_the_page_can_be_typed():
         factors = [words[place + 1] for place, word in enumerate(words) if word == "--factor"]
         values = {name: parse_values(rest) for name, _, rest in (factor.partition("=") for factor in factors)}
         assert all(len(found) > 1 for found in values.values())
-        if words[:2] == ["loopbench", "ablate"]:
+        if words[:2] == ["whichloop", "ablate"]:
             spec = parse_spec(words[2])
             for chosen in product(*values.values()):
                 make_loop(Spec(spec.name, {**spec.options, **dict(zip(values, chosen, strict=True))}))

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pages import block
-from loopbench.checks.program import FAULTS, OUTCOMES
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
 from tests.prepared import said_by
+from whichloop.checks.program import FAULTS, OUTCOMES
 
 PAGE = DOCS / "check-program.md"
 FILES = dict(re.findall(r"^```python (\S+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))

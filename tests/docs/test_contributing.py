@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.metrics.measure import ADDED_ORDER
-from loopbench.metrics.summary import METRICS
 from tests.prepared import said_by
+from whichloop.metrics.measure import ADDED_ORDER
+from whichloop.metrics.summary import METRICS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 WHOLE_FILES = dict(re.findall(r"This is the whole of `([\w/]+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
 """Path → code of the files that the page has from their first line to their last."""
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-ADDED = frozenset(Path("src/loopbench" if path.startswith("metrics/") else "", path) for path in WHOLE_FILES if "/" in path) | {
-    Path("src/loopbench/loops/yours.py"),
+ADDED = frozenset(Path("src/whichloop" if path.startswith("metrics/") else "", path) for path in WHOLE_FILES if "/" in path) | {
+    Path("src/whichloop/loops/yours.py"),
     Path("tests/loops/test_yours.py"),
 }
 """Paths of the files that the page has its reader add."""
@@ -45,7 +45,7 @@ def copy_without_added(checkout: Path, folder: str, target: Path) -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A checkout in which files are added: the package, and the settings of ruff."""
-    copy_without_added(ROOT, "src/loopbench", tmp_path)
+    copy_without_added(ROOT, "src/whichloop", tmp_path)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "tests/loops").mkdir(parents=True)
     return tmp_path
@@ -78,22 +78,22 @@ def test_every_block_of_code_is_a_whole_file_that_a_test_here_adds() -> None:
 
 def test_the_orders_that_are_taken_are_named() -> None:
     orders = [measure.order for measure in METRICS.values() if measure.order < ADDED_ORDER]
-    assert f"those of loopbench have {min(orders)} to {max(orders)}, so take {ADDED_ORDER} or more" in PAGE
+    assert f"those of whichloop have {min(orders)} to {max(orders)}, so take {ADDED_ORDER} or more" in PAGE
 
 
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
     (tmp_path / "canal.py").write_text(WHOLE_FILES["canal.py"], "utf-8")
-    said = said_by(tmp_path, AT_HOME, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools")
+    said = said_by(tmp_path, AT_HOME, "-m", "whichloop", "check", "suite", "canal:load", "--run-tools")
     assert said.splitlines()[0] == "canal:load: every check passes (120 tasks, tools of 120 called)"
     assert "warning" not in said
 
 
 def test_files_that_a_reader_has_added_already_are_left_out_of_the_copy(tmp_path: Path) -> None:
-    kept = {Path("src/loopbench/loops/bare.py"), Path("src/loopbench/experiments/gate/brief.py"), Path("examples/adopt_bare.py")}
+    kept = {Path("src/whichloop/loops/bare.py"), Path("src/whichloop/experiments/gate/brief.py"), Path("examples/adopt_bare.py")}
     for path in ADDED | kept:
         (tmp_path / "here" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "here" / path).write_text("", "utf-8")
-    for folder in ("src/loopbench", "tests", "examples"):
+    for folder in ("src/whichloop", "tests", "examples"):
         copy_without_added(tmp_path / "here", folder, tmp_path / "there")
     copied = {path.relative_to(tmp_path / "there") for path in (tmp_path / "there").rglob("*.py")}
     assert copied == kept
@@ -110,7 +110,7 @@ ADDED_METRICS = tuple(path for path in WHOLE_FILES if path.startswith("metrics/"
 
 def _write_metrics(checkout: Path) -> None:
     for path in ADDED_METRICS:
-        (checkout / "src/loopbench" / path).write_text(WHOLE_FILES[path], "utf-8")
+        (checkout / "src/whichloop" / path).write_text(WHOLE_FILES[path], "utf-8")
 
 
 @pytest.mark.thorough
@@ -118,21 +118,21 @@ def test_a_scorer_a_measure_and_a_loop_are_one_file_each_and_pass_ruff(copy: Pat
     """`test_whoever_follows_the_page_ends_with_green_tests` has the tests of all three, and the check of the loop."""
     _write_metrics(copy)
     _write_loop(copy)
-    added = ["src/loopbench/loops/yours.py", "tests/loops/test_yours.py", *(f"src/loopbench/{path}" for path in ADDED_METRICS)]
+    added = ["src/whichloop/loops/yours.py", "tests/loops/test_yours.py", *(f"src/whichloop/{path}" for path in ADDED_METRICS)]
     passes_ruff(copy, *added)
     cases = [("one", 1), ("two words", 1), ("three", 3)]
     tasks = [_task(text, f"brief(words={most})") for text, most in cases]
     (copy / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks), "utf-8")
     run = ["--suite", "jsonl", "--data", "tasks.jsonl", "--loop", "yours", "--no-mlflow", "--quiet", "--json"]
-    (arm,) = json.loads(said_in(copy, "loopbench", "compare", *run))["arms"]
+    (arm,) = json.loads(said_in(copy, "whichloop", "compare", *run))["arms"]
     assert arm["accuracy"]["value"] == pytest.approx(2 / 3)
     assert arm["repeated_calls"]["value"] == 0
 
 
 def _write_loop(checkout: Path) -> None:
     """Carry out the first step of adding a loop."""
-    (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
-    said_by(checkout, AT_HOME, "-m", "loopbench", *command.split())
+    (command,) = re.findall(r"`whichloop (new loop yours [^`]*)`", PAGE)
+    said_by(checkout, AT_HOME, "-m", "whichloop", *command.split())
 
 
 TESTS_OF_WHAT_IS_ADDED = (
@@ -158,7 +158,7 @@ def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
     (copy / "docs").mkdir()
     shutil.copy(ROOT / "CONTRIBUTING.md", copy)
     _write_metrics(copy)
-    listed = said_in(copy, "loopbench", "list", "metrics")
+    listed = said_in(copy, "whichloop", "list", "metrics")
     for path in ADDED_METRICS:
         assert re.search(rf"^{Path(path).stem}\t", listed, re.MULTILINE)
     for path in [path for path in WHOLE_FILES if path.startswith("examples/")]:
@@ -172,6 +172,6 @@ def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
     (copy / "docs/optimize.md").write_text(page.replace(head, f"{head}{row}\n"), "utf-8")
     pytest_says(copy, *TESTS_OF_WHAT_IS_ADDED)
     assert " passed" in pytest_says(copy, "tests/metrics/test_scorers.py", "-k", "brief")
-    checked = said_in(copy, "loopbench", "check", "loop", "yours")
+    checked = said_in(copy, "whichloop", "check", "loop", "yours")
     assert checked.splitlines()[-1] == "yours: every law holds"
     assert "not applicable" not in checked

@@ -37,9 +37,9 @@ def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> Non
     nodes = list(ast.walk(ast.parse(text)))
     reached = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     reached |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    ours = {name for name in reached if name.startswith("loopbench")}
-    assert ours <= {"loopbench.loops", "loopbench.models.fake"}
-    assert "loopbench.loops" in ours
+    ours = {name for name in reached if name.startswith("whichloop")}
+    assert ours <= {"whichloop.loops", "whichloop.models.fake"}
+    assert "whichloop.loops" in ours
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

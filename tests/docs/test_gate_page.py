@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.metrics.gate import MARGIN, agreeing_tasks
 from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_output
+from whichloop.metrics.gate import MARGIN, agreeing_tasks
 
 PAGE = DOCS / "gate.md"
 

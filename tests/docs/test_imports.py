@@ -1,4 +1,4 @@
-"""Every import from loopbench in a Python block of the pages finds what it names."""
+"""Every import from whichloop in a Python block of the pages finds what it names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def imports(code: str) -> list[tuple[str, str]]:
-    """Return module and name of each `from loopbench… import name`, and of each `loopbench.name` after `import loopbench`."""
+    """Return module and name of each `from whichloop… import name`, and of each `whichloop.name` after `import whichloop`."""
     found = []
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "loopbench":
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "whichloop":
             found += [(str(node.module), alias.name) for alias in node.names]
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "loopbench":
-            found.append(("loopbench", node.attr))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "whichloop":
+            found.append(("whichloop", node.attr))
     return found
 
 
@@ -36,7 +36,7 @@ def test_what_a_page_imports_is_there(page: Path) -> None:
 
 
 def test_a_page_with_a_wrong_import_would_be_found() -> None:
-    assert imports("from loopbench.experiments.gate import gone\nimport loopbench\nloopbench.load(1)") == [
-        ("loopbench.experiments.gate", "gone"),
-        ("loopbench", "load"),
+    assert imports("from whichloop.experiments.gate import gone\nimport whichloop\nwhichloop.load(1)") == [
+        ("whichloop.experiments.gate", "gone"),
+        ("whichloop", "load"),
     ]

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from benchmarks.pages import block
-from loopbench.metrics.statistics import Interval
 from tests.docs.pages import DOCS, ROOT
+from whichloop.metrics.statistics import Interval
 
 PAGE = DOCS / "measures.md"
 WORDS = " ".join(PAGE.read_text(encoding="utf-8").split())

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from loopbench.loops.stateless import signatures
-from loopbench.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS
-from loopbench.models.local.server import CONTEXT_TOKENS, SLOTS
-from loopbench.models.local.weights import PACKAGE, find_weights
-from loopbench.models.real import DEFAULTS
-from loopbench.protocol import TextLine
-from loopbench.runs.config import CompareConfig
+from whichloop.loops.stateless import signatures
+from whichloop.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS
+from whichloop.models.local.server import CONTEXT_TOKENS, SLOTS
+from whichloop.models.local.weights import PACKAGE, find_weights
+from whichloop.models.real import DEFAULTS
+from whichloop.protocol import TextLine
+from whichloop.runs.config import CompareConfig
 
 from .pages import DOCS, ROOT
 
@@ -46,5 +46,5 @@ def test_as_many_trials_as_the_server_answers_run_at_once():
 @pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="the package of the weights is not installed")
 def test_the_size_of_the_weights_is_that_of_the_installed_file():
     megabytes = round(find_weights("local").file.stat().st_size / 1e6)
-    code = (ROOT / "src" / "loopbench" / "models" / "local" / "weights.py").read_text(encoding="utf-8")
+    code = (ROOT / "src" / "whichloop" / "models" / "local" / "weights.py").read_text(encoding="utf-8")
     assert {int(size) for text in (PAGE, code) for size in SIZE.findall(text)} == {megabytes}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import loopbench
+import whichloop
 from tests.prepared import said_by
 
 ROOT = Path(__file__).parents[2]
@@ -29,9 +29,9 @@ def text() -> str:
 
 def printed(folder: Path) -> str:
     """Return what the code below the page's command prints about the run that it makes."""
-    (command,) = re.findall(r"```sh\nloopbench (.*?)\n```", text())
+    (command,) = re.findall(r"```sh\nwhichloop (.*?)\n```", text())
     at_home = {"PATH": os.defpath, "HOME": str(folder)}
-    said_by(folder, at_home, "-m", "loopbench", *shlex.split(command), "--no-mlflow", "--quiet")
+    said_by(folder, at_home, "-m", "whichloop", *shlex.split(command), "--no-mlflow", "--quiet")
     code = re.findall(r"```python\n(.*?)```", text().partition("```sh")[2], re.DOTALL)
     (folder / "cells.py").write_text("\n".join(code), encoding="utf-8")
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings():
@@ -53,7 +53,7 @@ def test_the_code_prints_what_the_page_says(tmp_path):
     assert found is not None
     assert shown(printed(tmp_path)) in found[0]
 
-    run = loopbench.load("latest", runs=tmp_path / "runs")
+    run = whichloop.load("latest", runs=tmp_path / "runs")
     rows = dict(re.findall(r"^\| `run\.(\w+)[^|]*\|[^|]*\|(.*)\|$", text(), re.MULTILINE))
     assert rows.keys() == set(TABLES)
     for name, told in rows.items():

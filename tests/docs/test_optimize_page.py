@@ -11,16 +11,16 @@ from typing import Any
 import dspy
 import pytest
 
-from loopbench.dspy_seam import lm_of
-from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.optimize.built_in import built_in
-from loopbench.loops import Finish
-from loopbench.protocol import NativeCall, Optimizable, Reply
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
 from tests.designs import DESIGNS
 from tests.loops.helpers import Script
 from tests.prepared import said_by
+from whichloop.dspy_seam import lm_of
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.experiments.optimize.built_in import built_in
+from whichloop.loops import Finish
+from whichloop.protocol import NativeCall, Optimizable, Reply
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")
@@ -40,7 +40,7 @@ def ran(folder: Path, *arguments: str) -> str:
 def test_the_teleprompter_on_the_page_helps_and_what_it_found_is_used(tmp_path: Path) -> None:
     (tmp_path / "tips.py").write_text(block("class Tips"), "utf-8")
     _, *words = shlex.split(block("tips:Tips", "sh"))
-    said = ran(tmp_path, "-m", "loopbench", *words, "--loop", "finish", *SMALL)
+    said = ran(tmp_path, "-m", "whichloop", *words, "--loop", "finish", *SMALL)
     assert "Adopt the new prompts of bare: they gain 0." in said
     assert "Adopt the new prompts of finish: they gain 0." in said
     for name, holding in (("1-bare", "with_program(Bare()"), ("2-finish", "LoopProgram(Finish(")):
@@ -110,6 +110,6 @@ def test_every_design_has_its_predictors() -> None:
 
 
 def test_what_makes_a_loop_optimizable_stands_in_the_one_that_is_written_for_a_start() -> None:
-    template = {line.strip() for line in (ROOT / "src/loopbench/checks/loop/template_loop.py").read_text("utf-8").splitlines()}
+    template = {line.strip() for line in (ROOT / "src/whichloop/checks/loop/template_loop.py").read_text("utf-8").splitlines()}
     own = [line.strip() for line in block("class MyLoop").splitlines() if line.strip()]
     assert [line for line in own if line not in template] == ["class MyLoop(TakesProgram):", own[1], "..."]

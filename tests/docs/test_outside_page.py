@@ -37,5 +37,5 @@ def test_the_trajectory_is_imported_explained_and_exported(tmp_path: Path) -> No
     output_of(commands[1:], tmp_path)
     (exported,) = (tmp_path / "agents-atif").rglob("*.json")
     again = json.loads(exported.read_text(encoding="utf-8"))
-    assert again["extra"].pop("loopbench")
+    assert again["extra"].pop("whichloop")
     assert again == json.loads(document)

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from benchmarks.pages import block
-from loopbench.datasets.importing.plan_model import checked_plan, plan_schema
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
+from whichloop.datasets.importing.plan_model import checked_plan, plan_schema
 
 PAGE = DOCS / "plans.md"
 CHECK = ["plan", "check", "questions.csv", "--tools", "shop", "--run-tools"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops import (
+from whichloop.loops import (
     ApprovalAsked,
     ApprovalDecided,
     ApprovalRequired,
@@ -34,11 +34,11 @@ from loopbench.loops import (
     StopRun,
     Toolbox,
 )
-from loopbench.loops.checkpoints.replayed_toolbox import REJECTED
-from loopbench.models.fake import FakeModel
-from loopbench.models.local.opening import open_model
-from loopbench.models.real import RealOptions
-from loopbench.protocol import (
+from whichloop.loops.checkpoints.replayed_toolbox import REJECTED
+from whichloop.models.fake import FakeModel
+from whichloop.models.local.opening import open_model
+from whichloop.models.real import RealOptions
+from whichloop.protocol import (
     Act,
     Answer,
     BudgetExceeded,
@@ -88,7 +88,7 @@ def service() -> Iterator[dict[str, Any]]:
     (section,) = SERVICE.findall(PAGE.read_text(encoding="utf-8"))
     (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     made: dict[str, Any] = {}
-    logger = logging.getLogger("loopbench.loops")
+    logger = logging.getLogger("whichloop.loops")
     level = logger.level
     exec(compile(code, str(PAGE), "exec"), made)
     yield made

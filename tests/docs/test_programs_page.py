@@ -1,4 +1,4 @@
-"""docs/programs.md: each of its agents runs as the page says, is short, and knows nothing of loopbench."""
+"""docs/programs.md: each of its agents runs as the page says, is short, and knows nothing of whichloop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from loopbench._extras import is_installed
-from loopbench.programs.environment import trial_environment
-from loopbench.programs.program import Program
-from loopbench.runs.options import options_of
 from tests.prepared import said_by
+from whichloop._extras import is_installed
+from whichloop.programs.environment import trial_environment
+from whichloop.programs.program import Program
+from whichloop.runs.options import options_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"
 TEXT = PAGE.read_text("utf-8")
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 COMMANDS = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
-COMPARISONS = [command for command in COMMANDS if command.startswith("loopbench compare")]
+COMPARISONS = [command for command in COMMANDS if command.startswith("whichloop compare")]
 SLOW = ("my_claude", "my_gemini", "--loop finish --program 'python my_agent.py'")
 """What marks the commands of slow tests: a vendor's SDK, whose import takes longer than all else, and an agent that another
 command has beside that for Node.
@@ -55,12 +55,12 @@ def test_an_agent_is_short_and_imports_nothing_of_ours(name: str) -> None:
     nodes = list(ast.walk(ast.parse(FILES[name])))
     reached = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     reached |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    assert not [module for module in reached if module.startswith("loopbench")]
+    assert not [module for module in reached if module.startswith("whichloop")]
 
 
 def test_the_agent_inside_of_python_needs_one_import() -> None:
     nodes = list(ast.walk(ast.parse(FILES["in_python.py"])))
-    assert {node.module for node in nodes if isinstance(node, ast.ImportFrom)} == {"loopbench"}
+    assert {node.module for node in nodes if isinstance(node, ast.ImportFrom)} == {"whichloop"}
 
 
 def test_every_variable_and_option_is_on_the_page() -> None:
@@ -83,7 +83,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "my_gemini" in command and not (is_installed("google") and is_installed("google.genai")):
         pytest.skip("google.genai is not installed")
     _, *words = shlex.split(command)
-    out = run(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json")
+    out = run(page, "-m", "whichloop", *words, "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json")
     arms = json.loads(out)["arms"]
     assert len(arms) == 2
     for arm in arms:
@@ -94,10 +94,10 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
 
 BOTH_WAYS = """
 import runpy, sys
-from loopbench.cli.main import main
+from whichloop.cli.main import main
 
 runpy.run_module("in_python", run_name="__main__", alter_sys=True)
-sys.argv = ["loopbench", "compare", "--loop", "in_python:my_agent", "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json"]
+sys.argv = ["whichloop", "compare", "--loop", "in_python:my_agent", "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json"]
 main()
 """
 """In one process, as to import the vendor's SDK takes longer than all else."""

@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli.main import app
-from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.tables import to_markdown
-from loopbench.experiments.optimize import prepare as optimizations
-from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import run as search_and_test
-from loopbench.experiments.optimize.tables import optimization_tables, verdicts
-from loopbench.metrics.comparison import Comparison
-from loopbench.reports.html.charts import accuracy
-from loopbench.reports.html.svg import standalone
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.table import Table, markdown_cell, markdown_page
+from whichloop.cli.main import app
+from whichloop.cli.render_answer import answer_lines
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.tables import to_markdown
+from whichloop.experiments.optimize import prepare as optimizations
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
+from whichloop.experiments.optimize.run import run as search_and_test
+from whichloop.experiments.optimize.tables import optimization_tables, verdicts
+from whichloop.metrics.comparison import Comparison
+from whichloop.reports.html.charts import accuracy
+from whichloop.reports.html.svg import standalone
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.table import Table, markdown_cell, markdown_page
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -171,7 +171,7 @@ def test_readme_is_read_in_a_minute():
 def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    script = next(text for text in blocks if "loopbench.compare(" in text)
+    script = next(text for text in blocks if "whichloop.compare(" in text)
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     runpy.run_path(str(tmp_path / "script.py"))
     assert "tokens a trial)" in capsys.readouterr().out
@@ -230,10 +230,10 @@ def test_every_link_leads_somewhere():
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each `loopbench …` in a page's blocks of commands."""
+    """The words of each `whichloop …` in a page's blocks of commands."""
     for text in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL):
         for line in text.replace("\\\n", " ").splitlines():
-            if line.startswith("loopbench ") and "[" not in line:  # those with brackets are synopses
+            if line.startswith("whichloop ") and "[" not in line:  # those with brackets are synopses
                 words = shlex.split(line, comments=True)
                 yield words[1 : words.index(">") if ">" in words else None]
 

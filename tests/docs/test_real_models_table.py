@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from benchmarks.pages import block, write_block
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.validate.prediction import prediction_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.files import RunError, read_document, write_document
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.validate.prediction import prediction_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.files import RunError, read_document, write_document
 
 ROOT = Path(__file__).parents[2]
 FOUND: dict[str, Any] = {
@@ -144,7 +144,7 @@ def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
 
 
 def test_a_run_that_is_not_validated_is_refused(benchmark, folder):
-    with pytest.raises(RunError, match="is not validated: loopbench validate"):
+    with pytest.raises(RunError, match="is not validated: whichloop validate"):
         benchmark.rows(folder)
     with pytest.raises(SystemExit, match="is not validated"):
         benchmark.main([str(folder)])
@@ -214,7 +214,7 @@ def test_the_suite_of_make_real_is_sound():
 
 
 def test_a_prediction_is_registered_before_its_tasks_are_run(benchmark, folder, page, capsys):
-    with pytest.raises(SystemExit, match="has no prediction: loopbench validate"):
+    with pytest.raises(SystemExit, match="has no prediction: whichloop validate"):
         benchmark.main([str(folder), "--register"])
     (folder / "validity").mkdir()
     write_document(folder / "validity" / "prediction.json", PREDICTED)
@@ -247,12 +247,12 @@ echo "$(basename "$0") $*" >> "{log}"
 @pytest.mark.parametrize(
     ("python", "ran"),
     [
-        ("exit 1", ["loopbench compare", "loopbench validate", "python benchmarks/real_models.py"]),
+        ("exit 1", ["whichloop compare", "whichloop validate", "python benchmarks/real_models.py"]),
         (
             "echo kept.json",
             [
-                *("loopbench compare", "loopbench validate", "python benchmarks/real_models.py", "loopbench compare"),
-                *("loopbench validate", "python benchmarks/real_models.py", "loopbench profile"),
+                *("whichloop compare", "whichloop validate", "python benchmarks/real_models.py", "whichloop compare"),
+                *("whichloop validate", "python benchmarks/real_models.py", "whichloop profile"),
             ],
         ),
     ],
@@ -261,7 +261,7 @@ echo "$(basename "$0") $*" >> "{log}"
 def test_make_real_registers_a_prediction_before_its_tasks_are_run_and_stops_without_one(tmp_path, python, ran):
     programs, log = tmp_path / "bin", tmp_path / "log"
     programs.mkdir()
-    for name, rest in (("loopbench", ""), ("python", python), ("pip", "")):
+    for name, rest in (("whichloop", ""), ("python", python), ("pip", "")):
         (programs / name).write_text(STUB.format(log=log, rest=rest))
         (programs / name).chmod(0o755)
     for name in (".ready", ".ready-local"):
@@ -270,7 +270,7 @@ def test_make_real_registers_a_prediction_before_its_tasks_are_run_and_stops_wit
     lines = log.read_text().splitlines()
     assert [" ".join(line.split()[:2]) for line in lines] == ran, made.stderr
     assert (made.returncode == 0) == (python != "exit 1")
-    first, *others = [line for line in lines if line.startswith("loopbench compare")]
+    first, *others = [line for line in lines if line.startswith("whichloop compare")]
     assert "--tasks 8" in first
     assert all("--tasks" not in line for line in others)
     assert [line for line in lines if "--prediction kept.json" in line] == lines[4:5]

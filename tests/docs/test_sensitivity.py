@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from benchmarks.pages import block
-from loopbench.models.profiles import load_profile
 from tests.benchmarks import load_benchmark
+from whichloop.models.profiles import load_profile
 
 ROOT = Path(__file__).parents[2]
 

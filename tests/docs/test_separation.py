@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from benchmarks.pages import block
-from loopbench.runs.registry import generated_suites
 from tests.benchmarks import load_benchmark
+from whichloop.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from loopbench.experiments.serve.pages import SuiteTrials
-from loopbench.models.profiles import load_profile
-from loopbench.models.server import McpPages, Server
-from loopbench.models.wires import anthropic_tools, chat, gemini, messages, responses
-from loopbench.models.wires.registry import WIRES
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_suite
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.models.profiles import load_profile
+from whichloop.models.server import McpPages, Server
+from whichloop.models.wires import anthropic_tools, chat, gemini, messages, responses
+from whichloop.models.wires.registry import WIRES
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 SECTIONS: dict[str, tuple[str, ...]] = {

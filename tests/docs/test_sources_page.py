@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.pages import block
-from loopbench.models.profiles import built_in_profiles, load_profile
+from whichloop.models.profiles import built_in_profiles, load_profile
 
 ROOT = Path(__file__).parents[2]
 CATEGORIES = ("simple", "multiple_function", "parallel_function", "parallel_multiple_function")

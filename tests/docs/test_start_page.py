@@ -53,7 +53,7 @@ def followed(folder: Path) -> list[str]:
         "COLUMNS": "80",
         "PYTHONPATH": f"{hidden}{os.pathsep}{source}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_PLUGINS": "loopbench.pytest_plugin",
+        "PYTEST_PLUGINS": "whichloop.pytest_plugin",
         "PYTEST_ADDOPTS": "-p no:unraisableexception",  # it collects garbage five times at the end
         "LANG": "C.UTF-8",
     } | {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS")}
@@ -71,7 +71,7 @@ def carried_out(line: str, folder: Path, environment: Mapping[str, str]) -> str:
         words += ["-k", "flaky-tools"]
     pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     is_module = words[:2] == ["python", "-m"]  # which may import what lies in the folder, as a command may not
-    if is_module or words[0] == "loopbench":
+    if is_module or words[0] == "whichloop":
         run = ["-m", "without_mlflow", *words[2:]] if is_module else ["-P", "-m", "without_mlflow", *words]
         started: subprocess.Popen[str] = Prepared([sys.executable, *run], **pipes)
     else:

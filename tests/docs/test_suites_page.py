@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pages import block, write_block
-from loopbench.checks.suite import CHECKS
-from loopbench.checks.suite.reference_agents import ORACLE, BaselineResult, ReferenceAgent, baselines, bench, passed, trial
-from loopbench.cli.catalogue.suites import median_plan
-from loopbench.datasets.task import Suite
-from loopbench.protocol import run_sync
-from loopbench.runs.registry import generated_suites
+from whichloop.checks.suite import CHECKS
+from whichloop.checks.suite.reference_agents import ORACLE, BaselineResult, ReferenceAgent, baselines, bench, passed, trial
+from whichloop.cli.catalogue.suites import median_plan
+from whichloop.datasets.task import Suite
+from whichloop.protocol import run_sync
+from whichloop.runs.registry import generated_suites
 
 PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
 EVERY = 13
@@ -35,7 +35,7 @@ def suite(name: str) -> Suite:
 
 def purpose(name: str) -> str:
     """First sentence of the module's documentation."""
-    return (inspect.getdoc(import_module(f"loopbench.datasets.{name}")) or "").splitlines()[0]
+    return (inspect.getdoc(import_module(f"whichloop.datasets.{name}")) or "").splitlines()[0]
 
 
 def size(name: str) -> list[str]:

@@ -12,7 +12,7 @@ from tests.syntax import nodes_of, parsed
 from tests.test_layout import FLOORS
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "loopbench"
+SOURCE = ROOT / "src" / "whichloop"
 PAGE = (ROOT / "docs/tour.md").read_text("utf-8")
 MAX_LINES = 90
 PACKAGES = [path.name for path in sorted(SOURCE.iterdir()) if (path.is_dir() and any(path.glob("*.py"))) or path.name == "datasets"]

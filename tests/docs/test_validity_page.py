@@ -28,7 +28,7 @@ def accuracies(benchmark: tuple[Any, Any], temper: Any, folder: Path) -> dict[st
     )
     with other.in_the_tunnels_place(temper):
         assert not validity.run(validity.prepare(config, folder / "run"), validity.Unwatched())
-    results = importlib.import_module("loopbench.experiments.compare.results").results(folder / "run")
+    results = importlib.import_module("whichloop.experiments.compare.results").results(folder / "run")
     return {arm.info.loop: arm.summary.accuracy.value for arm in results.comparison.arms}
 
 

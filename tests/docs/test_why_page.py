@@ -10,8 +10,8 @@ from typing import get_args
 
 import pytest
 
-from loopbench.metrics.trajectory.causes import MEANINGS, Cause
 from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_output
+from whichloop.metrics.trajectory.causes import MEANINGS, Cause
 
 PAGE = DOCS / "why.md"
 

@@ -8,8 +8,8 @@ from typing import Any
 import dspy
 from hypothesis import strategies as st
 
-from loopbench.loops.react_extract_codecs import ReactStep
-from loopbench.protocol import (
+from whichloop.loops.react_extract_codecs import ReactStep
+from whichloop.protocol import (
     Capabilities,
     Chunk,
     Reply,

@@ -11,10 +11,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam import ThroughPredictor, ask, lm_of, with_instructions
-from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
-from loopbench.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.dspy_seam.helpers import (
+    TEXT,
+    Answering,
+    Extract,
+    add,
+    all_fields,
+    completions,
+    sections,
+    some_fields,
+)
+from whichloop.dspy_seam import ThroughPredictor, ask, lm_of, with_instructions
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
+from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep
+from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,
     Message,
@@ -27,17 +38,6 @@ from loopbench.protocol import (
     Toolbox,
     WireError,
     run_sync,
-)
-from tests.cases import cases
-from tests.dspy_seam.helpers import (
-    TEXT,
-    Answering,
-    Extract,
-    add,
-    all_fields,
-    completions,
-    sections,
-    some_fields,
 )
 
 REACT = ReactCodec(with_instructions(ReactStep, "Work on.\n\nTools:\n- add: Add."))

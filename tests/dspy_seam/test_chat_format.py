@@ -11,9 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam import FORMAT, ChatFormat, SignatureCodec, lm_of, with_instructions
-from loopbench.loops.react_extract_codecs import ReactStep
-from loopbench.protocol import Move, Reply, Role, Text, WireError
 from tests.cases import cases
 from tests.dspy_seam.helpers import (
     SIGNATURE,
@@ -25,6 +22,9 @@ from tests.dspy_seam.helpers import (
     sections,
     some_fields,
 )
+from whichloop.dspy_seam import FORMAT, ChatFormat, SignatureCodec, lm_of, with_instructions
+from whichloop.loops.react_extract_codecs import ReactStep
+from whichloop.protocol import Move, Reply, Role, Text, WireError
 
 PLAIN = dspy.ChatAdapter(use_json_adapter_fallback=False)
 

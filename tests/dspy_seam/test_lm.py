@@ -26,8 +26,13 @@ from dspy.utils.exceptions import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam import DspyModel, lm_of, model_error
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.dspy_seam.helpers import (
+    Answering,
+    add,
+)
+from whichloop.dspy_seam import DspyModel, lm_of, model_error
+from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,
     Message,
@@ -40,12 +45,7 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
-from loopbench.protocol.wire import to_json
-from tests.cases import cases
-from tests.dspy_seam.helpers import (
-    Answering,
-    add,
-)
+from whichloop.protocol.wire import to_json
 
 NAMES = st.from_regex(r"[a-z]{1,5}", fullmatch=True)
 
@@ -115,7 +115,7 @@ def test_lm_of_answers_plain_dspy_calls_sync_and_async() -> None:
     lm = lm_of(Answering("hello"))
     assert lm("hi") == ["hello"]
     assert run_sync(lm.acall("hi")) == ["hello"]
-    assert lm.model == "loopbench/answering-model"
+    assert lm.model == "whichloop/answering-model"
 
 
 def test_lm_of_offers_native_tools_to_the_model() -> None:
@@ -176,6 +176,6 @@ def test_an_error_of_ours_inside_an_engine_comes_back_itself(make: Callable[[], 
 
 @pytest.mark.slow  # as loops/finish/test_module.py looks at what a module has loaded that has imported the seam
 def test_importing_the_seam_keeps_litellm_offline_and_unloaded() -> None:
-    code = "import os, sys, loopbench.dspy_seam; print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], 'litellm' in sys.modules)"
+    code = "import os, sys, whichloop.dspy_seam; print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], 'litellm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={}, check=True)
     assert done.stdout.split() == ["True", "False"]

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.dspy_seam.model import Lm15Model
-from loopbench.models.real import RealModel
-from loopbench.protocol import Capabilities, Message, ProviderError, Request, run_sync
+from whichloop.dspy_seam.model import Lm15Model
+from whichloop.models.real import RealModel
+from whichloop.protocol import Capabilities, Message, ProviderError, Request, run_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,9 +86,9 @@ def test_a_provider_that_says_so_itself_is_a_provider() -> None:
 ASK = """
 import asyncio, json, sys
 sys.modules["mcp"] = None  # not importable, wherever it is installed
-from loopbench.dspy_seam import DspyModel, open_lm
-from loopbench.models.server import Server
-from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
+from whichloop.dspy_seam import DspyModel, open_lm
+from whichloop.models.server import Server
+from whichloop.protocol import Message, NativeCall, Reply, Request, ToolSpec
 from tests.models.served import Book, fixed
 
 ASKED = Request((Message("user", "?"),), (ToolSpec("add", "Adds.", {"type": "object", "properties": {}}),))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.frameworks import framework
-from tests.cli.conftest import here, loopbench
+from tests.cli.conftest import here, whichloop
+from whichloop.frameworks import framework
 
-__all__ = ["here", "loopbench"]
+__all__ = ["here", "whichloop"]
 
 TOYS = Path(__file__).parents[1] / "programs" / "toy_solvers.py"
 
@@ -33,7 +33,7 @@ def make_environment(folder, **packages):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """The folder of installed environments, empty."""
-    monkeypatch.setenv("LOOPBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WHICHLOOP_HOME", str(tmp_path / "home"))
     return tmp_path / "home" / "frameworks"
 
 

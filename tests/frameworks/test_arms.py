@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.protocol import ForeignLoop
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.code_digests import code_digest
-from loopbench.runs.registry import make_loop
+from whichloop.protocol import ForeignLoop
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.code_digests import code_digest
+from whichloop.runs.registry import make_loop
 
 from .conftest import make_environment
 
@@ -32,12 +32,12 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def run(loopbench, installed, kept):
+def run(whichloop, installed, kept):
     """The directory of a small comparison with a framework."""
     if kept.exists():
         shutil.copytree(kept, "runs")
         return str(next(Path("runs").iterdir()))
-    ended = loopbench("compare", *SMALL, "--loop", "finish", "--loop", "openai_agents", "--json")
+    ended = whichloop("compare", *SMALL, "--loop", "finish", "--loop", "openai_agents", "--json")
     assert ended.code == 0, ended.err
     shutil.copytree("runs", kept)
     return ended.json["run"]
@@ -54,26 +54,26 @@ def test_name_and_manifest_hold_versions(run):
     assert not {"version", "packages", "environment"} & arms_of(run)["finish/clean"].keys()
 
 
-def test_two_environments_are_two_arms_without_their_folders(loopbench, installed, tmp_path):
+def test_two_environments_are_two_arms_without_their_folders(whichloop, installed, tmp_path):
     for version in ("1.0", "1.1"):
         make_environment(tmp_path / "envs" / f"v{version}", openai_agents=version)
     loops = [f'openai_agents(venv="{tmp_path}/envs/v{version}")' for version in ("1.0", "1.1")]
-    ended = loopbench("compare", *SMALL, "--loop", loops[0], "--loop", loops[1], "--json")
+    ended = whichloop("compare", *SMALL, "--loop", loops[0], "--loop", loops[1], "--json")
     names = arms_of(ended.json["run"]).keys()
     assert list(names) == [f"openai_agents@{version}(venv=v{version})/clean" for version in ("1.0", "1.1")]
 
 
-def test_a_framework_that_is_not_installed_is_told_before_the_run(loopbench, home):
-    ended = loopbench("compare", *SMALL, "--loop", "openai_agents")
+def test_a_framework_that_is_not_installed_is_told_before_the_run(whichloop, home):
+    ended = whichloop("compare", *SMALL, "--loop", "openai_agents")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "error: openai_agents is not installed: run loopbench frameworks install openai_agents, "
+        "error: openai_agents is not installed: run whichloop frameworks install openai_agents, "
         "or give openai_agents(venv=FOLDER)\n"
     )
 
 
-def test_a_run_needs_no_permission_for_a_framework(loopbench, run):
-    ended = loopbench("extend", run, "--profile", "flaky-tools", "--quiet", "--no-mlflow")
+def test_a_run_needs_no_permission_for_a_framework(whichloop, run):
+    ended = whichloop("extend", run, "--profile", "flaky-tools", "--quiet", "--no-mlflow")
     assert ended.code == 0, ended.err
     assert "openai_agents@0.20.0/flaky-tools" in arms_of(run)
 
@@ -85,16 +85,16 @@ def test_a_run_needs_no_permission_for_a_framework(loopbench, run):
         ({"openai_agents": "0.20.0", "openai": "3.1"}, f"arm {ARM} (its environment)"),
     ],
 )
-def test_another_version_is_noticed(loopbench, run, installed, packages, said):
+def test_another_version_is_noticed(whichloop, run, installed, packages, said):
     make_environment(installed / "openai_agents", **packages)
-    ended = loopbench("extend", run, "--repeats", "2", "--quiet", "--no-mlflow")
+    ended = whichloop("extend", run, "--repeats", "2", "--quiet", "--no-mlflow")
     assert ended.code == 2
     assert f"changed since this run began: {said}; results are never mixed" in ended.err
 
 
-def test_another_wiring_is_noticed(loopbench, run, toy_wiring):
+def test_another_wiring_is_noticed(whichloop, run, toy_wiring):
     toy_wiring.write_text(toy_wiring.read_text() + "\n# changed\n")
-    ended = loopbench("extend", run, "--repeats", "2", "--quiet", "--no-mlflow")
+    ended = whichloop("extend", run, "--repeats", "2", "--quiet", "--no-mlflow")
     assert f"arm {ARM} (its code)" in ended.err
 
 
@@ -108,33 +108,33 @@ def test_the_digest_of_the_code_covers_the_runner(installed, monkeypatch):
     assert code_digest(loop) != before
 
 
-def test_a_gate_holds_an_upgrade_against_the_older_version(loopbench, run, installed, toy_wiring):
-    assert loopbench("bless", run, "--output", "b.json").code == 0
+def test_a_gate_holds_an_upgrade_against_the_older_version(whichloop, run, installed, toy_wiring):
+    assert whichloop("bless", run, "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet")
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert ended.code in (0, 3), ended.err
     assert f"openai_agents@0.24.0/clean is held against {ARM} of the baseline." in ended.out
 
 
 @pytest.mark.slow
-def test_a_worse_upgrade_fails_the_gate(loopbench, installed, toy_wiring):
+def test_a_worse_upgrade_fails_the_gate(whichloop, installed, toy_wiring):
     many = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=14)"]
-    run = loopbench("compare", *many, "--loop", "openai_agents", "--loop", "finish", "--json").json["run"]
-    assert loopbench("bless", run, "--output", "b.json").code == 0
+    run = whichloop("compare", *many, "--loop", "openai_agents", "--loop", "finish", "--json").json["run"]
+    assert whichloop("bless", run, "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")
     worse = "async def solve(task):\n    await while_loop(task)\n    return 'upgraded'\n"
     toy_wiring.write_text(f"{toy_wiring.read_text()}\n\n{worse}")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet")
+    ended = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert ended.code == 1, ended.err
 
 
-def test_why_knows_a_loop_without_its_version(loopbench, run):
-    ended = loopbench("why", run, "finish", "openai_agents")
+def test_why_knows_a_loop_without_its_version(whichloop, run):
+    ended = whichloop("why", run, "finish", "openai_agents")
     assert ended.code == 0, ended.err
     assert f"finish/clean against {ARM}" in ended.out
 
 
-def test_options_of_a_framework_are_factors(loopbench, installed):
-    ended = loopbench("ablate", "openai_agents", "--factor", "tool_errors=default,shown", *SMALL)
+def test_options_of_a_framework_are_factors(whichloop, installed):
+    ended = whichloop("ablate", "openai_agents", "--factor", "tool_errors=default,shown", *SMALL)
     assert ended.code == 0, ended.err
     assert "tool_errors never made a difference here" in ended.out

@@ -1,15 +1,15 @@
 """Each wiring against the laws of loops, in the real environment of its framework; skipped where that is not installed.
 
-LOOPBENCH_HOME=FOLDER pytest tests/frameworks/test_conformance.py -m slow
+WHICHLOOP_HOME=FOLDER pytest tests/frameworks/test_conformance.py -m slow
 """
 
 import pytest
 
-from loopbench.checks.loop import check_loop
-from loopbench.frameworks.environments import known_frameworks
-from loopbench.frameworks.installing import framework_class
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
+from whichloop.checks.loop import check_loop
+from whichloop.frameworks.environments import known_frameworks
+from whichloop.frameworks.installing import framework_class
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -1,11 +1,11 @@
-"""`loopbench frameworks`: with an installer that works, one that fails, and one that is cut off."""
+"""`whichloop frameworks`: with an installer that works, one that fails, and one that is cut off."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from loopbench.frameworks.environments import known_frameworks
+from whichloop.frameworks.environments import known_frameworks
 
 from .conftest import make_environment
 
@@ -32,19 +32,19 @@ def left_in(home):
     return sorted(path.name for path in home.iterdir()) if home.exists() else []
 
 
-def test_an_environment_is_made_with_progress_and_kept(loopbench, home, toy_wiring, uv):
+def test_an_environment_is_made_with_progress_and_kept(whichloop, home, toy_wiring, uv):
     uv("true")
-    ended = loopbench("frameworks", "install", "openai_agents")
+    ended = whichloop("frameworks", "install", "openai_agents")
     assert (ended.code, left_in(home)) == (0, ["openai_agents"])
     assert "openai_agents: Resolved\n" in ended.err
     assert ended.out.startswith("openai_agents 0.24.0: installed in ")
-    again = loopbench("frameworks", "install", "openai_agents")
+    again = whichloop("frameworks", "install", "openai_agents")
     assert again.out.endswith("--again makes it anew\n")
 
 
-def test_another_version_has_an_environment_of_its_own_without_our_pins(loopbench, home, toy_wiring, uv, tmp_path):
+def test_another_version_has_an_environment_of_its_own_without_our_pins(whichloop, home, toy_wiring, uv, tmp_path):
     uv(f"echo $* > {tmp_path}/asked")
-    ended = loopbench("frameworks", "install", "openai_agents@0.22.0", "-q")
+    ended = whichloop("frameworks", "install", "openai_agents@0.22.0", "-q")
     assert (ended.code, left_in(home)) == (0, ["openai_agents@0.22.0"])
     assert ended.out.endswith("--loop 'openai_agents(venv=openai_agents@0.22.0)'\n")
     asked = (tmp_path / "asked").read_text().split()
@@ -54,44 +54,44 @@ def test_another_version_has_an_environment_of_its_own_without_our_pins(loopbenc
 
 @pytest.mark.parametrize(("set_by_user", "asked"), [(None, "1"), pytest.param("0", "0", marks=pytest.mark.slow)])
 def test_uv_trusts_whom_the_machine_trusts_unless_told_otherwise(
-    loopbench, home, toy_wiring, uv, tmp_path, monkeypatch, set_by_user, asked
+    whichloop, home, toy_wiring, uv, tmp_path, monkeypatch, set_by_user, asked
 ):
     uv(f"echo $UV_SYSTEM_CERTS > {tmp_path}/asked")
     monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
     if set_by_user is not None:
         monkeypatch.setenv("UV_SYSTEM_CERTS", set_by_user)
-    assert loopbench("frameworks", "install", "openai_agents", "-q").code == 0
+    assert whichloop("frameworks", "install", "openai_agents", "-q").code == 0
     assert (tmp_path / "asked").read_text() == f"{asked}\n"
 
 
-def test_an_installer_that_fails_leaves_nothing_half_made(loopbench, home, uv):
+def test_an_installer_that_fails_leaves_nothing_half_made(whichloop, home, uv):
     uv("echo no route to the index >&2; exit 7")
-    ended = loopbench("frameworks", "install", "openai_agents", "--quiet")
+    ended = whichloop("frameworks", "install", "openai_agents", "--quiet")
     assert (ended.code, ended.out, left_in(home)) == (2, "", [])
     assert ended.err.count("\n") == 1
     assert "ended with exit code 7: " in ended.err
     assert ended.err.endswith("no route to the index\n")
 
 
-def test_what_was_installed_stays_where_a_new_one_fails(loopbench, home, uv):
+def test_what_was_installed_stays_where_a_new_one_fails(whichloop, home, uv):
     make_environment(home / "openai_agents", openai_agents="0.20.0")
     uv("exit 1")
-    assert loopbench("frameworks", "install", "openai_agents", "--again").code == 2
+    assert whichloop("frameworks", "install", "openai_agents", "--again").code == 2
     assert left_in(home) == ["openai_agents"]
     assert (home / "openai_agents" / "pyvenv.cfg").exists()
 
 
-def test_packages_that_the_wiring_cannot_import_are_no_environment(loopbench, home, uv):
+def test_packages_that_the_wiring_cannot_import_are_no_environment(whichloop, home, uv):
     uv("true")
-    ended = loopbench("frameworks", "install", "openai_agents", "-q")
+    ended = whichloop("frameworks", "install", "openai_agents", "-q")
     assert (ended.code, left_in(home)) == (2, [])
     assert "its wiring cannot be imported: ModuleNotFoundError: No module named 'agents'" in ended.err
 
 
-def test_a_new_environment_takes_the_place_of_the_old_one(loopbench, home, toy_wiring, uv):
+def test_a_new_environment_takes_the_place_of_the_old_one(whichloop, home, toy_wiring, uv):
     make_environment(home / "openai_agents", openai_agents="0.20.0")
     uv("true")
-    assert loopbench("frameworks", "install", "openai_agents", "--again", "-q").code == 0
+    assert whichloop("frameworks", "install", "openai_agents", "--again", "-q").code == 0
     assert left_in(home) == ["openai_agents"]
     assert not (home / "openai_agents" / "pyvenv.cfg").exists()
 
@@ -108,16 +108,16 @@ def test_a_new_environment_takes_the_place_of_the_old_one(loopbench, home, toy_w
         (["agno", "--all"], "error: name frameworks or give --all, not both"),
     ],
 )
-def test_a_wrong_name_makes_nothing(loopbench, home, uv, words, said):
+def test_a_wrong_name_makes_nothing(whichloop, home, uv, words, said):
     uv("true")
-    ended = loopbench("frameworks", "install", *words)
+    ended = whichloop("frameworks", "install", *words)
     assert (ended.code, left_in(home)) == (2, [])
     assert ended.err.startswith(said)
 
 
-def test_the_list_says_what_is_installed(loopbench, home):
+def test_the_list_says_what_is_installed(whichloop, home):
     make_environment(home / "openai_agents", openai_agents="0.20.0")
-    listed = loopbench("frameworks", "list", "--json").json
+    listed = whichloop("frameworks", "list", "--json").json
     assert [entry["name"] for entry in listed] == known_frameworks()
     by_name = {entry["name"]: entry for entry in listed}
     assert (by_name["openai_agents"]["version"], by_name["openai_agents"]["installed"]) == ("0.24.0", "0.20.0")
@@ -129,11 +129,11 @@ def test_the_list_says_what_is_installed(loopbench, home):
         "wire",
         "max_steps",
     }
-    assert "version 0.24.0, installed 0.20.0" in loopbench("frameworks", "list").out
+    assert "version 0.24.0, installed 0.20.0" in whichloop("frameworks", "list").out
 
 
-def test_loops_and_frameworks_are_listed_apart(loopbench, home):
-    loops, heading, frameworks = loopbench("list", "loops").out.partition("\nFrameworks, each in an environment of its own")
+def test_loops_and_frameworks_are_listed_apart(whichloop, home):
+    loops, heading, frameworks = whichloop("list", "loops").out.partition("\nFrameworks, each in an environment of its own")
     assert heading
     assert "\nfinish\t" in loops
     assert "openai_agents\t" not in loops

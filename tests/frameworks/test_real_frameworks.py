@@ -2,22 +2,22 @@
 
 A test whose frameworks are not installed is skipped.
 
-LOOPBENCH_TESTED_FRAMEWORKS names the folder of the environments, as LOOPBENCH_HOME does; without it LOOPBENCH_HOME counts.
+WHICHLOOP_TESTED_FRAMEWORKS names the folder of the environments, as WHICHLOOP_HOME does; without it WHICHLOOP_HOME counts.
 """
 
 import os
 
 import pytest
 
-from loopbench.checks.program import check_program
-from loopbench.checks.program.agent_faults import BY_NAME
-from loopbench.checks.program.naming import TOLD_STEPS
-from loopbench.frameworks.installing import framework_class
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.cli.conftest import here, loopbench
+from tests.cli.conftest import here, whichloop
+from whichloop.checks.program import check_program
+from whichloop.checks.program.agent_faults import BY_NAME
+from whichloop.checks.program.naming import TOLD_STEPS
+from whichloop.frameworks.installing import framework_class
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
-__all__ = ["here", "loopbench"]
+__all__ = ["here", "whichloop"]
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]
 
@@ -38,9 +38,9 @@ FOUND_OUT = {
 
 @pytest.fixture(autouse=True)
 def environments(monkeypatch):
-    folder = os.environ.get("LOOPBENCH_TESTED_FRAMEWORKS")
+    folder = os.environ.get("WHICHLOOP_TESTED_FRAMEWORKS")
     if folder:
-        monkeypatch.setenv("LOOPBENCH_HOME", folder)
+        monkeypatch.setenv("WHICHLOOP_HOME", folder)
 
 
 def skip_without(*names):
@@ -74,11 +74,11 @@ def test_the_defaults_are_found_out(spec):
 
 
 @pytest.mark.parametrize("frameworks", [TESTED, pytest.param([*TESTED, *FURTHER], marks=pytest.mark.slow)])
-def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(loopbench, frameworks):
+def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(whichloop, frameworks):
     skip_without(*frameworks)
     loops = [word for name in ("finish", *frameworks) for word in ("--loop", name)]
     chosen = (*loops, "--suite", "arithmetic(size=15)", "--no-mlflow", "--quiet", "--json")
-    found = [loopbench("compare", *chosen, "--profile", profile).json for profile in ("flaky-format", "flaky-tools")]
+    found = [whichloop("compare", *chosen, "--profile", profile).json for profile in ("flaky-format", "flaky-tools")]
     for run in found:
         assert run["invalid"] is False
         assert len(run["arms"]) == len(loops) / 2
@@ -86,9 +86,9 @@ def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(loopbenc
         faults = arm["faults"]
         assert faults["landed"] >= 0.95 * faults["scheduled"]
         assert "@" in arm["arm"] or arm["loop"] == "finish"
-    again = loopbench("compare", *chosen, "--profile", "flaky-tools", "--concurrency", "3").json
+    again = whichloop("compare", *chosen, "--profile", "flaky-tools", "--concurrency", "3").json
     assert again["digest"] == found[1]["digest"]
-    why = loopbench("why", "latest", "finish", frameworks[-1], "--json").json
+    why = whichloop("why", "latest", "finish", frameworks[-1], "--json").json
     examples = [example for pair in why["pairs"] for example in pair["divergences"]]
     assert examples
     assert all(example["cause"] and example["detail"] for example in examples)

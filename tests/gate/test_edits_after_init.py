@@ -1,4 +1,4 @@
-"""A loop is edited after `loopbench init`: the test that it wrote says what each edit did, and passes once it is undone."""
+"""A loop is edited after `whichloop init`: the test that it wrote says what each edit did, and passes once it is undone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EDITS = {
     "gives up at a tool's error": (
         SEEN,
         f"            if seen.error_type:\n                return Outcome(None, StopReason.MAX_STEPS, step + 1)\n{SEEN}",
-        [r"(regression|worse here): .* (worse|lost)", r"(fault not recovered|termination)", r"to see|loopbench show \S+ "],
+        [r"(regression|worse here): .* (worse|lost)", r"(fault not recovered|termination)", r"to see|whichloop show \S+ "],
     ),
     "raises at a tool's error": (
         SEEN,
@@ -29,7 +29,7 @@ EDITS = {
         [
             r'other answers: \d+ trials .*, which on_other_answers="fail" forbids',
             r'Such as my_loop:MyLoop/flaky-tools/\S+: (\S+) → "\1", a number in the baseline and a text now\.',
-            r"loopbench show \S+ my_loop:MyLoop/flaky-tools/",
+            r"whichloop show \S+ my_loop:MyLoop/flaky-tools/",
             r"Fix the loop, or bless the run if the other answers are meant:\n    pytest --loop-bless ",
         ],
     ),
@@ -40,7 +40,7 @@ HANDLER = "            except ProviderError:\n"
 @pytest.mark.slow
 def test_each_edit_fails_with_what_it_did_and_undone_the_test_passes(pytester):
     for command in (("new", "loop", "my_loop"), ("init", "--loop", "my_loop:MyLoop")):
-        assert pytester.run(sys.executable, "-m", "loopbench", *command).ret == 0
+        assert pytester.run(sys.executable, "-m", "whichloop", *command).ret == 0
     own = pytester.path / "my_loop.py"
     blessed = own.read_text("utf-8")
     chosen = ("tests/test_loops.py", "-k", "flaky-tools", "-o", "pythonpath=.")

@@ -12,7 +12,7 @@ from tests.gate.test_plugin_of_dying_code import run_apart
 pytestmark = pytest.mark.thorough
 TEST = """
 import os
-from loopbench.experiments.gate import in_tests
+from whichloop.experiments.gate import in_tests
 
 def after_one(told, record):
     os.kill(os.getpid(), {number})
@@ -41,7 +41,7 @@ def test_it_is_reported_as_failed_with_what_is_known_wherever_a_server_looks(pyt
 LOOP = """
 from dataclasses import dataclass, replace
 from pathlib import Path
-from loopbench.loops.bare import Bare
+from whichloop.loops.bare import Bare
 
 @dataclass(frozen=True)
 class Mine(Bare):
@@ -51,16 +51,16 @@ class Mine(Bare):
 """
 DOUBTFUL = """
 import os
-from loopbench.experiments.gate import again
+from whichloop.experiments.gate import again
 
 def interrupted(told, record):
     for _ in range({times}):
         os.kill(os.getpid(), {number})
 
 def test_agent(loop_gate, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.engine.interruption.SAME_WISH_S", 0.0)
+    monkeypatch.setattr("whichloop.runs.engine.interruption.SAME_WISH_S", 0.0)
     monkeypatch.setattr(again.Unwatched, "finished", interrupted)
-    monkeypatch.setattr("loopbench.experiments.gate.in_tests._NotesAtOnce.finished", lambda told, record: None)
+    monkeypatch.setattr("whichloop.experiments.gate.in_tests._NotesAtOnce.finished", lambda told, record: None)
     loop_gate("mine:Mine", suite="arithmetic(size=12)", profile="flaky-tools")
 """
 
@@ -77,7 +77,7 @@ def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytes
     ended = run_apart(pytester, "--junit-xml", "j.xml")
     assert ended.ret == pytest.ExitCode.INTERRUPTED, ended.stderr.str()
     (failure,) = ElementTree.parse(pytester.path / "j.xml").iter("failure")
-    said, _, command = failure.attrib["message"].partition("; go on with: loopbench ")
+    said, _, command = failure.attrib["message"].partition("; go on with: whichloop ")
     assert said == "interrupted after 12 of 12 trials, before the run was judged"
     assert command.startswith("gate ")
     assert command.endswith(" --baseline baselines/test_mine.test_agent.json --on-undecided fail")

@@ -26,7 +26,7 @@ def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 OWN = """
 import os
-from loopbench.loops import Bare
+from whichloop.loops import Bare
 
 class {name}:
     name, stops = "own", frozenset()

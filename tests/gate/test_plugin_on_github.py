@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.experiments.gate.output.github import append_error
 from tests.gate.test_pytest_plugin import LOOP, baselines, blessed, run, write
+from whichloop.experiments.gate.output.github import append_error
 
 __all__ = ["baselines", "blessed"]
 pytestmark = pytest.mark.thorough
@@ -18,7 +18,7 @@ def test_a_step_of_github_gets_annotations_and_a_summary(pytester, blessed, monk
     write(pytester, more=", seed=1, on_undecided='skip'")
     ended = run(pytester, "-rs")
     ended.assert_outcomes(skipped=1)
-    ended.stdout.fnmatch_lines(["::warning title=loopbench gate%3A undecided::*", "SKIPPED [[]1[]] test_mine.py:1: undecided: *"])
+    ended.stdout.fnmatch_lines(["::warning title=whichloop gate%3A undecided::*", "SKIPPED [[]1[]] test_mine.py:1: undecided: *"])
     assert (pytester.path / "summary.md").read_text("utf-8").startswith("## Gate: undecided\n")
     monkeypatch.delenv("GITHUB_ACTIONS")
     run(pytester).stdout.no_fnmatch_line("::*")
@@ -60,7 +60,7 @@ def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
     pytester.makepyfile("def test_agent(loop_gate):\n    loop_gate('own_broken:Own', suite='arithmetic(size=2)')\n")
     ended = run(pytester, "-o", "pythonpath=.")
     ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["::error file=own_broken.py,line=2,title=loopbench gate%3A not judged::loop 'own_broken:Own': *"])
+    ended.stdout.fnmatch_lines(["::error file=own_broken.py,line=2,title=whichloop gate%3A not judged::loop 'own_broken:Own': *"])
     assert (pytester.path / "summary.md").read_text("utf-8").startswith("## Gate: not judged\n\nloop 'own")
 
 
@@ -104,7 +104,7 @@ def test_a_baseline_that_is_not_there_is_shown_wherever_a_server_looks(pytester,
     ended = run(pytester)
     ended.assert_outcomes(failed=1)
     said = "no baseline baselines/test_mine.test_agent.json; write it with: pytest --loop-bless test_mine.py::test_agent"
-    ended.stdout.fnmatch_lines([said, f"::error title=loopbench gate%3A not judged::{said}"])
+    ended.stdout.fnmatch_lines([said, f"::error title=whichloop gate%3A not judged::{said}"])
     assert "write it with: pytest" in (pytester.path / "summary.md").read_text("utf-8")
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate.data.followed import FollowedFile
-from loopbench.experiments.gate.in_session import LeftUnknown, left_by_all
 from tests.gate.test_pytest_plugin import run
+from whichloop.experiments.gate.data.followed import FollowedFile
+from whichloop.experiments.gate.in_session import LeftUnknown, left_by_all
 
 LINES = st.frozensets(st.integers(1, 9), max_size=6)
 FAULTS = st.frozensets(st.sampled_from([("no tool failed", "flaky-tools"), ("no provider failed", "provider-trouble")]))
@@ -38,7 +38,7 @@ def test_unknown_is_what_each_test_leaves_unknown(each):
 
 LOOP = """
 from dataclasses import dataclass
-from loopbench.loops.bare import Bare
+from whichloop.loops.bare import Bare
 
 @dataclass(frozen=True)
 class Mine(Bare):
@@ -79,7 +79,7 @@ def test_a_line_that_a_test_beside_it_ran_is_no_line_that_nothing_ran(pytester, 
     warnings = [line for line in ended.stdout.lines if "changed lines that no trial ran" in line]
     assert len(warnings) == 1
     assert warnings[0].startswith(
-        "::warning file=own_of_tests.py,line=13,title=loopbench gate%3A changed lines that no trial ran::"
+        "::warning file=own_of_tests.py,line=13,title=whichloop gate%3A changed lines that no trial ran::"
     )
     page = (pytester.path / "summary.md").read_text("utf-8")
     assert page.count("so nothing is known of what") == 1

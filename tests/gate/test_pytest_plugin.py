@@ -25,7 +25,7 @@ for each in (
     "metrics.scorers.numeric",
     "programs.program",
 ):
-    importlib.import_module(f"loopbench.{each}")
+    importlib.import_module(f"whichloop.{each}")
 
 pytestmark = pytest.mark.thorough
 LOOP = "finish"
@@ -39,7 +39,7 @@ def write(pytester: pytest.Pytester, loop: str = LOOP, tasks: int = 12, more: st
     pytester.makepyfile(test_mine=TEST.format(loop=loop, tasks=tasks, more=more))
 
 
-ALONE = ("-p", "loopbench.pytest_plugin", "-p", "no:cacheprovider")
+ALONE = ("-p", "whichloop.pytest_plugin", "-p", "no:cacheprovider")
 """No plugin but ours: the others take longer to load than most tests here. `test_workers_of_xdist_tell_the_summary` has all."""
 
 
@@ -156,7 +156,7 @@ def test_an_agent_as_a_program_is_gated_by_its_name(pytester):
 
 
 def test_equal_behaviour_passes_and_is_told(pytester, blessed):
-    assert json.loads(blessed.read_text(encoding="utf-8"))["loopbench_baseline"] == 1
+    assert json.loads(blessed.read_text(encoding="utf-8"))["whichloop_baseline"] == 1
     ended = run(pytester)
     ended.assert_outcomes(passed=1)
     ended.stdout.fnmatch_lines(["*loop gates*", "test_mine.py::test_agent: identical: *"])
@@ -169,7 +169,7 @@ def test_a_worse_loop_fails_task_by_task(pytester):
     write(pytester, "bare(max_consecutive_errors=1)", tasks=24)
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*loopbench show *kept*"])
+    ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*whichloop show *kept*"])
     ended.stdout.fnmatch_lines(
         ["Fix the loop, or bless the run if the loss is meant:", "    pytest --loop-bless test_mine.py::test_agent"]
     )
@@ -201,7 +201,7 @@ def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(py
     ended.stdout.fnmatch_lines(
         ["worse here: * lost, none gained (*)", 'Fix the loop, or let it through with on_worse_here="pass", or bless the run *:']
     )
-    review = "    loopbench gate * --baseline baselines/test_mine.test_agent.json -v"
+    review = "    whichloop gate * --baseline baselines/test_mine.test_agent.json -v"
     ended.stdout.fnmatch_lines([f"{review} --on-undecided fail # all that changed"])
     write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_other_answers='fail', on_undecided='skip'")
     run(pytester).stdout.fnmatch_lines([f"{review} --on-other-answers fail # all that changed"])
@@ -305,7 +305,7 @@ def test_whoever_uses_the_fixture_is_selected_by_the_marker(pytester):
 def test_a_class_is_a_loop_too(pytester):
     pytester.makepyfile(
         """
-        from loopbench.loops.bare import Bare
+        from whichloop.loops.bare import Bare
 
         def test_agent(loop_gate):
             loop_gate(Bare, suite="arithmetic", tasks=2)
@@ -313,7 +313,7 @@ def test_a_class_is_a_loop_too(pytester):
     )
     run(pytester, "--loop-bless").assert_outcomes(passed=1)
     found = next((pytester.path / "baselines").iterdir())
-    assert json.loads(found.read_text(encoding="utf-8"))["arms"].keys() == {"loopbench.loops.bare:Bare/clean"}
+    assert json.loads(found.read_text(encoding="utf-8"))["arms"].keys() == {"whichloop.loops.bare:Bare/clean"}
 
 
 BAD_SETTINGS = {
@@ -387,9 +387,9 @@ def test_an_async_test_is_told_that_it_must_not_be_one(pytester, blessed):
 
 
 def test_importing_the_plugin_imports_nothing_heavy():
-    """It is loaded by every pytest beside which loopbench is installed."""
+    """It is loaded by every pytest beside which whichloop is installed."""
     code = (
-        "import sys, loopbench.pytest_plugin; heavy = {'dspy', 'mlflow', 'numpy', 'pandas', 'pydantic', 'scipy'};"
+        "import sys, whichloop.pytest_plugin; heavy = {'dspy', 'mlflow', 'numpy', 'pandas', 'pydantic', 'scipy'};"
         "print(sorted(heavy & sys.modules.keys()))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.loops import Bare, Finish, Phased, ReactExtract, Stateless
-from loopbench.metrics.record_table import records_digest
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import (
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
+from whichloop.metrics.record_table import records_digest
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import (
     SILENT,
     Model,
     Observer,
@@ -36,15 +36,15 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.protocol.receipts import strip_receipts
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import make_loop, make_suite
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.store.records import read_records
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
+from whichloop.protocol.names import Spec, parse_spec
+from whichloop.protocol.receipts import strip_receipts
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import make_loop, make_suite
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.store.records import read_records
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 FOLDER = Path(__file__).parent
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -406,7 +406,7 @@ def command(folder: Path, *words: str) -> tuple[int, str]:
     """The exit code of a command, and what it prints."""
     environment = os.environ | {"PYTHONPATH": str(FOLDER.parents[1] / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "loopbench", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "whichloop", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from loopbench.protocol import Answer, Capabilities, Chunk, Inexpressible, Move, Observer, Reply, Request, Role
+from whichloop.protocol import Answer, Capabilities, Chunk, Inexpressible, Move, Observer, Reply, Request, Role
 
 Said = Move | Reply | str | BaseException
 Saying = Said | Callable[[Request], Said]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from loopbench.protocol import (
+from tests.loops.helpers import Script
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -32,7 +33,6 @@ from loopbench.protocol import (
     Understanding,
     run_sync,
 )
-from tests.loops.helpers import Script
 
 LOOK = Act("Look.", (ToolCall("look", {}),))
 BY_ROLE: Mapping[Role, Move] = {

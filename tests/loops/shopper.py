@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.stateless import Stateless
-from loopbench.models.streaming import pieces
-from loopbench.protocol import (
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import Stateless
+from whichloop.models.streaming import pieces
+from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,
@@ -29,7 +29,7 @@ from loopbench.protocol import (
     ToolCall,
     Understanding,
 )
-from loopbench.protocol.digest import digest
+from whichloop.protocol.digest import digest
 
 PRICES = {"tea": "41.5", "milk": "73.25"}
 ANSWER = "114.75"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import make_loop
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import make_loop
+from whichloop.runs.store.records import read_records
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 LISTED = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0].split("\n")[:-1]

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import NOT_TAKEN, Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoints.replayed_toolbox import REJECTED
-from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Loop, NativeCall, Outcome, Query, Reply, StopReason, Toolbox
 from tests.loops.stateless.helpers import think
 from tests.loops.test_approval_events import again
+from whichloop.loops.bare import NOT_TAKEN, Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoints.replayed_toolbox import REJECTED
+from whichloop.loops.finish import Finish
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Loop, NativeCall, Outcome, Query, Reply, StopReason, Toolbox
 
 EARLY, LATE = "Refunded.", "Not refunded."
 CALL = NativeCall("a", "pay", '{"order": 1}')

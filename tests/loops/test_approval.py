@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoints.replay import Replay
-from loopbench.loops.checkpoints.replayed_toolbox import EDITED, REJECTED
-from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.shared.run_failure import RunFailure
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync
 from tests.loops.shopper import QUESTION
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoints.replay import Replay
+from whichloop.loops.checkpoints.replayed_toolbox import EDITED, REJECTED
+from whichloop.loops.finish import Finish
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.shared.run_failure import RunFailure
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync
 
 
 def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:

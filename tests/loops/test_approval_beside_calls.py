@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from tests.loops.shopper import Shopper
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     SILENT,
     Act,
     Answer,
@@ -39,7 +40,6 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from tests.loops.shopper import Shopper
 
 WAITS = ("pay", "refund")
 PLAIN = ("send", "send_sync", "send_slowly")

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, PendingCall
-from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.shared.boundary import watched
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, PendingCall
+from whichloop.loops.finish import Finish
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.shared.boundary import watched
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Act,
     Answer,
     Loop,
@@ -33,8 +34,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.events import ApprovalAsked, ApprovalDecided, CallInvalid, ToolFinished, ToolStarted
-from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
+from whichloop.protocol.events import ApprovalAsked, ApprovalDecided, CallInvalid, ToolFinished, ToolStarted
 
 
 class Heard(Observer):

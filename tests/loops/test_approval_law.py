@@ -17,18 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_serializer
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, PendingCall
-from loopbench.loops.checkpoints.checkpoint_file import CheckpointFile
-from loopbench.loops.checkpoints.replay import UNSETTLED
-from loopbench.loops.checkpoints.replayed_toolbox import CHANGED, CONVERTED, CUT_OFF
-from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import Resumable
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
-from loopbench.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted
-from loopbench.protocol.values import plain_value
 from tests.cases import cases
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, PendingCall
+from whichloop.loops.checkpoints.checkpoint_file import CheckpointFile
+from whichloop.loops.checkpoints.replay import UNSETTLED
+from whichloop.loops.checkpoints.replayed_toolbox import CHANGED, CONVERTED, CUT_OFF
+from whichloop.loops.finish import Finish
+from whichloop.loops.resumable import Resumable
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
+from whichloop.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted
+from whichloop.protocol.values import plain_value
 
 
 class Hidden(BaseModel):
@@ -417,7 +417,7 @@ def test_an_entry_that_could_not_be_brought_to_the_disk_is_not_left_in_the_file(
     def fails(file: int) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("loopbench.loops.checkpoints.checkpoint_file.os.fsync", fails)
+    monkeypatch.setattr("whichloop.loops.checkpoints.checkpoint_file.os.fsync", fails)
     with pytest.raises(OSError, match="gone"):
         checkpoint.approve(checkpoint.pending[0])
     assert path.read_bytes() == before

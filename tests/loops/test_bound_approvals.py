@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from loopbench.loops import ApprovalRequired, Bare, Checkpoint, PendingCall, Query, Resumable, Toolbox, ToolCall
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Observer
+from whichloop.loops import ApprovalRequired, Bare, Checkpoint, PendingCall, Query, Resumable, Toolbox, ToolCall
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Observer
 
 Decision = Callable[[Checkpoint, Any, str | None], None]
 DECISIONS: dict[str, Decision] = {

@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.microcompact import Microcompact
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.shared.boundary import run_of
-from loopbench.loops.stateless import Stateless
-from loopbench.protocol import (
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.microcompact import Microcompact
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.shared.boundary import run_of
+from whichloop.loops.stateless import Stateless
+from whichloop.protocol import (
     SILENT,
     Loop,
     Model,
@@ -39,9 +40,8 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from loopbench.protocol.events import RunEnded
-from loopbench.protocol.tools import ToolboxAround
-from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
+from whichloop.protocol.events import RunEnded
+from whichloop.protocol.tools import ToolboxAround
 
 
 class TakesAllForErrors(ToolboxAround):

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops import Budget, Checkpoint, CheckpointFile, Loop, Query, Resumable, StopReason, StopRun, Toolbox
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.models.metering import Meter, MeteredModel
-from loopbench.protocol import Act, Answer, BudgetExceeded, ProviderError, Reply, Request, ToolCall, Usage, run_sync
-from loopbench.protocol.budget import Expenses
-from loopbench.protocol.tokens import estimate_input
 from tests.cases import cases
 from tests.loops.shopper import PRICES, QUESTION, Shopper
+from whichloop.loops import Budget, Checkpoint, CheckpointFile, Loop, Query, Resumable, StopReason, StopRun, Toolbox
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.models.metering import Meter, MeteredModel
+from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Reply, Request, ToolCall, Usage, run_sync
+from whichloop.protocol.budget import Expenses
+from whichloop.protocol.tokens import estimate_input
 
 Entry = dict[str, Any]
 LOOPS: dict[str, Loop] = {

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from loopbench.loops import bare, finish, phased, react_extract, stateless
+from whichloop.loops import bare, finish, phased, react_extract, stateless
 
 
 def named_places(design: ModuleType) -> list[tuple[str, str, str]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops import Bare, Finish, ReactExtract, Stateless
-from loopbench.loops.repeat_guard import RepeatGuard
+from whichloop.loops import Bare, Finish, ReactExtract, Stateless
+from whichloop.loops.repeat_guard import RepeatGuard
 
 
 @pytest.mark.parametrize(

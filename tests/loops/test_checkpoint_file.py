@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired
-from loopbench.loops.checkpoints.checkpoint_file import CheckpointFile, _end_of_lines
-from loopbench.loops.resumable import Resumable
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Outcome, Query, Request, Toolbox, ToolCall, run_sync
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired
+from whichloop.loops.checkpoints.checkpoint_file import CheckpointFile, _end_of_lines
+from whichloop.loops.resumable import Resumable
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Outcome, Query, Request, Toolbox, ToolCall, run_sync
 
 
 class Desk:

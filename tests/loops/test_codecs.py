@@ -11,11 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam import SignatureCodec
-from loopbench.loops.bare_codecs import BareCodec, FieldsCodec, NativeCallCodec
-from loopbench.loops.react_extract import ExtractAgent, ReactAgent, ReactExtractProgram
-from loopbench.loops.react_extract_codecs import ExtractCodec, ReactCodec
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.rows import row
+from whichloop.dspy_seam import SignatureCodec
+from whichloop.loops.bare_codecs import BareCodec, FieldsCodec, NativeCallCodec
+from whichloop.loops.react_extract import ExtractAgent, ReactAgent, ReactExtractProgram
+from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec
+from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,
@@ -37,8 +39,6 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from tests.cases import cases
-from tests.rows import row
 
 EVENT = {
     "type": "object",

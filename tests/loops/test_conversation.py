@@ -12,17 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.microcompact import Microcompact
-from loopbench.loops.phased import Phased
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.shared.boundary import run_events
-from loopbench.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from tests.loops.helpers import Moves
+from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.microcompact import Microcompact
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.shared.boundary import run_events
+from whichloop.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -41,11 +43,9 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from loopbench.protocol.chat import SentTurn
-from loopbench.protocol.events import RunEnded
-from loopbench.protocol.stored_once import MIN_CHARS, resolved, stored_once
-from tests.loops.helpers import Moves
-from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
+from whichloop.protocol.chat import SentTurn
+from whichloop.protocol.events import RunEnded
+from whichloop.protocol.stored_once import MIN_CHARS, resolved, stored_once
 
 DESIGNS: list[Loop] = [
     *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),

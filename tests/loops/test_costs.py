@@ -9,15 +9,15 @@ from types import FrameType
 
 import pytest
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.metrics.record import Record
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 DESIGNS = {
     "bare": {"decide": lambda k: k + 1},

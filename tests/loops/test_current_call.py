@@ -14,27 +14,27 @@ from uuid import UUID
 
 import pytest
 
-from loopbench import current_call
-from loopbench.datasets.arithmetic import SUITE
-from loopbench.datasets.task import StatelessEnvironment, Task
-from loopbench.loops import CurrentCall
-from loopbench.loops.bare import Bare
-from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.microcompact import Microcompact
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.shared.boundary import run_events
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
-from loopbench.protocol.events import ToolStarted
-from loopbench.runs.trial.setting import FinishedTrial
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
+from whichloop import current_call
+from whichloop.datasets.arithmetic import SUITE
+from whichloop.datasets.task import StatelessEnvironment, Task
+from whichloop.loops import CurrentCall
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.microcompact import Microcompact
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.shared.boundary import run_events
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.events import ToolStarted
+from whichloop.runs.trial.setting import FinishedTrial
 
 MADE: dict[str, Callable[[], Loop]] = {
     **DESIGNS,

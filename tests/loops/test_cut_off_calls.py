@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoints.replayed_toolbox import CUT_OFF
-from loopbench.loops.resumable import Resumable
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopRun, Toolbox, ToolCall
-from loopbench.protocol.digest import digest
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from tests.loops.test_approval_events import Heard, again, giving_back, refunding
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoints.replayed_toolbox import CUT_OFF
+from whichloop.loops.resumable import Resumable
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopRun, Toolbox, ToolCall
+from whichloop.protocol.digest import digest
 
 ALIKE = ("native", "phased agent")
 """Designs that differ from another one in the form of their calls alone."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.resumable import Resumable
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Query, Toolbox, ToolCall
 from tests.loops.shopper import DESIGNS
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.resumable import Resumable
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Query, Toolbox, ToolCall
 
 Entry = dict[str, Any]
 

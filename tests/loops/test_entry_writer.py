@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops import CheckpointFile
-from loopbench.loops.bare import Bare
-from loopbench.loops.resumable import Resumable
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Answer, Query, Toolbox, run_sync
 from tests.cases import cases
+from whichloop.loops import CheckpointFile
+from whichloop.loops.bare import Bare
+from whichloop.loops.resumable import Resumable
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Answer, Query, Toolbox, run_sync
 
 Entry = dict[str, Any]
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
-from loopbench.loops import (
+from tests.cases import cases
+from whichloop.loops import (
     ApprovalRequired,
     Bare,
     Checkpoint,
@@ -32,11 +33,10 @@ from loopbench.loops import (
     Toolbox,
     ToolCall,
 )
-from loopbench.loops.checkpoints.equal_calls import equal_calls, equality_key, equality_keys
-from loopbench.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER, MADE
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Loop
-from tests.cases import cases
+from whichloop.loops.checkpoints.equal_calls import equal_calls, equality_key, equality_keys
+from whichloop.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER, MADE
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Loop
 
 
 class Hidden(BaseModel):

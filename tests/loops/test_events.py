@@ -11,20 +11,21 @@ from typing import Any, ClassVar
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.shared import boundary
-from loopbench.loops.shared.boundary import run_events, takes_events
-from loopbench.loops.stateless import Stateless
-from loopbench.metrics.record_table import records_digest
-from loopbench.metrics.trace import ModelExchange, Note, ToolRun
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from tests.loops.test_run_arguments import LOOPS as DESIGNS
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.shared import boundary
+from whichloop.loops.shared.boundary import run_events, takes_events
+from whichloop.loops.stateless import Stateless
+from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.trace import ModelExchange, Note, ToolRun
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     SILENT,
     Act,
     Answer,
@@ -42,7 +43,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.events import (
+from whichloop.protocol.events import (
     CallInvalid,
     LoopNote,
     ReplyChunk,
@@ -54,14 +55,13 @@ from loopbench.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import find
-from loopbench.runs.store.records import read_records
-from loopbench.runs.trial import trial_parts
-from loopbench.runs.trial.recorder import Recorder
-from tests.loops.test_run_arguments import LOOPS as DESIGNS
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import find
+from whichloop.runs.store.records import read_records
+from whichloop.runs.trial import trial_parts
+from whichloop.runs.trial.recorder import Recorder
 
 LOOPS = [
     *("bare", "finish(parallel_tools=true)", "phased", "react_extract", "stateless(execution_mode=parallel)"),

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.streaming import pieces
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.designs import DESIGNS
+from tests.rows import row
+from whichloop.models.streaming import pieces
+from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,
@@ -38,11 +41,8 @@ from loopbench.protocol import (
     Understanding,
     run_sync,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.cases import cases
-from tests.designs import DESIGNS
-from tests.rows import row
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 LIMIT = 3
 SPECS = [*DESIGNS, 'guarded(loop="bare", tools=needed, writes=confirmed)']

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoints.replayed_toolbox import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED
-from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import Resumable
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Loop, Observer, Outcome, Query, RunEvent, Tool, Toolbox, ToolCall
-from loopbench.protocol.events import ToolFinished
 from tests.loops.shopper import DESIGNS
 from tests.loops.test_approval_events import again
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoints.replayed_toolbox import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED
+from whichloop.loops.finish import Finish
+from whichloop.loops.resumable import Resumable
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Loop, Observer, Outcome, Query, RunEvent, Tool, Toolbox, ToolCall
+from whichloop.protocol.events import ToolFinished
 
 LET = {"pay": lambda arguments: False}
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.models.profiles import Clears, Profile
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
-from loopbench.protocol.names import Spec
-from loopbench.protocol.receipts import strip_receipts
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
 from tests.rows import row
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.models.profiles import Clears, Profile
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+from whichloop.protocol.names import Spec
+from whichloop.protocol.receipts import strip_receipts
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 GOLDEN = Path(__file__).parent / "golden"
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")

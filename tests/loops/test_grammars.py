@@ -11,12 +11,13 @@ from dataclasses import is_dataclass, replace
 
 import pytest
 
-import loopbench.loops
-from loopbench.checks.loop.codecs import codecs_of
-from loopbench.loops.bare_codecs import BareCodec
-from loopbench.loops.finish.output import JsonOutput, spec_of
-from loopbench.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
-from loopbench.protocol import (
+import whichloop.loops
+from tests.grammars import drawn_reply, is_allowed
+from whichloop.checks.loop.codecs import codecs_of
+from whichloop.loops.bare_codecs import BareCodec
+from whichloop.loops.finish.output import JsonOutput, spec_of
+from whichloop.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -32,9 +33,8 @@ from loopbench.protocol import (
     Understanding,
     WireError,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.grammars import drawn_reply, is_allowed
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 NUMBER = {"type": "number"}
 TOOLS = (
@@ -130,7 +130,7 @@ def test_the_requests_of_a_guard_have_grammars_too():
 
 
 def test_a_codec_has_a_grammar_or_a_schema():
-    modules = pkgutil.walk_packages(loopbench.loops.__path__, "loopbench.loops.")
+    modules = pkgutil.walk_packages(whichloop.loops.__path__, "whichloop.loops.")
     parts = [vars(importlib.import_module(module.name)).values() for module in modules]
     classes = {each for part in parts for each in part if isinstance(each, type) and is_dataclass(each)}
     codecs = {each for each in classes if hasattr(each, "parse") and hasattr(each, "render")}

@@ -8,15 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import UNCONFIRMED, ConfirmedToolbox, Guarded, NarrowedToolbox
-from loopbench.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
-from loopbench.loops.phased import Phased
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.models.instructions import ANSWER, CALL, STOP
-from loopbench.models.profiles import Gullibility, Profile
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.loops.helpers import Moves, Notes
+from tests.models import bench
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import UNCONFIRMED, ConfirmedToolbox, Guarded, NarrowedToolbox
+from whichloop.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.models.instructions import ANSWER, CALL, STOP
+from whichloop.models.profiles import Gullibility, Profile
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -36,11 +39,8 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from loopbench.protocol.data_marks import LABEL_LENGTH, announced, closing, opening
-from loopbench.protocol.digest import sha256
-from tests.cases import cases
-from tests.loops.helpers import Moves, Notes
-from tests.models import bench
+from whichloop.protocol.data_marks import LABEL_LENGTH, announced, closing, opening
+from whichloop.protocol.digest import sha256
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 END = Answer("Done.", "3")

@@ -10,23 +10,23 @@ from typing import Any, cast
 
 import pytest
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import Checkpoint, ResumeError
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.stateless import Stateless
-from loopbench.models.cassette.canonical import Cleaner
-from loopbench.models.cassette.lines import part_id, part_line, read_part
-from loopbench.models.cassette.miss import _rendered
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Loop, Message, Query, Request, StopRun, Toolbox, ToolCall, run_sync
-from loopbench.protocol.images import Image
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import Checkpoint, ResumeError
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.stateless import Stateless
+from whichloop.models.cassette.canonical import Cleaner
+from whichloop.models.cassette.lines import part_id, part_line, read_part
+from whichloop.models.cassette.miss import _rendered
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Loop, Message, Query, Request, StopRun, Toolbox, ToolCall, run_sync
+from whichloop.protocol.images import Image
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 300
 HELD, FAR = Image.of(PNG), Image("https://example.com/a.jpg")

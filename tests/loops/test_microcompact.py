@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.microcompact import CLEARED, Microcompact, result_places
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import Act, Answer, Message, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
 from tests.loops.helpers import Moves
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.protocol import Act, Answer, Message, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
 
 
 def add(a: int, b: int) -> int:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.resumable import Resumable
-from loopbench.models.metering import Meter, MeteredModel
-from loopbench.protocol import (
+from tests.loops.shopper import PRICES, QUESTION, Shopper
+from tests.loops.test_resumable import DESIGNS
+from whichloop.loops.bare import Bare
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.resumable import Resumable
+from whichloop.models.metering import Meter, MeteredModel
+from whichloop.protocol import (
     Chunk,
     Loop,
     Observer,
@@ -26,9 +28,7 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from loopbench.protocol.events import RequestFailed, ToolFinished
-from tests.loops.shopper import PRICES, QUESTION, Shopper
-from tests.loops.test_resumable import DESIGNS
+from whichloop.protocol.events import RequestFailed, ToolFinished
 
 LOOPS: dict[str, Callable[[], Loop]] = {name: lambda loop=loop: loop for name, loop in DESIGNS.items()} | {
     "resumable": lambda: Resumable(Bare())

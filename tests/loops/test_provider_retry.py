@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
-from loopbench.models.local.opening import open_model
-from loopbench.models.metering import Meter, MeteredModel
-from loopbench.models.real import RealOptions
-from loopbench.protocol import (
+from tests.loops.helpers import Notes
+from whichloop.loops.bare import Bare
+from whichloop.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
+from whichloop.models.local.opening import open_model
+from whichloop.models.metering import Meter, MeteredModel
+from whichloop.models.real import RealOptions
+from whichloop.protocol import (
     SILENT,
     Chunk,
     ContextOverflow,
@@ -27,7 +28,6 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from tests.loops.helpers import Notes
 
 PASSING = ("rate_limit", "server", "overloaded", "timeout", "connection")
 LASTING = ("auth", "bad_request", "refused", "setup")
@@ -122,7 +122,7 @@ def test_law_waits_double_and_the_providers_wish_comes_first_up_to_the_cap(
     asking = RetryingModel(model, len(wishes) + 1, delay_s, notes)
     too_long = next((place for place, wish in enumerate(wishes) if wish is not None and wish > MAX_DELAY_S), None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loopbench.loops.provider_retry.asyncio.sleep", sleep)
+        patch.setattr("whichloop.loops.provider_retry.asyncio.sleep", sleep)
         if too_long is None:
             run_sync(ask(asking))
         else:

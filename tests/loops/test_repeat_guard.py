@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
-from loopbench.protocol import (
+from tests.loops.helpers import Moves, Notes, Script
+from whichloop.loops.bare import Bare
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
+from whichloop.protocol import (
     Act,
     Answer,
     BudgetExceeded,
@@ -25,7 +26,6 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from tests.loops.helpers import Moves, Notes, Script
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 OTHER = Act("Add.", (ToolCall("add", {"a": 3, "b": 4}),))

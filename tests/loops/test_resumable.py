@@ -13,22 +13,23 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, ResumeError
-from loopbench.loops.checkpoints.replay import Replay
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.microcompact import Microcompact
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import ReplayedModel, Resumable
-from loopbench.loops.shared.boundary import run_events
-from loopbench.loops.shared.run_failure import RunFailure
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, ResumeError
+from whichloop.loops.checkpoints.replay import Replay
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.microcompact import Microcompact
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.resumable import ReplayedModel, Resumable
+from whichloop.loops.shared.boundary import run_events
+from whichloop.loops.shared.run_failure import RunFailure
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Act,
     Answer,
     Chunk,
@@ -47,7 +48,6 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
 
 DESIGNS: dict[str, Loop] = {
     "bare": Bare(),

@@ -10,21 +10,21 @@ from typing import Any, cast
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.bare_standalone import run_agent
-from loopbench.loops.checkpoints.checkpoint import Checkpoint
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.microcompact import Microcompact
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.models.metering import Budget
-from loopbench.protocol import (
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_standalone import run_agent
+from whichloop.loops.checkpoints.checkpoint import Checkpoint
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.microcompact import Microcompact
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.models.metering import Budget
+from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,
@@ -89,7 +89,7 @@ def price(item: str) -> float:
     [
         ({"query": "How much?"}, r"^query: give a Query, not str; Query\(text\) makes one"),
         ({"tools": [price]}, r"^tools: give a Toolbox, not list; Toolbox\(\[function, …\]\) makes one"),
-        ({"model": "openai/gpt-4o-mini"}, r"^model: give a Model, not str; loopbench\.open_model\('provider/name'\) makes one"),
+        ({"model": "openai/gpt-4o-mini"}, r"^model: give a Model, not str; whichloop\.open_model\('provider/name'\) makes one"),
         ({"model": FakeModel}, "^model: give a Model, not the class FakeModel"),
         (
             {"observer": print},
@@ -179,7 +179,7 @@ def test_a_function_that_returns_no_reply_is_told() -> None:
 
 
 def test_the_logged_error_of_a_tool_has_no_other_before_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="loopbench.loops")
+    caplog.set_level(logging.INFO, logger="whichloop.loops")
     model = FakeModel(Act("", (ToolCall("price", {"item": "tea"}),)), Answer("", "None."))
     Bare().run_sync(Query("How much?"), Toolbox([price]), model)
     assert "KeyError" in caplog.text
@@ -356,7 +356,7 @@ def test_a_tool_ends_the_run_with_the_products_own_exception(loop: Loop, before:
 
 @pytest.mark.parametrize("loop", [Bare(), Finish(max_steps=3), ReactExtract(), Stateless(), Phased()], ids=lambda loop: loop.name)
 def test_a_service_hears_of_a_model_that_fails(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "loopbench.loops")
+    caplog.set_level(logging.INFO, "whichloop.loops")
     ended = run_sync(loop.run(Query("How much?"), Toolbox([price]), FakeModel(then=ProviderError("the provider is down"))))
     assert (ended.stop, ended.ok) == (StopReason.PROVIDER_ERROR, False)
     told = [record.getMessage() for record in caplog.records]
@@ -365,7 +365,7 @@ def test_a_service_hears_of_a_model_that_fails(loop: Loop, caplog: pytest.LogCap
 
 def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplog: pytest.LogCaptureFixture) -> None:
     model = FakeModel(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "unknown"))
-    caplog.set_level(logging.INFO, "loopbench.loops.tools")
+    caplog.set_level(logging.INFO, "whichloop.loops.tools")
     ended = run_sync(Bare().run(Query("How much?"), Toolbox([price]), model))
     assert (ended.answer, ended.ok) == ("unknown", True)
     (record,) = caplog.records
@@ -376,7 +376,7 @@ def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplo
 
 
 def test_an_attempt_that_is_made_again_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "loopbench.loops")
+    caplog.set_level(logging.INFO, "whichloop.loops")
     loop = ProviderRetry(Bare(), attempts=2)
     busy = ProviderError("busy", retry_after_s=0.001)
     assert run_sync(loop.run(Query("How much?"), Toolbox([price]), FakeModel(busy, Answer("", "2")))).ok

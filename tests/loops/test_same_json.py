@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.checkpoints.replayed_toolbox import CONVERTED
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.shared.same_json import same_json
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Loop, Query, Toolbox, ToolCall
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoints.replayed_toolbox import CONVERTED
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.shared.same_json import same_json
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Loop, Query, Toolbox, ToolCall
 
 LEAVES = st.sampled_from([None, True, False, 0, 1, 0.0, -0.0, 1.0, 0.5, "", "1", 2**53, 2**53 + 1, float(2**53)])
 VALUES = st.recursive(

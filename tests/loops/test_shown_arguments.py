@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
 
-from loopbench.loops import ApprovalRequired, Checkpoint, Finish, PendingCall, Query, Resumable, Toolbox, ToolCall
-from loopbench.loops.finish import Module
-from loopbench.loops.shared.received_arguments import shown_arguments, unlike_shown
-from loopbench.loops.stateless import ActivityManager
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Tool
 from tests.cases import cases
+from whichloop.loops import ApprovalRequired, Checkpoint, Finish, PendingCall, Query, Resumable, Toolbox, ToolCall
+from whichloop.loops.finish import Module
+from whichloop.loops.shared.received_arguments import shown_arguments, unlike_shown
+from whichloop.loops.stateless import ActivityManager
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Tool
 
 
 class Reason(enum.Enum):

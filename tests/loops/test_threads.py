@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare, History
-from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.finish import Finish, module
-from loopbench.loops.phased import Phased
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, MultiToolRegistry, Stateless
-from loopbench.protocol import BudgetExceeded, Loop, Query, Tool, Toolbox, ToolCall
-from loopbench.protocol.threads import in_thread, run_here
-from loopbench.protocol.tools import bounded_toolbox
 from tests.loops.helpers import Script, answer, call
 from tests.loops.looking import looks_once
+from whichloop.loops.bare import Bare, History
+from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops.finish import Finish, module
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, MultiToolRegistry, Stateless
+from whichloop.protocol import BudgetExceeded, Loop, Query, Tool, Toolbox, ToolCall
+from whichloop.protocol.threads import in_thread, run_here
+from whichloop.protocol.tools import bounded_toolbox
 
 LOOPS: dict[str, Callable[..., Loop]] = {
     "bare": Bare,

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare, History
-from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.finish import module, tool
-from loopbench.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, ToolExecutor, ToolExecutorOptions
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry
-from loopbench.models.metering import MeteredToolbox
-from loopbench.protocol import Observation, Query, Tool, Toolbox, ToolCall, run_sync
-from loopbench.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
-from loopbench.protocol.tools import bounded_toolbox
 from tests.loops.helpers import Script, answer, call
 from tests.loops.looking import looks_once, watched_limits
+from whichloop.loops.bare import Bare, History
+from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops.finish import module, tool
+from whichloop.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, ToolExecutor, ToolExecutorOptions
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry
+from whichloop.models.metering import MeteredToolbox
+from whichloop.protocol import Observation, Query, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.tools import bounded_toolbox
 
 LONG = "x" * 30_000
 CUT = "x" * 7 + "... (truncated, 30000 characters in all)"

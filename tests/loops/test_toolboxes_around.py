@@ -19,23 +19,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.loop.scene import Gate, RunLog, open_gate
-from loopbench.checks.program.bench import AgentLog
-from loopbench.loops.checkpoints.checkpoint import Checkpoint
-from loopbench.loops.checkpoints.replay import Replay
-from loopbench.loops.finish.tools import CurrentTools
-from loopbench.loops.guarded import Confirmations
-from loopbench.loops.shared.call_ids import CallIds
-from loopbench.loops.shared.watching import RelayingObserver, WatchedModel
-from loopbench.models.metering import Listener
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import SILENT, Observer, StopRun, Tool, Toolbox, ToolCall, run_sync
-from loopbench.protocol.tool_calls import ToolListing, ToolSpec
-from loopbench.protocol.tools import ToolboxAround
 from tests.cases import cases
 from tests.loops.helpers import Script
 from tests.models.bench import Ear
 from tests.syntax import nodes_of, parsed
+from whichloop.checks.loop.scene import Gate, RunLog, open_gate
+from whichloop.checks.program.bench import AgentLog
+from whichloop.loops.checkpoints.checkpoint import Checkpoint
+from whichloop.loops.checkpoints.replay import Replay
+from whichloop.loops.finish.tools import CurrentTools
+from whichloop.loops.guarded import Confirmations
+from whichloop.loops.shared.call_ids import CallIds
+from whichloop.loops.shared.watching import RelayingObserver, WatchedModel
+from whichloop.models.metering import Listener
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import SILENT, Observer, StopRun, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.tool_calls import ToolListing, ToolSpec
+from whichloop.protocol.tools import ToolboxAround
 
 IN_ONE_FORK = "the syntax trees of the source"
 SOURCE = Path(__file__).resolve().parents[2] / "src"

@@ -11,18 +11,19 @@ from typing import Any, TypeVar, assert_type
 import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 
-import loopbench
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.loops.bare import MAX_STEPS_TEXT, Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.phased import Phased
-from loopbench.loops.phased.phases import ANSWER_RETRIES
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeItem, FakeModel
-from loopbench.protocol import (
+import whichloop
+from tests.loops.helpers import react
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.loops.bare import MAX_STEPS_TEXT, Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.phased import Phased
+from whichloop.loops.phased.phases import ANSWER_RETRIES
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeItem, FakeModel
+from whichloop.protocol import (
     Answer,
     Loop,
     NativeCall,
@@ -36,9 +37,8 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from loopbench.protocol.events import LoopNote
-from loopbench.protocol.schema import AnswerType
-from tests.loops.helpers import react
+from whichloop.protocol.events import LoopNote
+from whichloop.protocol.schema import AnswerType
 
 T = TypeVar("T")
 
@@ -370,7 +370,7 @@ def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> 
     assert query == query.for_design == Query("What is the bill?", schema=SCHEMA)
     task = Task("t", query, {"total": 7}, scorer="schema", plan=Plan((), {"total": 7}))
     suite = Suite("bills", "1", (task,), lambda task: StatelessEnvironment(()))
-    run = loopbench.compare([Finish()], suite=suite, mlflow=False, runs=tmp_path)
+    run = whichloop.compare([Finish()], suite=suite, mlflow=False, runs=tmp_path)
     assert list(run.trials["accuracy"]) == [1.0]
 
 

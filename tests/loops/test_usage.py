@@ -8,17 +8,19 @@ from typing import Any, assert_type
 import pytest
 from pydantic import BaseModel
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoints.checkpoint import Checkpoint
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.resumable import Resumable
-from loopbench.loops.shared.boundary import run_events
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from tests.loops.shopper import QUESTION, Shopper, price
+from tests.loops.test_resumable import DESIGNS
+from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoints.checkpoint import Checkpoint
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.resumable import Resumable
+from whichloop.loops.shared.boundary import run_events
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Act,
     Answer,
     CallDelta,
@@ -38,8 +40,8 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
-from loopbench.protocol.chat import reply_of_pieces
-from loopbench.protocol.events import (
+from whichloop.protocol.chat import reply_of_pieces
+from whichloop.protocol.events import (
     ApprovalAsked,
     ApprovalDecided,
     CallInvalid,
@@ -54,9 +56,7 @@ from loopbench.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
-from loopbench.protocol.outcome import RunUsage
-from tests.loops.shopper import QUESTION, Shopper, price
-from tests.loops.test_resumable import DESIGNS
+from whichloop.protocol.outcome import RunUsage
 
 
 class Counted(Shopper):

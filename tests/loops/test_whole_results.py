@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops import repeat_guard
-from loopbench.loops.finish import Finish, Step
-from loopbench.loops.phased import AgentCallbacks, AgentTools, Phased, Scratchpad, TaskStatus, ToolContextManager
-from loopbench.loops.phased.executor import ToolExecutorOptions
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.stateless import ActivityManager, ConversationState, Stateless
-from loopbench.protocol import ToolCall, render_value, run_sync
-from loopbench.protocol.names import parse_spec
-from loopbench.protocol.values import cap
-from loopbench.runs.registry import make_loop
 from tests.cases import cases
 from tests.loops.looking import VALUES, box, look, looks_once
 from tests.rows import row
+from whichloop.loops import repeat_guard
+from whichloop.loops.finish import Finish, Step
+from whichloop.loops.phased import AgentCallbacks, AgentTools, Phased, Scratchpad, TaskStatus, ToolContextManager
+from whichloop.loops.phased.executor import ToolExecutorOptions
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import ActivityManager, ConversationState, Stateless
+from whichloop.protocol import ToolCall, render_value, run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.values import cap
+from whichloop.runs.registry import make_loop
 
 SPECS = [
     "bare",

@@ -6,12 +6,12 @@ import contextlib
 
 import pytest
 
-from loopbench.loops import Bare, Guarded, Query, Toolbox, tool
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Loop, StopReason, ToolCall, WireError
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
 from tests.designs import DESIGNS
+from whichloop.loops import Bare, Guarded, Query, Toolbox, tool
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Loop, StopReason, ToolCall, WireError
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 
 @tool

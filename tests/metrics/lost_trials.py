@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.trace import Trace
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.trace import Trace
 
 QUESTION = "What do three rows of four and two more make in all?"
 

@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from loopbench.metrics.amounts import AmountLaw, mean_interval
-from loopbench.metrics.statistics import Interval
-from loopbench.metrics.sums import PairedSums
-from loopbench.metrics.views import cost_per_solved
-from loopbench.text.numbers import interval
+from whichloop.metrics.amounts import AmountLaw, mean_interval
+from whichloop.metrics.statistics import Interval
+from whichloop.metrics.sums import PairedSums
+from whichloop.metrics.views import cost_per_solved
+from whichloop.text.numbers import interval
 
 AMOUNTS = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), min_size=2, max_size=20)
 

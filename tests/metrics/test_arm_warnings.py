@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.arm_warnings import MAX_ERRORED
-from loopbench.metrics.comparison import Comparison, compare
 from tests.cases import cases
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.arm_warnings import MAX_ERRORED
+from whichloop.metrics.comparison import Comparison, compare
 
 TASKS = 40
 

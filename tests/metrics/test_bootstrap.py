@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from loopbench.metrics import bootstrap
-from loopbench.metrics.bootstrap import MIN_DRAWS, bca, bca_ratio, draw_counts, draws_of, expanded, unit_sums
-from loopbench.metrics.statistics import Floats
 from tests.cases import cases
+from whichloop.metrics import bootstrap
+from whichloop.metrics.bootstrap import MIN_DRAWS, bca, bca_ratio, draw_counts, draws_of, expanded, unit_sums
+from whichloop.metrics.statistics import Floats
 
 AMOUNTS = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 

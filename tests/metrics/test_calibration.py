@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from loopbench.metrics.calibration import (
+from tests.cases import cases
+from whichloop.metrics.calibration import (
     BINS,
     MAX_POINTS,
     aurc,
@@ -23,8 +24,7 @@ from loopbench.metrics.calibration import (
     histogram,
     risk_coverage,
 )
-from loopbench.metrics.record import Record
-from tests.cases import cases
+from whichloop.metrics.record import Record
 
 CONFIDENCE = st.integers(0, 20).map(lambda twentieth: twentieth / 20)
 TRIALS = st.lists(st.tuples(CONFIDENCE, st.booleans()), min_size=1, max_size=40)

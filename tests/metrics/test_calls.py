@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import GAINS, METRICS, SHARES, measures_of
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import GAINS, METRICS, SHARES, measures_of
 
 NAMES = ("asked", "lost", "doubled", "paired", "mispaired", "early", "overlapped")
 

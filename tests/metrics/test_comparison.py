@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.measure import ADDED_ORDER
-from loopbench.metrics.pairs import Pair
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.summary import METRICS
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.measure import ADDED_ORDER
+from whichloop.metrics.pairs import Pair
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.summary import METRICS
 
 INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.context import (
+from whichloop.metrics.context import (
     CACHE_READ,
     DISTANCES,
     distance_range,
@@ -14,8 +14,8 @@ from loopbench.metrics.context import (
     retention_at,
     tokens_with_cache,
 )
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import GAINS, METRICS, SHARES, summarize
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import GAINS, METRICS, SHARES, summarize
 
 COUNTS = st.dictionaries(st.sampled_from(DISTANCES), st.integers(0, 9))
 SIZES = st.none() | st.integers(0, 10_000)

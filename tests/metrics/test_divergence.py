@@ -12,12 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.trajectory.causes import Cause
-from loopbench.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
-from loopbench.metrics.trajectory.trajectory import course
-from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
-from loopbench.protocol import StopReason
 from tests.metrics.lost_trials import (
     ADD,
     LOST,
@@ -31,6 +25,12 @@ from tests.metrics.lost_trials import (
     repeated,
     solved,
 )
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.trajectory.causes import Cause
+from whichloop.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
+from whichloop.metrics.trajectory.trajectory import course
+from whichloop.models.profiles import FAULT_KINDS, WEAKNESS_KINDS
+from whichloop.protocol import StopReason
 
 CAUSES = set(get_args(Cause))
 

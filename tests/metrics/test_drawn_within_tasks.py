@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact, hypergeom
 
-from loopbench.metrics.within_tasks import Stratum, drawn_sum
+from whichloop.metrics.within_tasks import Stratum, drawn_sum
 
 
 @st.composite

@@ -11,29 +11,29 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import Task
-from loopbench.metrics import measure, scoring, summary
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import Record
-from loopbench.metrics.scorers import reads_state, scorer_named, scorer_names
-from loopbench.metrics.summary import METRICS, summarize
-from loopbench.protocol import Query
-from tests.cli.conftest import here, loopbench
+from tests.cli.conftest import here, whichloop
 from tests.prepared import ran_in_fork
+from whichloop.datasets.task import Task
+from whichloop.metrics import measure, scoring, summary
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.record import Record
+from whichloop.metrics.scorers import reads_state, scorer_named, scorer_names
+from whichloop.metrics.summary import METRICS, summarize
+from whichloop.protocol import Query
 
-__all__ = ["here", "loopbench"]
+__all__ = ["here", "whichloop"]
 
 ANEW = """
 import sys
 
-for name in [name for name in sys.modules if name.partition(".")[0] == "loopbench"]:
+for name in [name for name in sys.modules if name.partition(".")[0] == "whichloop"]:
     del sys.modules[name]
 """
 """The package is imported once more, and not what it imports, which takes longer."""
 REPLIES = """
 '''Replies of the model.'''
 
-from loopbench.metrics.measure import Measure
+from whichloop.metrics.measure import Measure
 
 MEASURE = Measure(lambda record: sum(record.calls.values()), order=50, label="replies")
 """
@@ -41,19 +41,19 @@ GATED = """
 import sys
 from pathlib import Path
 
-import loopbench.metrics.measures
+import whichloop.metrics.measures
 
-loopbench.metrics.measures.__path__.append(sys.argv[1])
+whichloop.metrics.measures.__path__.append(sys.argv[1])
 
-import loopbench
-from loopbench.experiments.gate import bless, read_run, write_baseline
+import whichloop
+from whichloop.experiments.gate import bless, read_run, write_baseline
 
 folder = Path(sys.argv[2])
 settings = {"tasks": 2, "runs": folder / "runs", "mlflow": False, "progress": False}
-run = loopbench.compare(["bare"], **settings)
+run = whichloop.compare(["bare"], **settings)
 print(*[name for name in run.results.comparison.arms[0].summary.means if name == "replies"])
 write_baseline(folder / "baseline.json", bless(read_run(run.results.folder)))
-print(loopbench.gate(folder / "baseline.json", run, metrics={"replies": 0.1}).finding.outcome)
+print(whichloop.gate(folder / "baseline.json", run, metrics={"replies": 0.1}).finding.outcome)
 """
 
 Drop = Callable[[str, str, str], None]
@@ -70,7 +70,7 @@ def SCORER(value: float = 0.5):
 REPEATED = """
 '''Tool calls that were made before.'''
 
-from loopbench.metrics.measure import Measure
+from whichloop.metrics.measure import Measure
 
 MEASURE = Measure(lambda record: record.repeated_calls, order={order}, digits=1, label="repeated")
 """
@@ -162,7 +162,7 @@ package, folder, *sys.argv = sys.argv[1:]
 found = import_module(package)
 found.__path__ = [*found.__path__, folder]
 
-from loopbench.cli.main import main
+from whichloop.cli.main import main
 
 main()
 """
@@ -181,7 +181,7 @@ main()
 def test_a_dropped_file_without_a_measure_is_one_line(tmp_path: Path, code: str, said: str, command: list[str]) -> None:
     """Measures are read when the package is imported, which takes a process of its own."""
     (tmp_path / "wrong_file.py").write_text(f"{code}\n")
-    python = [sys.executable, "-c", DROPPED, measure.MEASURES, str(tmp_path), "loopbench"]
+    python = [sys.executable, "-c", DROPPED, measure.MEASURES, str(tmp_path), "whichloop"]
     ended = subprocess.run([*python, *command], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
     check_one_line(ended.returncode, ended.stderr, tmp_path, said)
 
@@ -197,24 +197,24 @@ def check_one_line(code: int, errors: str, folder: Path, said: str) -> None:
     ("package", "code", "said", "command"),
     [
         (
-            "loopbench.loops",
+            "whichloop.loops",
             "LOOP = 7",
             "LOOP must be a class, whose fields are the loop's options",
             ["check", "loop", "wrong_file"],
         ),
-        ("loopbench.datasets", "SUITE = 7", "SUITE must be a function that returns", ["compare", "--suite", "wrong_file"]),
-        ("loopbench.experiments.optimize.optimizers", "OPTIMIZER = 7", "OPTIMIZER must be a class", ["list", "optimizers"]),
-        ("loopbench.experiments.import_runs.formats", "FORMAT = 7", "FORMAT must be a Format", ["import", "wrong_file.py"]),
+        ("whichloop.datasets", "SUITE = 7", "SUITE must be a function that returns", ["compare", "--suite", "wrong_file"]),
+        ("whichloop.experiments.optimize.optimizers", "OPTIMIZER = 7", "OPTIMIZER must be a class", ["list", "optimizers"]),
+        ("whichloop.experiments.import_runs.formats", "FORMAT = 7", "FORMAT must be a Format", ["import", "wrong_file.py"]),
     ],
 )
 def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
-    here: Path, loopbench: Any, monkeypatch: pytest.MonkeyPatch, package: str, code: str, said: str, command: list[str]
+    here: Path, whichloop: Any, monkeypatch: pytest.MonkeyPatch, package: str, code: str, said: str, command: list[str]
 ) -> None:
     (here / "wrong_file.py").write_text(f"{code}\n")
     found = import_module(package)
     monkeypatch.setattr(found, "__path__", [*found.__path__, str(here)])
     monkeypatch.setattr(found, "wrong_file", None, raising=False)  # undone behind the import, which sets it
-    ended = loopbench(*command)
+    ended = whichloop(*command)
     check_one_line(ended.code, ended.err, here, said)
 
 
@@ -222,17 +222,17 @@ def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
     ("code", "said"),
     [
         ("print(unknown_name)", "2: NameError: name 'unknown_name' is not defined"),
-        ("from .nowhere import TOOLS", "2: ModuleNotFoundError: No module named 'loopbench.datasets.nowhere'"),
-        ("from loopbench.datasets.generating import nothing_there", "2: ImportError: cannot import name 'nothing_there'"),
+        ("from .nowhere import TOOLS", "2: ModuleNotFoundError: No module named 'whichloop.datasets.nowhere'"),
+        ("from whichloop.datasets.generating import nothing_there", "2: ImportError: cannot import name 'nothing_there'"),
     ],
 )
 def test_a_dropped_file_that_fails_is_one_line_with_its_own_line(
-    here: Path, loopbench: Any, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+    here: Path, whichloop: Any, monkeypatch: pytest.MonkeyPatch, code: str, said: str
 ) -> None:
     (here / "wrong_file.py").write_text(f"# a suite\n{code}\nSUITE = load = None\n")
-    found = import_module("loopbench.datasets")
+    found = import_module("whichloop.datasets")
     monkeypatch.setattr(found, "__path__", [*found.__path__, str(here)])
-    ended = loopbench("compare", "--suite", "wrong_file")
+    ended = whichloop("compare", "--suite", "wrong_file")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert f"{here / 'wrong_file.py'}:{said}" in ended.err
 
@@ -250,8 +250,8 @@ def test_a_dropped_measure_is_compared_blessed_and_gated(tmp_path: Path) -> None
 
 def test_naming_a_scorer_imports_no_other() -> None:
     code = (
-        "import sys; from loopbench.metrics.scorers import scorer_named, scorer_names; scorer_names(); scorer_named('exact'); "
-        "print(*sorted(name for name in sys.modules if name.startswith('loopbench.metrics.scorers.')), 'jsonschema' in sys.modules)"
+        "import sys; from whichloop.metrics.scorers import scorer_named, scorer_names; scorer_names(); scorer_named('exact'); "
+        "print(*sorted(name for name in sys.modules if name.startswith('whichloop.metrics.scorers.')), 'jsonschema' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "loopbench.metrics.scorers.exact False\n"
+    assert done.stdout == "whichloop.metrics.scorers.exact False\n"

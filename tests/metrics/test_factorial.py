@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.factors.factorial import Effect, FactorEffects, effects
-from loopbench.metrics.factors.fractional import full_factorial
-from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.permutation import sign_flip
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import PRIMARY
 from tests.cases import cases
+from whichloop.metrics.factors.factorial import Effect, FactorEffects, effects
+from whichloop.metrics.factors.fractional import full_factorial
+from whichloop.metrics.factors.layout import Cell, Factor, Layout, layout
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.permutation import sign_flip
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import PRIMARY
 
 BIT = st.sampled_from([0.0, 1.0])
 CLUSTER = st.sampled_from(["", "", "x", "y"])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from loopbench.metrics.families import holm_steps, judge_family
-from loopbench.metrics.paired import PairedFlip
+from whichloop.metrics.families import holm_steps, judge_family
+from whichloop.metrics.paired import PairedFlip
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 PAIRS = st.lists(

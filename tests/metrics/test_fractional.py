@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.factors.factorial import effects
-from loopbench.metrics.factors.fractional import GENERATORS, MAX_CANDIDATES, Fraction, fraction, full_factorial
-from loopbench.metrics.factors.layout import Cell, Factor, coded, crossed, layout
-from loopbench.metrics.record import Record
 from tests.cases import cases
+from whichloop.metrics.factors.factorial import effects
+from whichloop.metrics.factors.fractional import GENERATORS, MAX_CANDIDATES, Fraction, fraction, full_factorial
+from whichloop.metrics.factors.layout import Cell, Factor, coded, crossed, layout
+from whichloop.metrics.record import Record
 
 REGULAR = [(k, 2 ** (k - len(generators.split()))) for k, known in GENERATORS.items() for generators in known]
 WORDS_OF_FOUR = {

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.gains import (
+from tests.cases import cases
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.gains import (
     MAX_TASKS,
     Arms,
     Cost,
@@ -26,8 +27,7 @@ from loopbench.metrics.gains import (
     gains,
     use_of,
 )
-from loopbench.metrics.record import Record
-from tests.cases import cases
+from whichloop.metrics.record import Record
 
 INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
 DESIGNS = ("a", "b", "c")

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.gate import (
+from tests.cases import cases
+from whichloop.metrics.gate import (
     MORE,
     GateLine,
     Held,
@@ -24,8 +25,7 @@ from loopbench.metrics.gate import (
     judge_lines,
     overall,
 )
-from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
-from tests.cases import cases
+from whichloop.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
 ORDER = ("identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided")
 

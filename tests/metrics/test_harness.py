@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from loopbench.experiments.compare.harness_tables import harness_tables
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.harness import Crossed, Harness, harness
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import Interval
+from whichloop.experiments.compare.harness_tables import harness_tables
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.harness import Crossed, Harness, harness
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Interval
 
 SHAPES = st.tuples(st.integers(2, 4), st.integers(2, 4), st.integers(3, 8))
 MEANS = SHAPES.flatmap(lambda shape: arrays.arrays(np.float64, shape, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])))

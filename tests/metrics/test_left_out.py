@@ -7,8 +7,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.left_out import excluded_warnings, overlap_warnings
-from loopbench.metrics.record import Record
+from whichloop.metrics.left_out import excluded_warnings, overlap_warnings
+from whichloop.metrics.record import Record
 
 GONE = "not in x.csv"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.lost_to import NO_FAULT, lost_to
-from loopbench.metrics.record import FaultRecord
+from whichloop.metrics.lost_to import NO_FAULT, lost_to
+from whichloop.metrics.record import FaultRecord
 
 FAULTS = st.lists(
     st.builds(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.outlook import CHANCES, MAX_TIMES, REPEATS, MoreRepeats, gate_outlook, gate_repeats, pair_outlook
-from loopbench.metrics.pairs import paired_test, pairs_of_family
-from loopbench.metrics.power import Levels, Spread, spread
-from loopbench.metrics.summary import TaskValues
+from whichloop.metrics.outlook import CHANCES, MAX_TIMES, REPEATS, MoreRepeats, gate_outlook, gate_repeats, pair_outlook
+from whichloop.metrics.pairs import paired_test, pairs_of_family
+from whichloop.metrics.power import Levels, Spread, spread
+from whichloop.metrics.summary import TaskValues
 
 FOUND = st.builds(
     lambda difference, between, within, repeats, scores: Spread(

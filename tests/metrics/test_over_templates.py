@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.datasets import arithmetic
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import accuracy_interval
+from whichloop.datasets import arithmetic
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import accuracy_interval
 
 TEMPLATES = 12
 ARMS = [ArmInfo(name, name, {}, "scripted", "clean", "s") for name in "ab"]

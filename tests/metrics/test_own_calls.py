@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trace import Trace
-from loopbench.metrics.trajectory.failures import TracedTrial
-from loopbench.metrics.trajectory.own_calls import RequestCounts, own_runs
-from loopbench.metrics.trajectory.trajectory import course
+from whichloop.metrics.trace import Trace
+from whichloop.metrics.trajectory.failures import TracedTrial
+from whichloop.metrics.trajectory.own_calls import RequestCounts, own_runs
+from whichloop.metrics.trajectory.trajectory import course
 
 QUESTION = [{"role": "user", "content": "how much?"}]
 

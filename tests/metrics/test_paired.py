@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from loopbench.metrics.amounts import mean_interval
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.statistics import clustered_error, unit_count
 from tests.cases import cases
+from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.statistics import clustered_error, unit_count
 
 LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))
 DIFFERENCES = LATTICE | st.lists(st.sampled_from([-1.0, 0.0, 1.0]) | st.floats(-1, 1), min_size=1, max_size=40)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.gains import gains
-from loopbench.metrics.planned_pairs import with_planned_pairs
 from tests.metrics.test_gains import ARMS, RUN
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.gains import gains
+from whichloop.metrics.planned_pairs import with_planned_pairs
 
 
 @given(RUN)

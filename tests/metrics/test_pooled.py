@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.pairs import Pair, paired_test, pairs_of_family
-from loopbench.metrics.pooled import mean_over_profiles
-from loopbench.metrics.summary import TaskValues
 from tests.cases import cases
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.pairs import Pair, paired_test, pairs_of_family
+from whichloop.metrics.pooled import mean_over_profiles
+from whichloop.metrics.summary import TaskValues
 
 Scores = Mapping[tuple[str, str], Sequence[float]]
 """Loop and profile → a score for each task."""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.power import (
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.power import (
     MAX_UNITS,
     PSEUDO_UNITS,
     UNSEEN,
@@ -31,8 +31,8 @@ from loopbench.metrics.power import (
     units_to_decide,
     units_to_pass,
 )
-from loopbench.metrics.statistics import clustered_error, standard_error
-from loopbench.metrics.summary import TaskValues
+from whichloop.metrics.statistics import clustered_error, standard_error
+from whichloop.metrics.summary import TaskValues
 
 LEVEL = st.floats(0.001, 0.2)
 POWER = st.floats(0.55, 0.99)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.ranking import ranked
 from tests.cases import cases
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.ranking import ranked
 
 
 @settings(max_examples=cases(12))

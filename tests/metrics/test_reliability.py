@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import Record
-from loopbench.metrics.reliability import (
+from whichloop.metrics.record import Record
+from whichloop.metrics.reliability import (
     chances_up_to,
     consistency,
     consistency_interval,
@@ -22,7 +22,7 @@ from loopbench.metrics.reliability import (
     reliability,
     variance_split,
 )
-from loopbench.metrics.statistics import accuracy_interval
+from whichloop.metrics.statistics import accuracy_interval
 
 BIT = st.sampled_from([0.0, 1.0])
 OUTCOMES = st.integers(2, 5).flatmap(lambda k: st.lists(st.lists(BIT, min_size=k, max_size=k), min_size=1, max_size=12))

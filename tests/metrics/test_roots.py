@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from loopbench.metrics.roots import root
+from whichloop.metrics.roots import root
 
 FUNCTIONS = {
     "cubic": lambda x: x**3,

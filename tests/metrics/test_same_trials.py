@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.same_trials import did_the_same
 from tests.cases import cases
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.same_trials import did_the_same
 
 RIGHT = st.lists(st.booleans(), min_size=1, max_size=12)
 

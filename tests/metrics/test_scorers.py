@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import Task
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import is_abstention, scorer_named, scorer_names
-from loopbench.protocol import Query
 from tests.cases import cases
+from whichloop.datasets.task import Task
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import is_abstention, scorer_named, scorer_names
+from whichloop.protocol import Query
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

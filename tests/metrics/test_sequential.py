@@ -13,12 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.record import Record
-from loopbench.metrics.sequential import Looks, all_decided, compare_at_looks, looked
-from loopbench.metrics.spending import ONCE, LookLevel, levels, spent
 from tests.cases import cases
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.record import Record
+from whichloop.metrics.sequential import Looks, all_decided, compare_at_looks, looked
+from whichloop.metrics.spending import ONCE, LookLevel, levels, spent
 
 ALPHA = st.floats(1e-4, 0.4)
 

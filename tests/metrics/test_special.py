@@ -12,12 +12,12 @@ import pytest
 import scipy.special
 from scipy import stats
 
-from loopbench.metrics import special
 from tests.prepared import ran_in_fork
+from whichloop.metrics import special
 
 LOADED = """
 import sys
-from loopbench.metrics import special
+from whichloop.metrics import special
 print([name for name in ("numpy.f2py", "scipy.special", "scipy.stats") if name in sys.modules])
 import scipy.special, scipy.stats
 print(scipy.special._ufuncs.betaincinv is special.betaincinv, scipy.special.expit(0.0), scipy.stats.norm.cdf(0.0))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.metrics.amounts import mean_interval
-from loopbench.metrics.statistics import (
+from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,
     clopper_pearson,

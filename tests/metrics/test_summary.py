@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.statistics import Interval, clopper_pearson
-from loopbench.metrics.summary import METRICS, ArmSummary, false_success, summarize
-from loopbench.protocol import StopReason
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.statistics import Interval, clopper_pearson
+from whichloop.metrics.summary import METRICS, ArmSummary, false_success, summarize
+from whichloop.protocol import StopReason
 
 
 def record(task: str = "t1", accuracy: float = 1.0, **changes: Any) -> Record:

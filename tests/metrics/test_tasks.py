@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.record import Record
-from loopbench.metrics.tasks import GroupFindings, task_findings
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.record import Record
+from whichloop.metrics.tasks import GroupFindings, task_findings
 
 ARMS = [ArmInfo(name, name, {}, "scripted", "clean", "s") for name in "abc"]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import Suite
-from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceError
-from loopbench.models.profiles import built_in_profiles
-from loopbench.protocol import Message
-from loopbench.protocol.chat import NativeCall
-from loopbench.protocol.names import Spec
-from loopbench.runs.registry import make_loop, make_suite
-from loopbench.runs.trial.setting import FinishedTrial
+from whichloop.datasets.task import Suite
+from whichloop.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceError
+from whichloop.models.profiles import built_in_profiles
+from whichloop.protocol import Message
+from whichloop.protocol.chat import NativeCall
+from whichloop.protocol.names import Spec
+from whichloop.runs.registry import make_loop, make_suite
+from whichloop.runs.trial.setting import FinishedTrial
 
 RunTrial = Callable[..., FinishedTrial]
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.record_fields import MAX_COUNT
-from loopbench.metrics.trace import (
+from tests.cases import cases
+from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.trace import (
     GARBAGE,
     UNTOLD,
     ModelExchange,
@@ -25,11 +26,10 @@ from loopbench.metrics.trace import (
     TraceHead,
     canonical,
 )
-from loopbench.models.receipts import Ledger, call_digest
-from loopbench.protocol import Message
-from loopbench.protocol.chat import NativeCall
-from loopbench.protocol.tool_calls import NEVER_RAN
-from tests.cases import cases
+from whichloop.models.receipts import Ledger, call_digest
+from whichloop.protocol import Message
+from whichloop.protocol.chat import NativeCall
+from whichloop.protocol.tool_calls import NEVER_RAN
 
 TEXT = st.text(max_size=4)
 COUNT = st.sampled_from([0, 1, 7, MAX_COUNT])

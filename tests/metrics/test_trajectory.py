@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trace import Note, Trace, TracedCall, TraceError
-from loopbench.metrics.trajectory import trajectory
-from loopbench.metrics.trajectory.divergence import first_difference
-from loopbench.metrics.trajectory.trajectory import Kind, TracedStep, shortened, signatures, unmatched
+from whichloop.metrics.trace import Note, Trace, TracedCall, TraceError
+from whichloop.metrics.trajectory import trajectory
+from whichloop.metrics.trajectory.divergence import first_difference
+from whichloop.metrics.trajectory.trajectory import Kind, TracedStep, shortened, signatures, unmatched
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=True) | st.text(max_size=6),

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.amounts import mean_interval
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import accuracy_interval
-from loopbench.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views
 from tests.cases import cases
+from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import accuracy_interval
+from whichloop.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views
 
 POINTS = st.integers(1, 6).flatmap(
     lambda arms: st.lists(

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.arm_info import IMPORTED, ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.statistics import highest_share
-from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
-from loopbench.metrics.within_tasks import paired_within_tasks, unpaired_within_tasks
-from loopbench.protocol import StopReason
 from tests.cases import cases
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.metrics.arm_info import IMPORTED, ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.statistics import highest_share
+from whichloop.metrics.summary import PRIMARY
+from whichloop.metrics.trial_limits import NO_LIMITS, TrialLimits
+from whichloop.metrics.within_tasks import paired_within_tasks, unpaired_within_tasks
+from whichloop.protocol import StopReason
 
 SCORES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30)
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trace import Trace
-from loopbench.metrics.trajectory.written_calls import runs_not_as_written
+from whichloop.metrics.trace import Trace
+from whichloop.metrics.trajectory.written_calls import runs_not_as_written
 
 NUMBERS = st.integers(0, 3)
 TURNS = st.lists(st.lists(NUMBERS, unique=True, min_size=1, max_size=3), max_size=4)

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from loopbench.models.native import NATIVE
-from loopbench.protocol import (
+from whichloop.models.native import NATIVE
+from whichloop.protocol import (
     SILENT,
     Message,
     Model,
@@ -21,7 +21,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
-from loopbench.protocol.wire import read_call
+from whichloop.protocol.wire import read_call
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import planned_answer, replay
-from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import Profile, load_profile
-from loopbench.models.prompt_view import PromptView, read_prompt
-from loopbench.models.receipts import Truth, call_digest, content_digest
-from loopbench.models.scripted import Script, Scripted
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import (
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.validity import planned_answer, replay
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import Profile, load_profile
+from whichloop.models.prompt_view import PromptView, read_prompt
+from whichloop.models.receipts import Truth, call_digest, content_digest
+from whichloop.models.scripted import Script, Scripted
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -36,7 +36,7 @@ from loopbench.protocol import (
     render_value,
     resolve,
 )
-from loopbench.protocol.threads import run_blocking
+from whichloop.protocol.threads import run_blocking
 
 QUESTION = "What comes out?"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from loopbench.models.cassette import (
+from whichloop.models.cassette import (
     Cassette,
     CassetteMode,
     Cleaner,
@@ -17,8 +17,8 @@ from loopbench.models.cassette import (
     Lane,
     RecordedModel,
 )
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Message,
     ModelError,
     NativeCall,
@@ -28,7 +28,7 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
-from loopbench.protocol.digest import canonical_json
+from whichloop.protocol.digest import canonical_json
 
 LANE = Lane("bare", "t1", 0)
 CLEAN = Cleaner().text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loopbench.models.receipts import Ledger, ReceiptEntry, call_digest
+from whichloop.models.receipts import Ledger, ReceiptEntry, call_digest
 
 
 def issue(ledger: Ledger, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> ReceiptEntry:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.native import NativeCodec
-from loopbench.models.profiles import Clears, Profile
-from loopbench.protocol import (
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.native import NativeCodec
+from whichloop.models.profiles import Clears, Profile
+from whichloop.protocol import (
     run_sync,
 )
 

@@ -10,12 +10,12 @@ from typing import Any
 import openai
 import pytest
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.native import NATIVE
-from loopbench.models.server import ServedTrial, Server, UnknownModel
-from loopbench.models.tunnel import Tunnel
-from loopbench.models.wires.contract import WireRequest
-from loopbench.protocol import ProviderError, Reply, ToolCall
+from whichloop.models.fake import FakeModel
+from whichloop.models.native import NATIVE
+from whichloop.models.server import ServedTrial, Server, UnknownModel
+from whichloop.models.tunnel import Tunnel
+from whichloop.models.wires.contract import WireRequest
+from whichloop.protocol import ProviderError, Reply, ToolCall
 
 QUESTION = "What comes out?"
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}

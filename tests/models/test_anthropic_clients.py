@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.profiles import Profile
-from loopbench.models.server import Server
-from loopbench.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
+from whichloop.models.profiles import Profile
+from whichloop.models.server import Server
+from whichloop.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
 
 from . import bench
 from .anthropic_cases import ADD, CALLING, KEPT, RESULT, USER

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.local.opening import open_model
-from loopbench.models.real import RealModel, RealOptions
-from loopbench.models.server import Server
-from loopbench.protocol import (
+from whichloop.models.local.opening import open_model
+from whichloop.models.real import RealModel, RealOptions
+from whichloop.models.server import Server
+from whichloop.protocol import (
     ContextOverflow,
     Message,
     NativeCall,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.server import Server
-from loopbench.models.wires.contract import Incoming
-from loopbench.models.wires.fields import BadRequest
-from loopbench.models.wires.messages import MESSAGES
-from loopbench.protocol import Reply
+from whichloop.models.server import Server
+from whichloop.models.wires.contract import Incoming
+from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.messages import MESSAGES
+from whichloop.protocol import Reply
 
 from .anthropic_cases import BODY, CASES, HEADERS, TEXT, USER, RefusedMessages
 from .served import Book, fixed, run

@@ -7,10 +7,10 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.at_once import CallsAtOnce, early_call, with_one_id
-from loopbench.models.prompt_view import PromptView
-from loopbench.protocol import Act, NativeCall, Plan, PlannedCall, Ref, Reply, ToolCall, run_sync
 from tests.cases import cases
+from whichloop.models.at_once import CallsAtOnce, early_call, with_one_id
+from whichloop.models.prompt_view import PromptView
+from whichloop.protocol import Act, NativeCall, Plan, PlannedCall, Ref, Reply, ToolCall, run_sync
 
 LAW = settings(max_examples=cases(30), deadline=None)
 

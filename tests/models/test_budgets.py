@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.models.metering import Budget, Meter, MeteredModel
-from loopbench.protocol import Usage, run_sync
 from tests.models.test_metering import Echo, metered, spend
+from whichloop.models.metering import Budget, Meter, MeteredModel
+from whichloop.protocol import Usage, run_sync
 
 
 def test_a_budget_of_dollars_warns_once_of_replies_without_a_price(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.cassette import (
+from tests.sealing import reseal
+from whichloop.models.cassette import (
     Cassette,
     Lane,
     RecordedModel,
     Recording,
 )
-from loopbench.models.cassette.recording import recorded_models
-from loopbench.models.fake import FakeModel
-from loopbench.models.streaming import pieces
-from loopbench.protocol import (
+from whichloop.models.cassette.recording import recorded_models
+from whichloop.models.fake import FakeModel
+from whichloop.models.streaming import pieces
+from whichloop.protocol import (
     BudgetExceeded,
     Capabilities,
     Chunk,
@@ -30,7 +31,6 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
-from tests.sealing import reseal
 
 from .cassettes import EITHER, LANE, RECORD, REFRESH, REPLAY, ask, heard, lines_of, use
 

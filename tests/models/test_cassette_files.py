@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.models.cassette import (
+from tests.sealing import reseal
+from whichloop.models.cassette import (
     Cassette,
     CassetteMode,
     Lane,
     Recording,
 )
-from loopbench.models.cassette.lines import part_id
-from loopbench.models.cassette.recording import slug
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from whichloop.models.cassette.lines import part_id
+from whichloop.models.cassette.recording import slug
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     ContextOverflow,
     Message,
     NativeCall,
@@ -33,7 +34,6 @@ from loopbench.protocol import (
     ToolSpec,
     run_sync,
 )
-from tests.sealing import reseal
 
 from .cassettes import EITHER, RECORD, REFRESH, REPLAY, ask, heard, lines_of, use
 
@@ -156,7 +156,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     path.write_text(path.read_text().replace('"cassette": 1', '"cassette": 2'))
     reseal(path)
-    with pytest.raises(ValueError, match=r"m\.jsonl:1: a recording of version 2, this loopbench reads 1"):
+    with pytest.raises(ValueError, match=r"m\.jsonl:1: a recording of version 2, this whichloop reads 1"):
         use(tmp_path, REPLAY, [ask()])
 
 
@@ -171,8 +171,8 @@ def test_a_last_line_without_its_end_counts(tmp_path: Path) -> None:
 RECORDS_ON = """
 import asyncio, sys
 from pathlib import Path
-from loopbench.models.cassette import Cassette, CassetteMode, Lane
-from loopbench.protocol import Capabilities, Message, ProviderError, Reply, Request
+from whichloop.models.cassette import Cassette, CassetteMode, Lane
+from whichloop.protocol import Capabilities, Message, ProviderError, Reply, Request
 
 class Echo:
     name, capabilities = "echo", Capabilities()

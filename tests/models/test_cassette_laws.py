@@ -14,7 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.cassette import (
+from tests.cases import cases
+from tests.sealing import reseal
+from whichloop.models.cassette import (
     Cassette,
     Cleaner,
     Exchange,
@@ -23,10 +25,10 @@ from loopbench.models.cassette import (
     RecordedRequest,
     Recording,
 )
-from loopbench.models.cassette.lines import Parts, decode, encode, exchange_line, read_exchange
-from loopbench.models.fake import FakeModel
-from loopbench.models.tunnel import FaultState, ReplyEffects
-from loopbench.protocol import (
+from whichloop.models.cassette.lines import Parts, decode, encode, exchange_line, read_exchange
+from whichloop.models.fake import FakeModel
+from whichloop.models.tunnel import FaultState, ReplyEffects
+from whichloop.protocol import (
     ContextOverflow,
     Grammar,
     JsonValue,
@@ -42,8 +44,6 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
-from tests.cases import cases
-from tests.sealing import reseal
 
 from .cassettes import (
     EITHER,

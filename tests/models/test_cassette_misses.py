@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.cassette import (
+from tests.cases import cases
+from whichloop.models.cassette import (
     Cassette,
     Lane,
     RecordingError,
     RecordingMiss,
 )
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Message,
     Request,
     Sampling,
     ToolSpec,
     run_sync,
 )
-from tests.cases import cases
 
 from .cassettes import EITHER, LANE, RECORD, REPLAY, ask, heard, requests, use
 

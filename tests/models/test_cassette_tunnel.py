@@ -14,24 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.arithmetic import load
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.metrics.record import FaultRecord
-from loopbench.metrics.trace import ModelExchange
-from loopbench.models.cassette import Cassette, CassetteMode, Lane, Recording
-from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
-from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, load_profile
-from loopbench.models.receipts import Truth, call_digest, content_digest
-from loopbench.models.scripted import Script, Scripted
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Chunk, Message, Model, Reply, Request, run_sync
-from loopbench.protocol.names import parse_spec
-from loopbench.protocol.receipts import MARK
-from loopbench.runs.registry import make_loop
-from loopbench.runs.trial.recorder import Recorder
 from tests.cases import cases
 from tests.sealing import reseal
+from whichloop.datasets.arithmetic import load
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.metrics.record import FaultRecord
+from whichloop.metrics.trace import ModelExchange
+from whichloop.models.cassette import Cassette, CassetteMode, Lane, Recording
+from whichloop.models.metering import Meter, MeteredModel, MeteredToolbox
+from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, load_profile
+from whichloop.models.receipts import Truth, call_digest, content_digest
+from whichloop.models.scripted import Script, Scripted
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import Chunk, Message, Model, Reply, Request, run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.receipts import MARK
+from whichloop.runs.registry import make_loop
+from whichloop.runs.trial.recorder import Recorder
 
 from . import bench
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.chat import chunks, completion, read_request
-from loopbench.models.wires.fields import MAX_DEPTH, BadRequest
-from loopbench.models.wires.openai_fields import error_body
-from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
-from loopbench.protocol.wire import to_json
+from whichloop.models.wires.chat import chunks, completion, read_request
+from whichloop.models.wires.fields import MAX_DEPTH, BadRequest
+from whichloop.models.wires.openai_fields import error_body
+from whichloop.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
+from whichloop.protocol.wire import to_json
 
 USER = {"role": "user", "content": "hello"}
 PARAMETERS = {"type": "object", "properties": {}}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from loopbench.loops.bare_codecs import BareCodec, NativeCallCodec
-from loopbench.loops.finish.codec import XmlCodec
-from loopbench.loops.finish.output import JsonOutput
-from loopbench.loops.phased.codecs import UNDERSTAND
-from loopbench.models.cassette.canonical import Cleaner
-from loopbench.models.constrained import Constrained
-from loopbench.models.fake import FakeModel
-from loopbench.models.local.tools_as_text import with_tools_as_text
-from loopbench.protocol import (
+from whichloop.loops.bare_codecs import BareCodec, NativeCallCodec
+from whichloop.loops.finish.codec import XmlCodec
+from whichloop.loops.finish.output import JsonOutput
+from whichloop.loops.phased.codecs import UNDERSTAND
+from whichloop.models.cassette.canonical import Cleaner
+from whichloop.models.constrained import Constrained
+from whichloop.models.fake import FakeModel
+from whichloop.models.local.tools_as_text import with_tools_as_text
+from whichloop.protocol import (
     AnyCall,
     Codec,
     Grammar,

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import (
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
     Act,
     Answer,
     Capabilities,

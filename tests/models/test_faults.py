@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import Task
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named
-from loopbench.models.faults import (
+from tests.cases import cases
+from whichloop.datasets.task import Task
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scorer_named
+from whichloop.models.faults import (
     ANSWER,
     IMPLICIT,
     NOT_DETERMINED,
@@ -28,9 +29,9 @@ from loopbench.models.faults import (
     shows_feedback,
     spoil,
 )
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import FAULT_KINDS, Clears, Profile
-from loopbench.protocol import (
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import FAULT_KINDS, Clears, Profile
+from whichloop.protocol import (
     Act,
     Answer,
     Message,
@@ -46,7 +47,6 @@ from loopbench.protocol import (
     ToolCall,
     WireError,
 )
-from tests.cases import cases
 
 LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))

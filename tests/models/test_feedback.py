@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.feedback import FaultSigns, chance, parts_shown, signs_of_decision, signs_of_tool, signs_of_wire
-from loopbench.models.formats import spoiled_reply
-from loopbench.models.profiles import FEEDBACK_PARTS, Clears, Profile
-from loopbench.protocol import Act, Answer, Message, Reply, Request, Sampling, Tool, ToolCall, WireError, run_sync
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.feedback import FaultSigns, chance, parts_shown, signs_of_decision, signs_of_tool, signs_of_wire
+from whichloop.models.formats import spoiled_reply
+from whichloop.models.profiles import FEEDBACK_PARTS, Clears, Profile
+from whichloop.protocol import Act, Answer, Message, Reply, Request, Sampling, Tool, ToolCall, WireError, run_sync
 
 from . import bench
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.filling import Unfillable, fill, filled_value, fits, least, same
-from loopbench.models.server.foreign import ForeignCodec, foreign_codec
-from loopbench.models.wires.chat import read_request
-from loopbench.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
+from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, same
+from whichloop.models.server.foreign import ForeignCodec, foreign_codec
+from whichloop.models.wires.chat import read_request
+from whichloop.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
 
 OBJECT = {"type": "object"}
 ADD = ToolSpec("add", "", OBJECT | {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]})

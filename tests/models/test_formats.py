@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.loop.random_moves import any_move
-from loopbench.loops.bare_codecs import CODEC, FORMATS
-from loopbench.loops.finish.codec import FinishCodec, XmlCodec
-from loopbench.loops.finish.output import JsonOutput
-from loopbench.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, SchemaAnswerCodec
-from loopbench.loops.react_extract_codecs import ExtractAnswer, ReactStep, extract_codec, react_codec
-from loopbench.loops.stateless.signatures import (
+from tests.cases import cases
+from whichloop.checks.loop.random_moves import any_move
+from whichloop.loops.bare_codecs import CODEC, FORMATS
+from whichloop.loops.finish.codec import FinishCodec, XmlCodec
+from whichloop.loops.finish.output import JsonOutput
+from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, SchemaAnswerCodec
+from whichloop.loops.react_extract_codecs import ExtractAnswer, ReactStep, extract_codec, react_codec
+from whichloop.loops.stateless.signatures import (
     AgentReasonerSignature,
     ErrorRecoverySignature,
     FormatResponse,
@@ -25,12 +26,11 @@ from loopbench.loops.stateless.signatures import (
     format_codec,
     recover_codec,
 )
-from loopbench.models.formats import spares, spoiled_reply, unwritable
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import FAULT_KINDS, load_profile
-from loopbench.models.server.foreign import ForeignCodec
-from loopbench.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
-from tests.cases import cases
+from whichloop.models.formats import spares, spoiled_reply, unwritable
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import FAULT_KINDS, load_profile
+from whichloop.models.server.foreign import ForeignCodec
+from whichloop.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
 
 from . import bench
 from .scripted_trials import profile, run, settled

@@ -10,9 +10,9 @@ import httpx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.server import Server
-from loopbench.protocol import Reply, Usage
 from tests.cases import cases
+from whichloop.models.server import Server
+from whichloop.protocol import Reply, Usage
 
 from .served import Book, fixed
 

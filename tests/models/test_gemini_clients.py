@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.server import ServedTrial, Server
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
+from whichloop.models.fake import FakeModel
+from whichloop.models.server import ServedTrial, Server
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
 
 from .served import Book, fixed, run, struck_by
 

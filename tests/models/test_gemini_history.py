@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.gemini import read_request
-from loopbench.models.wires.gemini_history import signature
-from loopbench.protocol import Message
+from whichloop.models.wires.gemini import read_request
+from whichloop.models.wires.gemini_history import signature
+from whichloop.protocol import Message
 
 USER = {"role": "user", "parts": [{"text": "hello"}]}
 

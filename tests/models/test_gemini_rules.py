@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.fields import BadRequest
-from loopbench.models.wires.gemini import read_request
-from loopbench.protocol import Reply
+from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.gemini import read_request
+from whichloop.protocol import Reply
 
 from .gemini_cases import CALL, CASES, RESULT, USER, GeminiCase
 from .served import Book, fixed, run

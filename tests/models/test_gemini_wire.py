@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.chat import CHAT
-from loopbench.models.wires.contract import Incoming, Stamp, WireFailure, WireRequest
-from loopbench.models.wires.fields import MAX_DEPTH, BadRequest
-from loopbench.models.wires.gemini import GEMINI, read_request
-from loopbench.models.wires.gemini_history import signature
-from loopbench.models.wires.registry import segments, wire_for
-from loopbench.protocol import Message, NativeCall, Reply, Request, Role, Sampling, ToolSpec, Usage
-from loopbench.protocol.wire import to_json
+from whichloop.models.wires.chat import CHAT
+from whichloop.models.wires.contract import Incoming, Stamp, WireFailure, WireRequest
+from whichloop.models.wires.fields import MAX_DEPTH, BadRequest
+from whichloop.models.wires.gemini import GEMINI, read_request
+from whichloop.models.wires.gemini_history import signature
+from whichloop.models.wires.registry import segments, wire_for
+from whichloop.protocol import Message, NativeCall, Reply, Request, Role, Sampling, ToolSpec, Usage
+from whichloop.protocol.wire import to_json
 
 USER = {"role": "user", "parts": [{"text": "hello"}]}
 ADD = {"name": "add", "description": "Adds.", "parameters": {"type": "OBJECT", "properties": {"a": {"type": "INTEGER"}}}}

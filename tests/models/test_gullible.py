@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.faults import NOT_DETERMINED, FaultPoint
-from loopbench.models.gullible import Gullible
-from loopbench.models.instructions import ANSWER, CALL, STOP, author
-from loopbench.models.policy import Decision
-from loopbench.models.profiles import Gullibility, Profile
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.faults import NOT_DETERMINED, FaultPoint
+from whichloop.models.gullible import Gullible
+from whichloop.models.instructions import ANSWER, CALL, STOP, author
+from whichloop.models.policy import Decision
+from whichloop.models.profiles import Gullibility, Profile
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import (
     Act,
     Completion,
     Message,
@@ -31,8 +32,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
-from loopbench.protocol.data_marks import announcement, as_data
-from tests.cases import cases
+from whichloop.protocol.data_marks import announcement, as_data
 
 from . import bench
 from .test_instructions import SPECS, fault, labelled, written

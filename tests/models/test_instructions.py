@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.faults import Fault, FaultPoint
-from loopbench.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, author, shown_in
-from loopbench.protocol import Observation, Tool, ToolCall, ToolSpec
-from loopbench.protocol.data_marks import announced, announcement, as_data, closing, is_data, opening
+from whichloop.models.faults import Fault, FaultPoint
+from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, author, shown_in
+from whichloop.protocol import Observation, Tool, ToolCall, ToolSpec
+from whichloop.protocol.data_marks import announced, announcement, as_data, closing, is_data, opening
 
 from . import bench
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.policy import POLICY, PolicyRequest
-from loopbench.models.receipts import Ledger, ReceiptEntry
-from loopbench.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
-from loopbench.protocol.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
-from loopbench.protocol.receipts import sightings
-from loopbench.protocol.values import cap, span_of
 from tests.cases import cases
 from tests.models.receipts import issue
+from whichloop.models.policy import POLICY, PolicyRequest
+from whichloop.models.receipts import Ledger, ReceiptEntry
+from whichloop.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
+from whichloop.protocol.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
+from whichloop.protocol.receipts import sightings
+from whichloop.protocol.values import cap, span_of
 
 from . import bench
 from .test_receipts import EMBEDDINGS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.limits import WINDOW_S, Concurrency, Limits, Window
-from loopbench.models.waits import Waits
+from whichloop.models.limits import WINDOW_S, Concurrency, Limits, Window
+from whichloop.models.waits import Waits
 
 from .virtual_time import EACH, now, virtually
 

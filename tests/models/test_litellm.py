@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
+from whichloop.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
 
 from . import bench
 from .served import Book, fixed, of, run

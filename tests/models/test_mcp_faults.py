@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.faults import Fault, FaultPoint
-from loopbench.models.mcp_faults import drifted, new_argument
-from loopbench.models.metering import MeteredToolbox
-from loopbench.models.receipts import call_digest
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Tool, Toolbox, ToolCall, ToolSpec
-from loopbench.protocol.mcp_errors import McpError, is_mcp_error, read_mcp_error
-from loopbench.protocol.receipts import sightings
+from whichloop.models.faults import Fault, FaultPoint
+from whichloop.models.mcp_faults import drifted, new_argument
+from whichloop.models.metering import MeteredToolbox
+from whichloop.models.receipts import call_digest
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import Tool, Toolbox, ToolCall, ToolSpec
+from whichloop.protocol.mcp_errors import McpError, is_mcp_error, read_mcp_error
+from whichloop.protocol.receipts import sightings
 
 
 def price(item: str) -> float:

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.server.mcp_names import with_client_names, with_suite_names
-from loopbench.models.wires.contract import WireRequest
-from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
+from whichloop.models.server.mcp_names import with_client_names, with_suite_names
+from whichloop.models.wires.contract import WireRequest
+from whichloop.protocol import Message, NativeCall, Reply, Request, ToolSpec
 
 OWN = ("add", "look_up", "list")
-FORMS = st.sampled_from(["mcp__loopbench__{}", "loopbench_{}", "mcp_loopbench_{}", "loopbench.{}", "mcp.loopbench/{}"])
-OTHERS = ("bash", "mcp__other__add", "loopbench_unknown", "myloopbench_add", "loopbench")
+FORMS = st.sampled_from(["mcp__whichloop__{}", "whichloop_{}", "mcp_whichloop_{}", "whichloop.{}", "mcp.whichloop/{}"])
+OTHERS = ("bash", "mcp__other__add", "whichloop_unknown", "mywhichloop_add", "whichloop")
 
 
 def asked(*names, choice=None, calls=()):
@@ -40,5 +40,5 @@ def test_without_such_names_nothing_changes(names):
 
 
 def test_a_tool_that_is_offered_by_its_own_name_keeps_it():
-    made = asked("add", "loopbench_add")
+    made = asked("add", "whichloop_add")
     assert with_suite_names(made, OWN) == (made, {})

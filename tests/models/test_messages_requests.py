@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.server import Server
-from loopbench.models.server.memory import Memory
-from loopbench.models.wires.cache_marks import LOOKBACK
-from loopbench.models.wires.contract import Incoming, Stamp, WireFailure, WireRequest
-from loopbench.models.wires.fields import MAX_DEPTH, BadRequest
-from loopbench.models.wires.messages import MESSAGES, read_request, stream_events
-from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
-from loopbench.protocol.tokens import estimate_input
 from tests.cases import cases
+from whichloop.models.server import Server
+from whichloop.models.server.memory import Memory
+from whichloop.models.wires.cache_marks import LOOKBACK
+from whichloop.models.wires.contract import Incoming, Stamp, WireFailure, WireRequest
+from whichloop.models.wires.fields import MAX_DEPTH, BadRequest
+from whichloop.models.wires.messages import MESSAGES, read_request, stream_events
+from whichloop.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
+from whichloop.protocol.tokens import estimate_input
 
 from .anthropic_cases import ADD, BODY, CALL, CALLING, HEADERS, KEPT, RESULT, TEXT, USER
 from .served import Book, fixed

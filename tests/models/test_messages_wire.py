@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.contract import ErrorAnswer, RateLimitState, Stamp, WireFailure, WireRequest
-from loopbench.models.wires.messages import MESSAGES, read_request, stream_events
-from loopbench.models.wires.partial_json import whole_members
-from loopbench.protocol import NativeCall, Reply, Usage
-from loopbench.protocol.wire import to_json
+from whichloop.models.wires.contract import ErrorAnswer, RateLimitState, Stamp, WireFailure, WireRequest
+from whichloop.models.wires.messages import MESSAGES, read_request, stream_events
+from whichloop.models.wires.partial_json import whole_members
+from whichloop.protocol import NativeCall, Reply, Usage
+from whichloop.protocol.wire import to_json
 
 from .anthropic_cases import BODY, HEADERS
 

@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.faults import IMPLICIT, Fault, FaultPoint
-from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
-from loopbench.models.profiles import Abilities, Profile, load_profile
-from loopbench.models.receipts import call_digest, content_digest
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.faults import IMPLICIT, Fault, FaultPoint
+from whichloop.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
+from whichloop.models.profiles import Abilities, Profile, load_profile
+from whichloop.models.receipts import call_digest, content_digest
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import (
     SILENT,
     BudgetExceeded,
     Capabilities,
@@ -44,13 +45,12 @@ from loopbench.protocol import (
     Usage,
     run_sync,
 )
-from loopbench.protocol.names import Spec
-from loopbench.protocol.receipts import sightings, strip_receipts
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import NotRun, TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial_models import TrialModels
-from tests.cases import cases
+from whichloop.protocol.names import Spec
+from whichloop.protocol.receipts import sightings, strip_receipts
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import NotRun, TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
 
 from . import bench
 from .scripted_trials import profile

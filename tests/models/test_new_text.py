@@ -8,9 +8,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.feedback import words_of
-from loopbench.models.new_text import texts_apart
-from loopbench.protocol import Message, NativeCall, Request
+from whichloop.models.feedback import words_of
+from whichloop.models.new_text import texts_apart
+from whichloop.protocol import Message, NativeCall, Request
 
 WORDS = (re.compile(r"[^\W\d_]+"), re.compile(r"\w*[^\W\d]\w*"))
 

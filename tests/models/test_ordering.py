@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.ordering import TURNS, InOrder
-from loopbench.protocol import Message, ProviderError, Reply, Request
+from whichloop.models.fake import FakeModel
+from whichloop.models.ordering import TURNS, InOrder
+from whichloop.protocol import Message, ProviderError, Reply, Request
 
 
 class Wire(FakeModel):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets import typed
-from loopbench.models.filling import fits, otherwise, same
 from tests.cases import cases
+from whichloop.datasets import typed
+from whichloop.models.filling import fits, otherwise, same
 
 leaves = st.none() | st.booleans() | st.integers(-50, 50) | st.floats(-9, 9, allow_nan=False) | st.text("abc123-", max_size=6)
 values = st.recursive(

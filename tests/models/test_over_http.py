@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from loopbench.dspy_seam import close_local_clients
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.metering import MeteredModel
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import Profile
-from loopbench.models.scripted import PROVIDER_FAULTS
-from loopbench.protocol import (
+from tests.over_http import OverHttp, Switchboard, open_switchboard
+from whichloop.dspy_seam import close_local_clients
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.metering import MeteredModel
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import Profile
+from whichloop.models.scripted import PROVIDER_FAULTS
+from whichloop.protocol import (
     Capabilities,
     ContextOverflow,
     Message,
@@ -28,7 +29,6 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from tests.over_http import OverHttp, Switchboard, open_switchboard
 
 from . import bench
 

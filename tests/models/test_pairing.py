@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.pairing import believed, paired_results
-from loopbench.models.receipts import Ledger, call_digest
-from loopbench.protocol import Message, NativeCall
-from loopbench.protocol.receipts import sightings
 from tests.models.receipts import issue
+from whichloop.models.pairing import believed, paired_results
+from whichloop.models.receipts import Ledger, call_digest
+from whichloop.protocol import Message, NativeCall
+from whichloop.protocol.receipts import sightings
 
 
 def conversation(order: list[int], ledger: Ledger, ids: list[str] | None = None) -> list[Message]:

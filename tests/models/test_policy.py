@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import is_abstention, scorer_named
-from loopbench.models.faults import ANSWER, NOT_DETERMINED, SURE
-from loopbench.models.policy import POLICY, Decision, PolicyRequest, named_in
-from loopbench.models.profiles import Profile
-from loopbench.models.prompt_view import PromptView
-from loopbench.models.scripted import Script, Scripted
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.models.receipts import issue
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import is_abstention, scorer_named
+from whichloop.models.faults import ANSWER, NOT_DETERMINED, SURE
+from whichloop.models.policy import POLICY, Decision, PolicyRequest, named_in
+from whichloop.models.profiles import Profile
+from whichloop.models.prompt_view import PromptView
+from whichloop.models.scripted import Script, Scripted
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -36,9 +38,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
-from loopbench.protocol.receipts import strip_receipts
-from tests.cases import cases
-from tests.models.receipts import issue
+from whichloop.protocol.receipts import strip_receipts
 
 from . import bench
 
@@ -163,7 +163,7 @@ def test_without_receipts_no_answer_is_ever_right(data: st.DataObject, role: Rol
 @pytest.mark.parametrize("answer", [0, 18, 5_000_000, 10**14, 2.5, -3, "18 apples", "1,000,000 people", "3/4"])
 @pytest.mark.parametrize("bluffs", [True, False])
 def test_no_scorer_takes_a_bluff_for_right(answer: Any, bluffs: bool) -> None:
-    from loopbench.datasets.task import Task
+    from whichloop.datasets.task import Task
 
     trial = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), answer))
     value = move(Role.ANSWER, trial.view(), bluffs=bluffs).value

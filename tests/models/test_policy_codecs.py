@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -20,7 +21,6 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from tests.cases import cases
 
 from . import bench
 

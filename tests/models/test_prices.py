@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.prices import Price, read_prices
-from loopbench.protocol import Usage
+from whichloop.models.prices import Price, read_prices
+from whichloop.protocol import Usage
 
 DOLLARS = st.floats(0, 1000)
 PRICES = st.builds(

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.summary import count_faults
-from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
-from loopbench.protocol import run_sync
-from loopbench.protocol.digest import digest
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import make_suite
-from loopbench.runs.schedule import make_arms, schedule
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.summary import count_faults
+from whichloop.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
+from whichloop.protocol import run_sync
+from whichloop.protocol.digest import digest
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import make_suite
+from whichloop.runs.schedule import make_arms, schedule
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 BUILT_IN = (
     "bad-network",
@@ -258,7 +258,7 @@ def test_a_file_takes_no_name_of_a_built_in_profile_unless_it_says_the_same(tmp_
     name = written(tmp_path, f'name = "{built_in}"\nlatency_s = 12.5')
     with pytest.raises(ValueError, match=rf"mine\.toml: name: '{built_in}' is a built-in profile, .*; choose another name$"):
         load_profile(name)
-    own = Path(str(resources.files("loopbench.models") / "profiles" / f"{built_in}.toml")).read_text(encoding="utf-8")
+    own = Path(str(resources.files("whichloop.models") / "profiles" / f"{built_in}.toml")).read_text(encoding="utf-8")
     assert load_profile(written(tmp_path, own)) == load_profile(built_in)
 
 

@@ -24,11 +24,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.dspy_seam import lm_of
-from loopbench.models.proposer import HINTS, ScriptedProposer, symptoms
-from loopbench.models.weaknesses import CURES, in_thousands
-from loopbench.protocol import Message, Model, Request, Sampling, run_sync
 from tests.cases import cases
+from whichloop.dspy_seam import lm_of
+from whichloop.models.proposer import HINTS, ScriptedProposer, symptoms
+from whichloop.models.weaknesses import CURES, in_thousands
+from whichloop.protocol import Message, Model, Request, Sampling, run_sync
 
 CURRENT = "You solve tasks step by step with tools.\nReply with one JSON object and nothing else.\n\n    Keep this line's place."
 FEEDBACK = {

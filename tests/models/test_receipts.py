@@ -10,14 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets import arithmetic
-from loopbench.datasets.validity import replay
-from loopbench.models.receipts import Ledger, call_digest, content_digest
-from loopbench.protocol import Plan, Ref, refs, run_sync
-from loopbench.protocol.legibility import bare
-from loopbench.protocol.receipts import HALFWAY, MARK, ReceiptReader, sightings, strip_receipts
 from tests.cases import cases
 from tests.models.receipts import issue
+from whichloop.datasets import arithmetic
+from whichloop.datasets.validity import replay
+from whichloop.models.receipts import Ledger, call_digest, content_digest
+from whichloop.protocol import Plan, Ref, refs, run_sync
+from whichloop.protocol.legibility import bare
+from whichloop.protocol.receipts import HALFWAY, MARK, ReceiptReader, sightings, strip_receipts
 
 from . import bench
 
@@ -221,6 +221,6 @@ def test_a_lie_makes_a_stated_answer_wrong_too(answer: object) -> None:
 
 
 def _profile(kind: str):
-    from loopbench.models.profiles import Clears, Profile
+    from whichloop.models.profiles import Clears, Profile
 
     return Profile(name="one", notices=0.0, rates={kind: 1.0}, clears=Clears(feedback=0, after=0, never=1))

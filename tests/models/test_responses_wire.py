@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.models.server import memory
-from loopbench.models.server.memory import Memory
-from loopbench.models.wires.contract import Stamp, WireRequest
-from loopbench.models.wires.fields import BadRequest
-from loopbench.models.wires.responses import RESPONSES, read_request
-from loopbench.protocol import Message, Reply, ToolCall
+from whichloop.models.server import memory
+from whichloop.models.server.memory import Memory
+from whichloop.models.wires.contract import Stamp, WireRequest
+from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.responses import RESPONSES, read_request
+from whichloop.protocol import Message, Reply, ToolCall
 
 from . import bench
 from .responses_cases import CALL, CASES, OUTPUT, USER

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models import real
-from loopbench.models.limits import WINDOW_S
-from loopbench.models.prices import Price
-from loopbench.models.real import ABILITIES, RealModel, RealOptions
-from loopbench.protocol import (
+from whichloop.models import real
+from whichloop.models.limits import WINDOW_S
+from whichloop.models.prices import Price
+from whichloop.models.real import ABILITIES, RealModel, RealOptions
+from whichloop.protocol import (
     Capabilities,
     Chunk,
     ContextOverflow,
@@ -28,7 +28,7 @@ from loopbench.protocol import (
     Sampling,
     Usage,
 )
-from loopbench.protocol.tokens import estimate_input
+from whichloop.protocol.tokens import estimate_input
 
 from .virtual_time import EACH, now, virtually
 
@@ -113,7 +113,7 @@ def test_failures_that_pass_are_overcome_and_told(ask: Ask, kinds: list[str]) ->
 
 @BOTH
 def test_an_attempt_that_is_made_again_is_logged(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "loopbench.models.real")
+    caplog.set_level("INFO", "whichloop.models.real")
     virtually(ask(RealModel(Flaky([failing("overloaded"), "at last"]))))
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("openai/flaky: attempt 1 of 4 failed (overloaded): ")

@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.draws import derived_seed, unit
-from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
-from loopbench.models.scripted import Scripted
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.prepared import ran_in_fork
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.draws import derived_seed, unit
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
+from whichloop.models.scripted import Scripted
+from whichloop.protocol import (
     Act,
     Codec,
     ContextOverflow,
@@ -36,9 +38,7 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
-from loopbench.protocol.receipts import HALFWAY
-from tests.cases import cases
-from tests.prepared import ran_in_fork
+from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
 from .scripted_trials import OneCall, profile, run, settled
@@ -174,8 +174,8 @@ def test_a_loop_that_cuts_receipts_away_never_gets_an_answer(codec: Codec | None
 
 _TRIALS = """
 import asyncio, hashlib, runpy, sys
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.profiles import FAULT_KINDS, Profile
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.profiles import FAULT_KINDS, Profile
 
 shared = runpy.run_path(sys.argv[1])
 profile = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 1 / len(FAULT_KINDS)), forget=0.5)

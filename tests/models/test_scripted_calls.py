@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.guarded import Guarded
-from loopbench.loops.phased import Phased
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Query, Recovery, StopReason, Toolbox, ToolCall
 from tests.cases import cases
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Query, Recovery, StopReason, Toolbox, ToolCall
 
 DESIGNS: dict[str, Any] = {
     "bare": Bare(),

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import Clears, Profile
-from loopbench.models.scripted import Scripted
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import Clears, Profile
+from whichloop.models.scripted import Scripted
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -27,8 +28,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from loopbench.protocol.receipts import HALFWAY
-from tests.cases import cases
+from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
 from .scripted_trials import OneCall, points, profile, settled

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.policy import MADE_UP
-from loopbench.models.profiles import FAULT_KINDS
-from loopbench.protocol import (
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.models.policy import MADE_UP
+from whichloop.models.profiles import FAULT_KINDS
+from whichloop.protocol import (
     Act,
     Inexpressible,
     Message,

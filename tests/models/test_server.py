@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.server import MAX_BODY_BYTES, OwnRequest, Server, WrongMethod, own_hosts
-from loopbench.protocol import Reply
 from tests.cases import cases
+from whichloop.models.server import MAX_BODY_BYTES, OwnRequest, Server, WrongMethod, own_hosts
+from whichloop.protocol import Reply
 
 from . import bench
 from .served import BODY, Book, client, exchange, failure, fixed, of, run, whole_loop
@@ -135,7 +135,7 @@ def test_a_wrong_base_address_is_told_in_the_vendors_form(caplog, path, header, 
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\nContent-Length: 2\r\n"
         return await exchange(server, f"{head}{header}\r\n\r\n{{}}".encode())
 
-    with caplog.at_level("INFO", "loopbench.models.server"):
+    with caplog.at_level("INFO", "whichloop.models.server"):
         head, _, body = run(work, Book(any=fixed(Reply("x")))).partition(b"\r\n\r\n")
     said = f"Invalid URL (POST {path}); the page is {page}: {cause}"
     error = json.loads(body)["error"]

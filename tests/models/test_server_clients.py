@@ -7,8 +7,8 @@ import json
 import openai
 import pytest
 
-from loopbench.models.profiles import Profile
-from loopbench.protocol import ContextOverflow, Message, ModelError, ProviderError, Reply, Request, Usage
+from whichloop.models.profiles import Profile
+from whichloop.protocol import ContextOverflow, Message, ModelError, ProviderError, Reply, Request, Usage
 
 from . import bench
 from .served import BODY, QUESTION, SUBMIT, Book, client, failure, fixed, of, run, specs, whole_loop
@@ -224,8 +224,8 @@ def test_the_effects_stay_in_the_tunnel_and_no_mark_is_left():
 def test_what_our_own_client_path_sends_is_read_as_the_request_that_was_meant():
     import dspy
 
-    from loopbench.dspy_seam import DspyModel
-    from loopbench.protocol import NativeCall, Sampling, ToolSpec
+    from whichloop.dspy_seam import DspyModel
+    from whichloop.protocol import NativeCall, Sampling, ToolSpec
 
     tools = (ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}}),)
     calls = (NativeCall("call_0", "add", '{"a": 1, "b": "\u00e9"}'), NativeCall("call_1", "add", '{"a": 1'))

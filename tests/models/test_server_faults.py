@@ -9,9 +9,9 @@ import httpx
 import openai
 import pytest
 
-from loopbench.models.profiles import Profile
-from loopbench.models.scripted import PROVIDER_FAULTS
-from loopbench.models.server import ServedTrial, Server
+from whichloop.models.profiles import Profile
+from whichloop.models.scripted import PROVIDER_FAULTS
+from whichloop.models.server import ServedTrial, Server
 
 from . import bench
 from .served import BODY, SUBMIT, Book, exchange, failure, of, run, specs

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, limits_after, stopped_at, within_limits
-from loopbench.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
-from loopbench.protocol.tokens import estimate_usage
+from whichloop.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, limits_after, stopped_at, within_limits
+from whichloop.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
+from whichloop.protocol.tokens import estimate_usage
 
 from . import bench
 from .served import BODY, SUBMIT, Book, fixed, of, run, specs

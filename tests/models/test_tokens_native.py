@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.native import NATIVE
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.models.native import NATIVE
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -29,8 +30,8 @@ from loopbench.protocol import (
     Usage,
     WireError,
 )
-from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.tokens import (
+from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.tokens import (
     MAX_TEXTS,
     MESSAGE_OVERHEAD,
     estimate_input,
@@ -39,7 +40,6 @@ from loopbench.protocol.tokens import (
     schema_text,
     tool_tokens,
 )
-from tests.cases import cases
 
 LAW = settings(max_examples=cases(40), deadline=None)
 # --- tokens ---

@@ -7,9 +7,9 @@ from contextvars import copy_context
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.faults import Fault, FaultPoint
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Observation
+from whichloop.models.faults import Fault, FaultPoint
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import Observation
 
 GOOD = Observation("t", "success", "1", None, 1, "")
 BAD = Observation("t", "error", "no", "ToolError", None, "")

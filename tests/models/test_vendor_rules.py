@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.wires.chat import read_request
-from loopbench.models.wires.fields import BadRequest
-from loopbench.models.wires.schema_rules import function_problem, reply_problem
-from loopbench.protocol import Reply
+from whichloop.models.wires.chat import read_request
+from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.schema_rules import function_problem, reply_problem
+from whichloop.protocol import Reply
 
 from .served import BODY, Book, failure, fixed, run
 from .vendor_cases import CASES, USER, RefusedCase

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets import arithmetic
-from loopbench.experiments.serve.pages import SuiteTrials
-from loopbench.models.profiles import load_profile
-from loopbench.models.server import ServedTrial, Server
-from loopbench.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
+from whichloop.datasets import arithmetic
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.models.profiles import load_profile
+from whichloop.models.server import ServedTrial, Server
+from whichloop.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
 
 from .served import Book, fixed, struck_by
 

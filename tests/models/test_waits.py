@@ -6,20 +6,20 @@ import asyncio
 import itertools
 from pathlib import Path
 
-from loopbench.datasets import arithmetic
-from loopbench.models.cassette import Cassette, CassetteMode
-from loopbench.models.fake import FakeItem, FakeModel
-from loopbench.models.profiles import load_profile
-from loopbench.models.real import RealModel, RealOptions
-from loopbench.models.waits import Waits
-from loopbench.protocol import Answer, Capabilities, Model, ProviderError, Reply, Request
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.loop_run import MAX_LOST
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial_models import TrialModels
+from whichloop.datasets import arithmetic
+from whichloop.models.cassette import Cassette, CassetteMode
+from whichloop.models.fake import FakeItem, FakeModel
+from whichloop.models.profiles import load_profile
+from whichloop.models.real import RealModel, RealOptions
+from whichloop.models.waits import Waits
+from whichloop.protocol import Answer, Capabilities, Model, ProviderError, Reply, Request
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.loop_run import MAX_LOST
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
 
 PAUSE_S = 0.05
 

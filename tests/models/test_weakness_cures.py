@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_codecs import FORMATS
-from loopbench.loops.phased.codecs import SELECT
-from loopbench.loops.react_extract_codecs import ReactCodec, ReactStep
-from loopbench.loops.stateless.signatures import AgentReasonerSignature, decide_codec
-from loopbench.models.native import NATIVE
-from loopbench.models.profiles import WEAKNESS_KINDS
-from loopbench.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
-from loopbench.protocol import (
+from whichloop.loops.bare_codecs import FORMATS
+from whichloop.loops.phased.codecs import SELECT
+from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep
+from whichloop.loops.stateless.signatures import AgentReasonerSignature, decide_codec
+from whichloop.models.native import NATIVE
+from whichloop.models.profiles import WEAKNESS_KINDS
+from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
+from whichloop.protocol import (
     Act,
     Codec,
     Message,
@@ -29,9 +29,9 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.protocol.program import EXAMPLES, in_own_format, own_prompt
-from loopbench.runs.registry import generated_suites, make_loop
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.program import EXAMPLES, in_own_format, own_prompt
+from whichloop.runs.registry import generated_suites, make_loop
 
 from . import bench
 from .weak_trials import KINDS, LAW, SPECS, TOOLS, noted, product, slip, told, weak

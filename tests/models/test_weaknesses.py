@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare_codecs import FORMATS
-from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.scorers import scorer_named
-from loopbench.models.faults import NOT_DETERMINED
-from loopbench.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
-from loopbench.models.receipts import Ledger
-from loopbench.models.weaknesses import CURES, PlanWithSlips, PromptParts, in_thousands, slips_of, split_examples
-from loopbench.protocol import (
+from whichloop.loops.bare_codecs import FORMATS
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.scorers import scorer_named
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
+from whichloop.models.receipts import Ledger
+from whichloop.models.weaknesses import CURES, PlanWithSlips, PromptParts, in_thousands, slips_of, split_examples
+from whichloop.protocol import (
     Answer,
     Codec,
     Message,
@@ -28,7 +28,7 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from loopbench.protocol.receipts import MARK
+from whichloop.protocol.receipts import MARK
 
 from . import bench
 from .scripted_trials import OneCall

@@ -13,23 +13,23 @@ from typing import Any, cast
 import pytest
 from pydantic_core import to_jsonable_python
 
-from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.models.profiles import load_profile
-from loopbench.models.weaknesses import CURES
-from loopbench.protocol import Model, Reply, Request, WrappedModel, run_sync
-from loopbench.protocol.names import parse_spec
-from loopbench.protocol.program import Demo, Optimizable, Program
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import make_loop, make_suite
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
 from tests.sealing import reseal
+from whichloop.datasets.task import Suite, Task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import load_profile
+from whichloop.models.weaknesses import CURES
+from whichloop.protocol import Model, Reply, Request, WrappedModel, run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.program import Demo, Optimizable, Program
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import make_loop, make_suite
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 pytestmark = pytest.mark.thorough
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 
-from loopbench.models.server import server as serving
-from loopbench.models.wires.chat import ChatWire
-from loopbench.models.wires.contract import Incoming, WireRequest
-from loopbench.protocol import Reply
+from whichloop.models.server import server as serving
+from whichloop.models.wires.chat import ChatWire
+from whichloop.models.wires.contract import Incoming, WireRequest
+from whichloop.protocol import Reply
 
 from .served import BODY, Book, fixed, run
 

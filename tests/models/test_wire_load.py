@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from loopbench.models.server import MAX_BODY_BYTES, Server, memory
+from whichloop.models.server import MAX_BODY_BYTES, Server, memory
 
 from .served import Book, exchange
 from .wire_clients import CLIENTS

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.wires.contract import Incoming, Stamp, WireFailure
-from loopbench.models.wires.registry import WIRES, segments
-from loopbench.protocol import NativeCall, Reply, Usage
+from whichloop.models.wires.contract import Incoming, Stamp, WireFailure
+from whichloop.models.wires.registry import WIRES, segments
+from whichloop.protocol import NativeCall, Reply, Usage
 
 from .wire_clients import CLIENTS, NAME
 from .wire_shapes import HAS, LACKS, REAL, RealShape

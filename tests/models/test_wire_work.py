@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.wires import anthropic_history, gemini, messages, responses
-from loopbench.models.wires.fields import BadRequest
-from loopbench.models.wires.response_items import item_id
+from whichloop.models.wires import anthropic_history, gemini, messages, responses
+from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.response_items import item_id
 
 MANY = 2_000
 LONG = 20_000

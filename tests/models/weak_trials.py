@@ -8,9 +8,10 @@ from typing import Any
 
 from hypothesis import settings
 
-from loopbench.models.profiles import Profile, Weakness
-from loopbench.models.weaknesses import CURES, Slip, slips_of
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.models.profiles import Profile, Weakness
+from whichloop.models.weaknesses import CURES, Slip, slips_of
+from whichloop.protocol import (
     Chunk,
     Message,
     Plan,
@@ -21,7 +22,6 @@ from loopbench.protocol import (
     Tool,
     WrappedModel,
 )
-from tests.cases import cases
 
 from . import bench
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.profiles import Profile
-from loopbench.models.server import ServedTrial, Server
-from loopbench.models.tunnel import Tunnel
-from loopbench.models.wires.registry import WIRES
-from loopbench.protocol import NativeCall, Reply
+from whichloop.models.fake import FakeModel
+from whichloop.models.profiles import Profile
+from whichloop.models.server import ServedTrial, Server
+from whichloop.models.tunnel import Tunnel
+from whichloop.models.wires.registry import WIRES
+from whichloop.protocol import NativeCall, Reply
 
 from . import bench
 from .served import Book, exchange, of

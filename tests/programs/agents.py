@@ -1,4 +1,4 @@
-"""One and the same agent, an ordinary loop around OpenAI's client, in the ways in which loopbench can be given it."""
+"""One and the same agent, an ordinary loop around OpenAI's client, in the ways in which whichloop can be given it."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 from openai import OpenAI
 
-from loopbench import tunnel
+from whichloop import tunnel
 
 
 def conversation(question, tools, client, model, call):
@@ -55,7 +55,7 @@ async def in_the_event_loop(question, tools):
 
 
 def main():
-    url = os.environ["LOOPBENCH_TOOLS_URL"]
+    url = os.environ["WHICHLOOP_TOOLS_URL"]
 
     def call(name, arguments):
         body = json.dumps(arguments).encode()

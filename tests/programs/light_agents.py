@@ -67,7 +67,7 @@ class Tools:
 def main():
     known = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY", "model": "OPENAI_MODEL"}
     where = {name: os.environ[variable] for name, variable in known.items()}
-    print(plain_function(sys.stdin.read(), Tools(os.environ["LOOPBENCH_TOOLS_URL"]), **where))
+    print(plain_function(sys.stdin.read(), Tools(os.environ["WHICHLOOP_TOOLS_URL"]), **where))
 
 
 if __name__ == "__main__":

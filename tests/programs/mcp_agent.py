@@ -1,4 +1,4 @@
-"""An agent that knows the official MCP SDK and OpenAI's client, and nothing of loopbench: python mcp_agent.py http|stdio ...
+"""An agent that knows the official MCP SDK and OpenAI's client, and nothing of whichloop: python mcp_agent.py http|stdio ...
 
 It answers the question once for each way to reach the tools.
 """
@@ -16,8 +16,8 @@ from openai import AsyncOpenAI
 
 def server(way):
     if way == "http":
-        return os.environ["LOOPBENCH_MCP_URL"]
-    command, *arguments = shlex.split(os.environ["LOOPBENCH_MCP_COMMAND"])
+        return os.environ["WHICHLOOP_MCP_URL"]
+    command, *arguments = shlex.split(os.environ["WHICHLOOP_MCP_COMMAND"])
     return StdioServerParameters(command=command, args=arguments)
 
 

@@ -40,7 +40,7 @@ class Tools:
         return next(each for each in events(said) or [json.loads(said)] if "id" in each)
 
     def call(self, name, arguments):
-        answer = self.ask("tools/call", {"name": name.removeprefix("mcp__loopbench__"), "arguments": arguments})
+        answer = self.ask("tools/call", {"name": name.removeprefix("mcp__whichloop__"), "arguments": arguments})
         return answer["result"] if "result" in answer else {"content": [{"type": "text", "text": answer["error"]["message"]}]}
 
 
@@ -53,7 +53,7 @@ def codex(arguments):
     tools = Tools(server["url"])
     said = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": sys.stdin.read()}]}]
     functions = [
-        {"type": "function", "name": f"mcp__loopbench__{tool['name']}", "description": tool["description"], "strict": False,
+        {"type": "function", "name": f"mcp__whichloop__{tool['name']}", "description": tool["description"], "strict": False,
          "parameters": tool["inputSchema"]}
         for tool in tools.listed
     ]  # fmt: skip
@@ -83,12 +83,12 @@ def codex(arguments):
 def claude(arguments):
     assert arguments[:3] == ["-p", "--output-format", "text"]
     assert "--strict-mcp-config" in arguments
-    assert arguments[arguments.index("--allowedTools") + 1] == "mcp__loopbench"
+    assert arguments[arguments.index("--allowedTools") + 1] == "mcp__whichloop"
     [server] = json.loads(Path(arguments[arguments.index("--mcp-config") + 1]).read_text())["mcpServers"].values()
     tools = Tools(server["url"])
     said = [{"role": "user", "content": [{"type": "text", "text": sys.stdin.read(), "cache_control": {"type": "ephemeral"}}]}]
     offered = [
-        {"name": f"mcp__loopbench__{tool['name']}", "description": tool["description"], "input_schema": tool["inputSchema"]}
+        {"name": f"mcp__whichloop__{tool['name']}", "description": tool["description"], "input_schema": tool["inputSchema"]}
         for tool in tools.listed
     ]
     headers = {

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from loopbench.programs.gateway import gateway_here
+from whichloop.programs.gateway import gateway_here
 
 CLIENTS = 3
 FOR_S = 0.05

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from loopbench.models.fake import FakeModel
-from loopbench.programs.executable import LEFTOVER_S, MAX_ANSWER_BYTES, place, run_executable
-from loopbench.programs.program import Program
-from loopbench.programs.worker import SolverFailed
-from loopbench.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall
 from tests.processes import is_alive
+from whichloop.models.fake import FakeModel
+from whichloop.programs.executable import LEFTOVER_S, MAX_ANSWER_BYTES, place, run_executable
+from whichloop.programs.program import Program
+from whichloop.programs.worker import SolverFailed
+from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall
 
 pytestmark = pytest.mark.thorough  # each starts a process
 
@@ -30,7 +30,7 @@ import json, os, sys, urllib.request
 def post(url, body):
     head = {"Content-Type": "application/json"}
     return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head)))
-listed = json.load(urllib.request.urlopen(os.environ["LOOPBENCH_TOOLS_URL"]))
+listed = json.load(urllib.request.urlopen(os.environ["WHICHLOOP_TOOLS_URL"]))
 def ask(text):
     body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": text}], "tools": listed}
     return post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]
@@ -56,12 +56,12 @@ async def dead(pid):
 
 
 def test_the_question_comes_in_both_ways_and_the_answer_is_what_is_printed():
-    code = "import os, sys; asked = sys.stdin.read(); print(asked, os.environ['LOOPBENCH_QUESTION'] == asked)"
+    code = "import os, sys; asked = sys.stdin.read(); print(asked, os.environ['WHICHLOOP_QUESTION'] == asked)"
     assert run(python(code), question="What is ü?").answer == "What is ü? True"
 
 
 def test_the_answer_may_be_posted_and_then_what_is_printed_is_not_it():
-    code = f"{ASK}\npost(os.environ['LOOPBENCH_ANSWER_URL'], {{'answer': {{'n': 42}}}}); print('done')"
+    code = f"{ASK}\npost(os.environ['WHICHLOOP_ANSWER_URL'], {{'answer': {{'n': 42}}}}); print('done')"
     assert run(python(code)).answer == {"n": 42}
 
 
@@ -69,14 +69,14 @@ def test_it_asks_the_model_and_calls_tools():
     code = f"""{ASK}
 assert [tool["function"]["name"] for tool in listed] == ["double"] and listed[0]["type"] == "function"
 call = ask("?")["tool_calls"][0]["function"]
-print(post(os.environ["LOOPBENCH_TOOLS_URL"] + "/" + call["name"], json.loads(call["arguments"]))["data"])
+print(post(os.environ["WHICHLOOP_TOOLS_URL"] + "/" + call["name"], json.loads(call["arguments"]))["data"])
 """
     outcome = run(python(code), FakeModel(Act("", (ToolCall("double", {"n": 4}),))))
     assert (outcome.answer, outcome.stop, outcome.steps) == ("8", StopReason.FINISHED, 1)
 
 
 def test_it_is_told_its_limit_and_gets_no_reply_beyond_it():
-    code = f"{ASK}\nassert os.environ['LOOPBENCH_MAX_STEPS'] == '3'\nwhile True: ask('again')"
+    code = f"{ASK}\nassert os.environ['WHICHLOOP_MAX_STEPS'] == '3'\nwhile True: ask('again')"
     model = FakeModel(then=Answer("", "42"))
     outcome = run(Program(python(code).command, max_steps=3), model)
     assert (outcome.stop, len(model.requests)) == (StopReason.MAX_STEPS, 3)

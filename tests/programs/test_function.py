@@ -11,13 +11,15 @@ import httpx
 import openai
 import pytest
 
-from loopbench import compare, tunnel
-from loopbench.api.objects import loop_name
-from loopbench.models.fake import FakeModel
-from loopbench.programs.function import FunctionLoop
-from loopbench.programs.program import Program
-from loopbench.programs.worker import SolverFailed
-from loopbench.protocol import (
+from tests.checks.loop.altered_loops import FEW, findings
+from tests.programs import agents
+from whichloop import compare, tunnel
+from whichloop.api.objects import loop_name
+from whichloop.models.fake import FakeModel
+from whichloop.programs.function import FunctionLoop
+from whichloop.programs.program import Program
+from whichloop.programs.worker import SolverFailed
+from whichloop.protocol import (
     Act,
     Answer,
     BudgetExceeded,
@@ -30,10 +32,8 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.checks.loop.altered_loops import FEW, findings
-from tests.programs import agents
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 AGENTS = Path(agents.__file__)
 
@@ -237,7 +237,7 @@ def test_it_is_a_foreign_loop_that_its_name_finds_again():
 
 
 def test_a_function_handed_over_as_an_object_has_a_name():
-    assert loop_name(tunnel.loop(lambda question, tools: "42")).startswith("loopbench.session:")
+    assert loop_name(tunnel.loop(lambda question, tools: "42")).startswith("whichloop.session:")
     assert loop_name(agents.on_a_thread) == f"{agents.__name__}:on_a_thread"
 
 

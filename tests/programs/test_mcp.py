@@ -13,17 +13,17 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.faults import Fault, FaultPoint
-from loopbench.models.metering import MeteredToolbox
-from loopbench.models.receipts import call_digest
-from loopbench.models.server import mcp_sdk
-from loopbench.models.tunnel import Tunnel
-from loopbench.programs.environment import MCP_BRIDGE
-from loopbench.programs.gateway import served
-from loopbench.programs.program import Program
-from loopbench.programs.trial import ProgramTrial
-from loopbench.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
+from whichloop.models.fake import FakeModel
+from whichloop.models.faults import Fault, FaultPoint
+from whichloop.models.metering import MeteredToolbox
+from whichloop.models.receipts import call_digest
+from whichloop.models.server import mcp_sdk
+from whichloop.models.tunnel import Tunnel
+from whichloop.programs.environment import MCP_BRIDGE
+from whichloop.programs.gateway import served
+from whichloop.programs.program import Program
+from whichloop.programs.trial import ProgramTrial
+from whichloop.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
 
 AGENT = Path(__file__).with_name("mcp_agent.py")
 HEAD = {"Accept": "application/json, text/event-stream"}
@@ -99,7 +99,7 @@ def introduction(version):
 def test_it_introduces_itself_in_the_protocol_that_was_asked_for(version):
     status, said = ask("initialize", introduction(version))
     assert (status, said["id"], said["result"]["protocolVersion"]) == (200, 7, version)
-    assert said["result"]["serverInfo"]["name"] == "loopbench"
+    assert said["result"]["serverInfo"]["name"] == "whichloop"
 
 
 def test_it_lists_the_tools_with_their_schemas():
@@ -141,7 +141,7 @@ def test_headers_that_the_sdk_does_not_read_may_hold_anything():
 
 
 def test_an_sdk_that_does_not_start_is_told_and_tried_again(monkeypatch):
-    sdk = importlib.import_module("loopbench.models.server.mcp_sdk")
+    sdk = importlib.import_module("whichloop.models.server.mcp_sdk")
     start = sdk.session_manager
     starts = [OSError("no room"), OSError("no room"), None]
 

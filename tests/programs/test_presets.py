@@ -1,6 +1,6 @@
 """Command-line agents by name: what each is given, and that agents of the real ones' shapes solve tasks with it.
 
-The open-source ones run for real where the folder LOOPBENCH_CLI_AGENTS has them (see docs/cli-agents.md).
+The open-source ones run for real where the folder WHICHLOOP_CLI_AGENTS has them (see docs/cli-agents.md).
 """
 
 import json
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.cli.main import main
-from loopbench.programs.presets import PRESETS, TrialPlace
-from loopbench.programs.program import Program
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.program_specs import program_spec
-from loopbench.runs.registry import make_loop, programs_named
+from whichloop.cli.main import main
+from whichloop.programs.presets import PRESETS, TrialPlace
+from whichloop.programs.program import Program
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.program_specs import program_spec
+from whichloop.runs.registry import make_loop, programs_named
 
 SHAPED = Path(__file__).with_name("shaped_agents.py")
 URL = "http://127.0.0.1:9/t/x"
@@ -45,12 +45,12 @@ def test_the_settings_of_codex(launched, tmp_path):
     settings = tomllib.loads((tmp_path / "codex" / "codex" / "config.toml").read_text())
     provider = settings["model_providers"][settings["model_provider"]]
     assert (provider["base_url"], provider["wire_api"]) == (f"{URL}/v1", "responses")
-    assert settings["mcp_servers"] == {"loopbench": {"url": f"{URL}/mcp", "default_tools_approval_mode": "approve"}}
+    assert settings["mcp_servers"] == {"whichloop": {"url": f"{URL}/mcp", "default_tools_approval_mode": "approve"}}
 
 
 def test_the_settings_of_claude_code(launched, tmp_path):
     servers = json.loads((tmp_path / "claude-code" / "mcp.json").read_text())
-    assert servers == {"mcpServers": {"loopbench": {"type": "http", "url": f"{URL}/mcp"}}}
+    assert servers == {"mcpServers": {"whichloop": {"type": "http", "url": f"{URL}/mcp"}}}
     assert launched["claude-code"].environment["ANTHROPIC_BASE_URL"] == URL  # without /v1, which it adds itself
 
 
@@ -95,7 +95,7 @@ def shaped(tmp_path):
 
 def compared(capsys, monkeypatch, folder, *flags):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", ["loopbench", "compare", "--no-mlflow", "-q", "--json", *flags])
+    monkeypatch.setattr("sys.argv", ["whichloop", "compare", "--no-mlflow", "-q", "--json", *flags])
     capsys.readouterr()
     code: object = 0
     try:
@@ -126,9 +126,9 @@ REAL = {"opencode": "node_modules/.bin/opencode", "qwen-code": "node_modules/.bi
 @pytest.mark.real
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_a_real_agent_solves_tasks(capsys, monkeypatch, tmp_path, name):
-    home = os.environ.get("LOOPBENCH_CLI_AGENTS")
+    home = os.environ.get("WHICHLOOP_CLI_AGENTS")
     if home is None or not Path(home, REAL[name]).exists():
-        pytest.skip(f"no {name}: LOOPBENCH_CLI_AGENTS names no folder in which npm has installed it")
+        pytest.skip(f"no {name}: WHICHLOOP_CLI_AGENTS names no folder in which npm has installed it")
     program = f"{name}(executable={Path(home, REAL[name])}, label={name})"
     [arm] = compared(capsys, monkeypatch, tmp_path, "--program", program, "--tasks", "2").values()
     assert arm["accuracy"]["value"] == 1.0

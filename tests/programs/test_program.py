@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.programs.environment import MAX_QUESTION_BYTES, own_environment, trial_environment
-from loopbench.programs.executable import MAX_ANSWER_BYTES, Ended, read_answer
-from loopbench.programs.program import Program
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.program_specs import program_spec
-from loopbench.runs.registry import loops_named, make_loop, programs_named
+from whichloop.programs.environment import MAX_QUESTION_BYTES, own_environment, trial_environment
+from whichloop.programs.executable import MAX_ANSWER_BYTES, Ended, read_answer
+from whichloop.programs.program import Program
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.program_specs import program_spec
+from whichloop.runs.registry import loops_named, make_loop, programs_named
 
 PLAIN = st.characters(exclude_categories=["Cs", "Cc"])
 WORDS = st.text(PLAIN, min_size=1).filter(lambda text: text.strip() == text and "(" not in text)
@@ -107,7 +107,7 @@ def test_an_interpreter_that_is_none_is_told_before_anything_runs(tmp_path, said
         Program("len:len", python=str(python)).version  # noqa: B018
 
 
-def test_python_is_the_one_that_runs_loopbench_or_the_one_that_was_chosen(tmp_path):
+def test_python_is_the_one_that_runs_whichloop_or_the_one_that_was_chosen(tmp_path):
     assert Program("python a.py").command_words() == [sys.executable, "a.py"]
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
@@ -128,7 +128,7 @@ def test_its_sources_are_the_files_that_it_names(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     for name in ("agent.py", "deep/agent.py", "agent.mjs"):
         (tmp_path / name).write_text("solve = len")
-    own = {command: [str(file) for file in Program(command).sources if "loopbench" not in str(file)] for command in COMMANDS}
+    own = {command: [str(file) for file in Program(command).sources if "whichloop" not in str(file)] for command in COMMANDS}
     assert {command: [os.path.relpath(file) for file in files] for command, files in own.items()} == COMMANDS
 
 
@@ -177,12 +177,12 @@ def test_addresses_on_this_machine_go_by_no_proxy(monkeypatch):
 def test_any_question_can_stand_in_an_environment_or_is_left_out(question):
     told = trial_environment("http://127.0.0.1:1/t/x", question, "scripted", 3)
     assert all("\0" not in value and value.encode() is not None for value in told.values())
-    assert ("LOOPBENCH_QUESTION" in told) == ("\0" not in question)
-    assert told.get("LOOPBENCH_QUESTION", question) in (question, question.encode("utf-8", "replace").decode())
+    assert ("WHICHLOOP_QUESTION" in told) == ("\0" not in question)
+    assert told.get("WHICHLOOP_QUESTION", question) in (question, question.encode("utf-8", "replace").decode())
 
 
 def test_a_long_question_is_on_standard_input_only():
-    assert "LOOPBENCH_QUESTION" not in trial_environment("http://127.0.0.1:1/t/x", "x" * (MAX_QUESTION_BYTES + 1), "m", 3)
+    assert "WHICHLOOP_QUESTION" not in trial_environment("http://127.0.0.1:1/t/x", "x" * (MAX_QUESTION_BYTES + 1), "m", 3)
 
 
 # --- what it answers ---

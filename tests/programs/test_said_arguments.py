@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.native import NATIVE
-from loopbench.programs.said_arguments import ModelArguments
-from loopbench.protocol import Act, Request, Tool, Toolbox, ToolCall
+from whichloop.models.native import NATIVE
+from whichloop.programs.said_arguments import ModelArguments
+from whichloop.protocol import Act, Request, Tool, Toolbox, ToolCall
 
 
 def price(amount: float, currency: str = "EUR", digits: int = 2) -> str:

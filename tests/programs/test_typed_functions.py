@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.programs.outside.typed_functions import annotation, source, typed_function
+from whichloop.programs.outside.typed_functions import annotation, source, typed_function
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name))
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.models.fake import FakeModel
-from loopbench.programs import worker
-from loopbench.programs.environment import framework_environment
-from loopbench.programs.loop import ProgramLoop
-from loopbench.programs.outside import runner
-from loopbench.programs.program import Program
-from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
-from loopbench.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
 from tests.processes import is_alive
+from whichloop.models.fake import FakeModel
+from whichloop.programs import worker
+from whichloop.programs.environment import framework_environment
+from whichloop.programs.loop import ProgramLoop
+from whichloop.programs.outside import runner
+from whichloop.programs.program import Program
+from whichloop.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
+from whichloop.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
 
 TOYS = Path(__file__).with_name("toy_solvers.py")
 

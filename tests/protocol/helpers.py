@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from loopbench.protocol import Observation, Tool, Toolbox, ToolCall
+from whichloop.protocol import Observation, Tool, Toolbox, ToolCall
 
 
 def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopbench.protocol import Observation, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Observation, Tool, Toolbox, ToolCall, run_sync
 
 
 def call(function: Any, /, validate: bool = True, **arguments: Any) -> Observation:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import Tool, Toolbox, ToolCall, run_sync
 from tests.protocol.schema_helpers import call
+from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
 
 
 def test_what_cannot_be_called_is_no_tool() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.shared.ended_before import ended_before
-from loopbench.protocol import StopRun, Toolbox, ToolCall
-from loopbench.protocol.cancellation import stop_tasks
+from whichloop.loops.shared.ended_before import ended_before
+from whichloop.protocol import StopRun, Toolbox, ToolCall
+from whichloop.protocol.cancellation import stop_tasks
 
 
 async def turns(count: int) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import loopbench.protocol
-from loopbench.protocol import (
+import whichloop.protocol
+from tests.cases import cases
+from whichloop.protocol import (
     STEP_ROLES,
     Act,
     Answer,
@@ -40,8 +41,7 @@ from loopbench.protocol import (
     Usage,
     WireError,
 )
-from loopbench.protocol.digest import digest
-from tests.cases import cases
+from whichloop.protocol.digest import digest
 
 text = st.text(max_size=10)
 json_objects = st.dictionaries(text, st.integers() | text, max_size=3)
@@ -215,7 +215,7 @@ def test_a_provider_error_says_its_kind_and_whether_it_is_real() -> None:
 
 def public_dataclasses() -> list[type]:
     found = []
-    for module in pkgutil.iter_modules(loopbench.protocol.__path__, "loopbench.protocol."):
+    for module in pkgutil.iter_modules(whichloop.protocol.__path__, "whichloop.protocol."):
         for name, item in vars(importlib.import_module(module.name)).items():
             if isinstance(item, type) and dataclasses.is_dataclass(item) and item.__module__ == module.name and name[0] != "_":
                 found.append(item)

@@ -7,7 +7,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.cured_error import CuredError
+from whichloop.protocol.cured_error import CuredError
 
 WORDS = st.text("abc ", min_size=1, max_size=8).map(lambda text: f"x{text}x")
 COMMANDS = st.lists(st.lists(st.text("ab ';&", min_size=1, max_size=5), min_size=1, max_size=3), max_size=2)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.protocol.digest import canonical_json, digest, sha256, whole_numbers_as_int
 from tests.cases import cases
+from whichloop.protocol.digest import canonical_json, digest, sha256, whole_numbers_as_int
 
 characters = st.characters() | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
 any_text = st.text(characters, max_size=8)

@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.jsonl import load as jsonl_suite
-from loopbench.datasets.quarantine import read_quarantine
-from loopbench.experiments.import_runs.foreign_trials import ReadingOptions
-from loopbench.experiments.import_runs.importing import read_file
-from loopbench.experiments.import_runs.joining import ImportRequest
-from loopbench.models.cassette.lines import decode
-from loopbench.protocol.file_json import DuplicateKeyError, load_json
-from loopbench.protocol.json_text import LongNumberError
-from loopbench.protocol.program import read_program
-from loopbench.runs.store.each_record import record_of
-from loopbench.runs.store.files import read_manifest_json
 from tests.sealing import reseal
 from tests.syntax import nodes_of, parsed
+from whichloop.datasets.jsonl import load as jsonl_suite
+from whichloop.datasets.quarantine import read_quarantine
+from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs.joining import ImportRequest
+from whichloop.models.cassette.lines import decode
+from whichloop.protocol.file_json import DuplicateKeyError, load_json
+from whichloop.protocol.json_text import LongNumberError
+from whichloop.protocol.program import read_program
+from whichloop.runs.store.each_record import record_of
+from whichloop.runs.store.files import read_manifest_json
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "loopbench"
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "whichloop"
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

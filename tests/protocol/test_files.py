@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.protocol import files
-from loopbench.protocol.files import read_bounded, read_settings, readable
+from whichloop.protocol import files
+from whichloop.protocol.files import read_bounded, read_settings, readable
 
 
 @pytest.mark.parametrize("size", [0, 99, 100, 101])

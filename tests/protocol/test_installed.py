@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.protocol.installed import package_version, plugins_of
+from whichloop.protocol.installed import package_version, plugins_of
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def install(place: Path, name: str, release: str) -> Path:
     folder = place / f"{name}-{release}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n", encoding="utf-8")
-    (folder / "entry_points.txt").write_text(f"[loopbench.loops]\n{name} = {name}:Own\n", encoding="utf-8")
+    (folder / "entry_points.txt").write_text(f"[whichloop.loops]\n{name} = {name}:Own\n", encoding="utf-8")
     return folder
 
 
@@ -35,17 +35,17 @@ def at(place: Path, second: int) -> None:
 
 def test_a_package_that_comes_and_goes_is_noticed(place: Path) -> None:
     at(place, 1)
-    before = set(plugins_of("loopbench.loops").names)
+    before = set(plugins_of("whichloop.loops").names)
     assert package_version("surely_new") is None
     folder = install(place, "surely_new", "1.2.3")
     at(place, 2)
     assert package_version("surely_new") == "1.2.3"
-    assert set(plugins_of("loopbench.loops").names) == before | {"surely_new"}
-    assert [point.value for point in plugins_of("loopbench.loops").select(name="surely_new")] == ["surely_new:Own"]
+    assert set(plugins_of("whichloop.loops").names) == before | {"surely_new"}
+    assert [point.value for point in plugins_of("whichloop.loops").select(name="surely_new")] == ["surely_new:Own"]
     shutil.rmtree(folder)
     at(place, 3)
     assert package_version("surely_new") is None
-    assert set(plugins_of("loopbench.loops").names) == before
+    assert set(plugins_of("whichloop.loops").names) == before
 
 
 def test_a_path_that_is_left_takes_its_packages_with_it(tmp_path: Path) -> None:

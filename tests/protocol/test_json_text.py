@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.json_text import Encoder
+from whichloop.protocol.json_text import Encoder
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just({1, 2}) | st.binary(max_size=2)
 VALUES = st.recursive(

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import loopbench
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.provider_retry import ProviderRetry
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.loops.stateless import Stateless
-from loopbench.protocol import (
+import whichloop
+from tests.syntax import nodes_of, parsed
+from tests.test_layout import MODULES, below
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import Stateless
+from whichloop.protocol import (
     Act,
     FunctionModel,
     Loop,
@@ -30,9 +32,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.redact import MARK, logger_of
-from tests.syntax import nodes_of, parsed
-from tests.test_layout import MODULES, below
+from whichloop.protocol.redact import MARK, logger_of
 
 KEY = "sk-" + "proj-" + "aB3x" * 9
 WORDS = st.text("abc %{}:\n", max_size=20)
@@ -52,7 +52,7 @@ def written(log: logging.Logger, *told: Any, **more: Any) -> str:
 
 @given(before=WORDS, after=WORDS)
 def test_a_secret_is_taken_out_of_message_arguments_and_traceback(before: str, after: str) -> None:
-    log, plain = logger_of("loopbench.tests.logs"), logging.getLogger("tests.logs")
+    log, plain = logger_of("whichloop.tests.logs"), logging.getLogger("tests.logs")
     said = f"{before} {KEY} {after}"
 
     def raised(text: str) -> ValueError:
@@ -73,7 +73,7 @@ def test_a_secret_is_taken_out_of_message_arguments_and_traceback(before: str, a
 
 
 def test_a_traceback_without_a_secret_keeps_its_exception() -> None:
-    log, kept = logger_of("loopbench.tests.logs"), list[logging.LogRecord]()
+    log, kept = logger_of("whichloop.tests.logs"), list[logging.LogRecord]()
     handler = logging.Handler()
     handler.emit = kept.append  # type: ignore[method-assign, assignment]
     log.addHandler(handler)
@@ -118,11 +118,11 @@ def test_a_loop_logs_no_key_of_a_models_or_a_tools_error(loop: Loop, caplog: pyt
             return request.codec.render(Act("", (ToolCall("ask", {}),)))
         raise error
 
-    caplog.set_level(logging.INFO, "loopbench")
+    caplog.set_level(logging.INFO, "whichloop")
     outcome = run_sync(loop.run(Query("Ask it."), Toolbox([ask]), FunctionModel(model)))
     assert {record.levelno for record in caplog.records} == {logging.INFO}  # so that none shows until a service asks
     assert f"refused: {MARK}" in caplog.text
     assert KEY not in caplog.text
     assert outcome.details["exception"] is error
     assert KEY in str(outcome.error)  # a product's own: it redacts what it writes itself
-    assert KEY not in loopbench.redact(str(outcome.error))
+    assert KEY not in whichloop.redact(str(outcome.error))

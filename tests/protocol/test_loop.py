@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
-from loopbench.protocol import (
+from whichloop.protocol import (
     HARNESS_STOPS,
     SILENT,
     FunctionModel,
@@ -30,8 +30,8 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.events import RunEnded
-from loopbench.protocol.threads import beside_event_loop, run_blocking
+from whichloop.protocol.events import RunEnded
+from whichloop.protocol.threads import beside_event_loop, run_blocking
 
 who = contextvars.ContextVar("who", default="nobody")
 

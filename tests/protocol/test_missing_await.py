@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.protocol.missing_await import missing_await
+from whichloop.protocol.missing_await import missing_await
 
 pytestmark = pytest.mark.filterwarnings("error")
 

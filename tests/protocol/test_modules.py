@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.protocol.modules import names_in, offered_by
+from whichloop.protocol.modules import names_in, offered_by
 
 PACKAGE = "package_of_variants"
 RIGHT = "a whole number, such as 7"

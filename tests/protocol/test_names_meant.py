@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.names import MAX_MEANT, meant, several
+from whichloop.protocol.names import MAX_MEANT, meant, several
 
 NAMES = st.lists(st.text("ab0/", min_size=1, max_size=8), unique=True, max_size=12)
 TRIALS = ["bare/clean/t-0001/0", "bare/clean/t-0010/0", "finish/clean/t-0001/0", "finish(parse_retries=0)/clean/t-0001/0"]

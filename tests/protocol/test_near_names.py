@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.names import MIN_WORD, most_like
-from loopbench.runs.config import CompareConfig
+from whichloop.protocol.names import MIN_WORD, most_like
+from whichloop.runs.config import CompareConfig
 
 WORD = st.text("abcdefgh", min_size=MIN_WORD, max_size=8)
 NAME = st.lists(WORD, min_size=1, max_size=3).map("_".join)

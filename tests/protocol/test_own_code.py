@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.protocol.own_code import place_in, raised_at
+from whichloop.protocol.own_code import place_in, raised_at
 
 
 def raised(file: Path) -> str:

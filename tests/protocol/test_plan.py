@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.protocol import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
 from tests.cases import cases
+from whichloop.protocol import Plan, PlannedCall, Ref, plan_from_json, plan_to_json, refs, resolve
 
 keys = st.text(max_size=6).filter(lambda key: key != "$ref")
 literals = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import Plan, PlannedCall, Ref
-from loopbench.protocol.plan_lines import plan_from_lines, plan_to_lines
 from tests.protocol.test_plan import keys, literals, paths
+from whichloop.protocol import Plan, PlannedCall, Ref
+from whichloop.protocol.plan_lines import plan_from_lines, plan_to_lines
 
 names = st.from_regex(r"[a-z][a-z_0-9]{0,5}", fullmatch=True).filter(lambda text: not keyword.iskeyword(text) and text != "answer")
 goals = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=8).filter(

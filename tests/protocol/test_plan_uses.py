@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from loopbench.protocol import Plan, PlannedCall, Ref, refs
 from tests.cases import cases
 from tests.models import bench
+from whichloop.protocol import Plan, PlannedCall, Ref, refs
 
 
 @settings(max_examples=cases(30), deadline=None)

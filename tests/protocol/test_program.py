@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import (
+from tests.sealing import reseal
+from whichloop.loops.bare import Bare
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.protocol import (
     Message,
     NativeCall,
     Prompt,
@@ -26,9 +27,8 @@ from loopbench.protocol import (
     read_program,
     with_program,
 )
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.protocol.program import CONVERSATION, EXAMPLES, SavedProgram, conversation_text, merged, reply_text
-from tests.sealing import reseal
+from whichloop.protocol.names import Spec, parse_spec
+from whichloop.protocol.program import CONVERSATION, EXAMPLES, SavedProgram, conversation_text, merged, reply_text
 
 texts = st.text(max_size=30)
 ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)
@@ -146,7 +146,7 @@ def test_a_file_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, said: str, demos: tuple[dict[str, Any], ...]
 ) -> None:
     path = tmp_path_factory.mktemp("program") / "p.json"
-    path.write_text(json.dumps({"react": _state(said, list(demos)), "metadata": {}, "loopbench": {"loop": "x"}}), encoding="utf-8")
+    path.write_text(json.dumps({"react": _state(said, list(demos)), "metadata": {}, "whichloop": {"loop": "x"}}), encoding="utf-8")
     reseal(path)
     saved = read_program(path)
     assert saved == SavedProgram({"react": (said, demos)}, {"loop": "x"})
@@ -177,8 +177,8 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
         ('{"react": 1e999}', "p.json: invalid JSON: 1e999 is out of range"),
         ("[]", "p.json: not a program: expected a JSON object of predictors"),
         ("{}", "p.json: not a program: it holds no predictor"),
-        ('{"metadata": {}, "loopbench": {}}', "p.json: not a program: it holds no predictor"),
-        ('{"loopbench": 1}', "p.json: loopbench: expected a JSON object"),
+        ('{"metadata": {}, "whichloop": {}}', "p.json: not a program: it holds no predictor"),
+        ('{"whichloop": 1}', "p.json: whichloop: expected a JSON object"),
         ('{"react": 1}', "p.json: react: signature.instructions: expected a text"),
         (json.dumps({"react": _state(7, [])}), "p.json: react: signature.instructions: expected a text"),
         (json.dumps({"react": _state("a", {})}), "p.json: react: demos: expected a list of JSON objects"),
@@ -188,7 +188,7 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
 def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text, encoding="utf-8")
-    if "loopbench" in text:
+    if "whichloop" in text:
         reseal(path)  # a program with our notes is read only if it is as it was written
     with pytest.raises(ValueError, match=said.replace(".", r"\.")) as error:
         read_program(path)
@@ -246,7 +246,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_program_of_another_design_is_refused_though_the_names_fit(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    path.write_text(json.dumps({"decide": _state("Call __finish__.", []), "loopbench": {"design": "finish"}}), encoding="utf-8")
+    path.write_text(json.dumps({"decide": _state("Call __finish__.", []), "whichloop": {"design": "finish"}}), encoding="utf-8")
     reseal(path)
     with pytest.raises(ValueError, match=r"p\.json: it was saved for the design 'finish', .*; this one is 'bare'"):
         with_program(Bare(), path)

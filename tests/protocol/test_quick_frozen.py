@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trace import ModelExchange
-from loopbench.protocol import Message, Reply, Request
-from loopbench.protocol.quick_frozen import quick_frozen
+from whichloop.metrics.trace import ModelExchange
+from whichloop.protocol import Message, Reply, Request
+from whichloop.protocol.quick_frozen import quick_frozen
 
 
 @quick_frozen

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.redact import MARK, redact
+from whichloop.protocol.redact import MARK, redact
 
 SECRET = st.text(alphabet='ABCDEFGHIJKLM0123456789/+"=-_.\\', min_size=8, max_size=40)
 """Without white space, and of no letter that the mark has: a secret `redacted` could not be taken out."""

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from loopbench.protocol import Toolbox, ToolCall, render_value, run_sync
-from loopbench.protocol.values import cap, error_text, plain_value
 from tests.prepared import ran_in_fork
 from tests.protocol.helpers import call, named, python, raises
+from whichloop.protocol import Toolbox, ToolCall, render_value, run_sync
+from whichloop.protocol.values import cap, error_text, plain_value
 
 
 class Color(str, enum.Enum):  # noqa: UP042 - a StrEnum would be shown as its value anyway
@@ -324,7 +324,7 @@ def test_rendering_does_not_depend_on_the_process(tmp_path: Path) -> None:
     script = """
         import dataclasses
         from pydantic import BaseModel
-        from loopbench.protocol import Tool, render_value
+        from whichloop.protocol import Tool, render_value
 
         @dataclasses.dataclass(frozen=True)
         class Item:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from loopbench.protocol import Tool, Toolbox, ToolCall, run_sync
-from loopbench.protocol.digest import canonical_json
 from tests.protocol.schema_helpers import call
+from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.digest import canonical_json
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.models.receipts import ReceiptEntry
-from loopbench.protocol.digest import sha256
-from loopbench.protocol.redact import MARK, redact
-from loopbench.protocol.secret_shapes import OWN_SHAPES, secrets_around
 from tests.cases import cases
 from tests.protocol.planted import SHAPES, planted
 from tests.protocol.secret_rules import RULES, detectors, selected
+from whichloop.models.receipts import ReceiptEntry
+from whichloop.protocol.digest import sha256
+from whichloop.protocol.redact import MARK, redact
+from whichloop.protocol.secret_shapes import OWN_SHAPES, secrets_around
 
 AROUND = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="abcdefghijklmnopqrstuvwxyz_-\\"), max_size=30)
 PLACES = st.integers(0, 10**6).map(str)
@@ -198,6 +198,6 @@ def test_what_is_looked_at_for_keys_grows_with_the_text(pieces):
         return secrets_around(text, start, end)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("loopbench.protocol.redact.secrets_around", around)
+        patched.setattr("whichloop.protocol.redact.secrets_around", around)
         redact(text, {})
     assert sum(looked) <= len(text)

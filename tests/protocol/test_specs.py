@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.names import Spec, nearest, parse_spec, toml_text
+from whichloop.protocol.names import Spec, nearest, parse_spec, toml_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""

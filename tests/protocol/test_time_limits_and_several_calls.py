@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import Observation, Toolbox, ToolCall, run_sync
-from loopbench.protocol.threads import in_thread
 from tests.protocol.helpers import named, python, raises
+from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
+from whichloop.protocol.threads import in_thread
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_hung_tool_holds_up_neither_other_tools_nor_the_end_of_the_process() -
     done = python(
         """
         import threading
-        from loopbench.protocol import Tool, Toolbox, ToolCall, run_sync
+        from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
 
         hang = Tool("hang", "", {}, threading.Event().wait, time_limit_s=0.05)
         ok = Tool("ok", "", {}, lambda: "fine")

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import BudgetExceeded, Tool, Toolbox, ToolCall, run_sync
 from tests.protocol.helpers import call, named, python, raises
+from whichloop.protocol import BudgetExceeded, Tool, Toolbox, ToolCall, run_sync
 
 who = contextvars.ContextVar("who", default="nobody")
 
@@ -132,7 +132,7 @@ def test_whatever_a_tool_raises_is_an_observation_with_the_type_kept_apart(way: 
 
 INTERRUPTED = """
 import asyncio
-from loopbench.protocol import Tool, Toolbox, ToolCall
+from whichloop.protocol import Tool, Toolbox, ToolCall
 
 def sync():
     raise KeyboardInterrupt
@@ -231,7 +231,7 @@ def test_context_variables_of_the_caller_are_seen_by_the_tool(blocking: bool) ->
         who.reset(token)
 
 
-@pytest.mark.parametrize("module", ["loopbench", "loopbench.protocol", "loopbench.protocol.tools"])
+@pytest.mark.parametrize("module", ["whichloop", "whichloop.protocol", "whichloop.protocol.tools"])
 def test_importing_loads_nothing_heavy_and_leaves_the_world_alone(module: str, tmp_path: Any) -> None:
     done = python(
         f"""
@@ -260,7 +260,7 @@ def test_the_first_typed_tool_loads_pydantic_and_a_call_without_one_does_not() -
     done = python(
         """
         import sys
-        from loopbench.protocol import Tool, Toolbox, ToolCall, run_sync
+        from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
 
         box = Toolbox([Tool("one", "", {}, lambda: {1})])
         print(run_sync(box.call(ToolCall("one", {}))).data, "pydantic" in sys.modules)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol import Inexpressible, NativeCall, Reply, ToolCall, WireError
-from loopbench.protocol.wire import from_json, native_call, read_call, read_once, to_json
+from whichloop.protocol import Inexpressible, NativeCall, Reply, ToolCall, WireError
+from whichloop.protocol.wire import from_json, native_call, read_call, read_once, to_json
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),

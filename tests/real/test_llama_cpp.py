@@ -19,16 +19,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import ModelExchange
-from loopbench.models.local.opening import open_model
-from loopbench.models.probe import MAX_TOKENS, probe
-from loopbench.models.real import RealModel, RealOptions
-from loopbench.protocol import (
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import ModelExchange
+from whichloop.models.local.opening import open_model
+from whichloop.models.probe import MAX_TOKENS, probe
+from whichloop.models.real import RealModel, RealOptions
+from whichloop.protocol import (
     Chunk,
     ContextOverflow,
     Message,
@@ -38,13 +38,13 @@ from loopbench.protocol import (
     StopReason,
     ToolSpec,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.config import CompareConfig, ProviderConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.registry import make_loop
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import read_trace
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.config import CompareConfig, ProviderConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.registry import make_loop
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import read_trace
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -277,9 +277,9 @@ def test_a_context_too_small_is_the_loops_to_deal_with(small, tmp_path):
     assert "context_overflow" in {record.stop for record in records}
 
 
-def loopbench(*arguments: str | Path) -> str:
+def whichloop(*arguments: str | Path) -> str:
     """What a command prints."""
-    command = [sys.executable, "-m", "loopbench", *map(str, arguments)]
+    command = [sys.executable, "-m", "whichloop", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, timeout=120, check=False)
     assert done.returncode in (0, 4), done.stderr.decode()
     return done.stdout.decode()
@@ -293,16 +293,16 @@ def test_noise_is_shown_and_does_nothing(finished):
     assert CONTROL.search(said)
     assert "</td>" in said
     trials = {record.arm: f"{record.arm}/{record.task}/{record.repeat}" for record in records}
-    shown = [loopbench("show", finished, trial, "--full") for trial in trials.values()]
-    for text in (*shown, loopbench("report", finished), loopbench("report", finished, "--markdown")):
+    shown = [whichloop("show", finished, trial, "--full") for trial in trials.values()]
+    for text in (*shown, whichloop("report", finished), whichloop("report", finished, "--markdown")):
         assert CONTROL.findall(text) == []
-    table = loopbench("report", finished, "--csv")
+    table = whichloop("report", finished, "--csv")
     assert CONTROL.findall(table) == []
     rows = list(csv.reader(io.StringIO(table)))
     assert len(rows) == 1 + len(LOOPS)
     assert len({len(row) for row in rows}) == 1
     assert [cell for row in rows for cell in row if re.match(r"[=+@]|-(?!\d)", cell)] == []
-    assert len(json.loads(loopbench("report", finished, "--json"))["arms"]) == len(LOOPS)
+    assert len(json.loads(whichloop("report", finished, "--json"))["arms"]) == len(LOOPS)
 
 
 def test_the_key_is_in_no_file(finished, server, key):

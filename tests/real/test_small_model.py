@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 import pytest
 from jsonschema import validate
 
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.loops.finish.codec import XmlCodec
-from loopbench.loops.finish.output import JsonOutput
-from loopbench.models.local.model import open_local
-from loopbench.models.real import RealModel, RealOptions
-from loopbench.protocol import Answer, Grammar, JsonValue, Message, Reply, Request, Sampling, TextLine, ToolSpec
-from loopbench.runs.config import CompareConfig, ProviderConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.loops.finish.codec import XmlCodec
+from whichloop.loops.finish.output import JsonOutput
+from whichloop.models.local.model import open_local
+from whichloop.models.real import RealModel, RealOptions
+from whichloop.protocol import Answer, Grammar, JsonValue, Message, Reply, Request, Sampling, TextLine, ToolSpec
+from whichloop.runs.config import CompareConfig, ProviderConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.records import read_records
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 

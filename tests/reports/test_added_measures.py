@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from loopbench.metrics import summary
-from loopbench.metrics.measure import Measure
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import MAX_VALUE, METRICS
-from loopbench.protocol import render_value
-from loopbench.reports import added_measures
 from tests.cases import cases
 from tests.reports.test_dataframes import loaded, runs
+from whichloop.metrics import summary
+from whichloop.metrics.measure import Measure
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import MAX_VALUE, METRICS
+from whichloop.protocol import render_value
+from whichloop.reports import added_measures
 
 Value = Callable[[Record], float | None]
 

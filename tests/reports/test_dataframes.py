@@ -1,4 +1,4 @@
-"""`loopbench.load`: tables agree with the records and with the comparison, whatever text a model wrote."""
+"""`whichloop.load`: tables agree with the records and with the comparison, whatever text a model wrote."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ import statsmodels.formula.api as smf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import loopbench
-from loopbench.cli.main import app
-from loopbench.experiments.ablate.ablation import ablation_result
-from loopbench.experiments.ablate.prepare import AblationRequest
-from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.verdict.warned import warned
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.summary import METRICS, count_faults
-from loopbench.protocol import StopReason, render_value
-from loopbench.reports.dataframes import MAX_WARNINGS
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import RunError
-from loopbench.runs.typed_runs import MAX_NAMED, run_folder
-from loopbench.text.plain_text import terminal_safe
+import whichloop
 from tests.cases import cases
 from tests.prepared import said_by
 from tests.sealing import reseal
+from whichloop.cli.main import app
+from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.ablate.prepare import AblationRequest
+from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.verdict.warned import warned
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.summary import METRICS, count_faults
+from whichloop.protocol import StopReason, render_value
+from whichloop.reports.dataframes import MAX_WARNINGS
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import RunError
+from whichloop.runs.typed_runs import MAX_NAMED, run_folder
+from whichloop.text.plain_text import terminal_safe
 
 pytestmark = pytest.mark.thorough
 
@@ -114,13 +114,13 @@ def made_of(arm: str, **options: Any) -> dict[str, Any]:
     return {"arm": arm, "loop": f"loop {arm}", "options": options, "model": "scripted", "profile": "clean"}
 
 
-def loaded(arms: Sequence[str], found: Sequence[Record]) -> loopbench.Loaded:
+def loaded(arms: Sequence[str], found: Sequence[Record]) -> whichloop.Loaded:
     return loaded_from(list(map(made_of, arms)), found)
 
 
-def loaded_from(arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> loopbench.Loaded:
+def loaded_from(arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> whichloop.Loaded:
     with tempfile.TemporaryDirectory() as scratch:
-        return loopbench.load(write_run(Path(scratch) / "run", arms, found))
+        return whichloop.load(write_run(Path(scratch) / "run", arms, found))
 
 
 def same(value: Any, known: Any) -> bool:
@@ -298,7 +298,7 @@ def test_effects_are_those_of_an_ablation(tmp_path):
     config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
     experiment = prepare_ablation(AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
     assert compare.run(experiment, Unwatched()) == ""
-    run = loopbench.load(experiment.folder)
+    run = whichloop.load(experiment.folder)
     made = ablation_result(run.results)
     assert made is not None
     assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
@@ -323,13 +323,13 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_a_run_is_found_by_path_by_name_and_as_the_latest(folder, monkeypatch, tmp_path):
-    whole = loopbench.load(folder)
+    whole = whichloop.load(folder)
     assert len(whole.trials) == 24
     monkeypatch.chdir(folder.parent.parent)
     for run in (str(folder), folder.name, f"runs/{folder.name}", "latest", Path("latest")):
-        assert loopbench.load(run).results.records == whole.results.records
+        assert whichloop.load(run).results.records == whole.results.records
     monkeypatch.chdir(tmp_path)
-    assert loopbench.load("latest", runs=folder.parent).results.digest == whole.results.digest
+    assert whichloop.load("latest", runs=folder.parent).results.digest == whole.results.digest
 
 
 def test_an_optimization_gives_its_test(folder, tmp_path):
@@ -338,13 +338,13 @@ def test_an_optimization_gives_its_test(folder, tmp_path):
     (whole / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
     reseal(whole / "manifest.json")
     with pytest.raises(RunError, match="no trial of the test split was run yet"):
-        loopbench.load(whole)
+        whichloop.load(whole)
     shutil.copytree(folder, whole / "test")
-    assert len(loopbench.load(whole).trials) == 24
+    assert len(whichloop.load(whole).trials) == 24
 
 
 def test_every_trial_gives_its_trace(folder):
-    run = loopbench.load(folder)
+    run = whichloop.load(folder)
     for trial, calls, answer in zip(run.trials["trial"], run.trials["lm_calls"], run.trials["answer"], strict=True):
         trace = run.trace(trial)
         assert f"{trace['arm']}/{trace['task']}/{trace['repeat']}" == trial
@@ -356,7 +356,7 @@ def test_every_trial_gives_its_trace(folder):
 
 def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    run = loopbench.load(folder)
+    run = whichloop.load(folder)
     missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
     shown = run.show(missed)
     app(["show", str(folder), missed], standalone_mode=False)
@@ -373,7 +373,7 @@ def test_a_folder_that_is_no_run_does_not_hide_the_run_of_its_name(folder, tmp_p
     monkeypatch.chdir(tmp_path)
     Path("traj").mkdir()
     with pytest.raises(RunError, match="traj: not a run directory"):
-        loopbench.load("traj")
+        whichloop.load("traj")
     shutil.copytree(folder, "runs/traj")
     assert run_folder("traj") == Path("runs/traj")
     assert run_folder("./traj") == Path("runs/traj")
@@ -386,14 +386,14 @@ def test_a_message_that_names_runs_says_where_there_are_more(folder, tmp_path):
     for number in range(MAX_NAMED):
         shutil.copytree(folder, tmp_path / f"run{number}")
     with pytest.raises(RunError, match=r": run0, run1, run2, run3, run4$"):
-        loopbench.load("nope", tmp_path)
+        whichloop.load("nope", tmp_path)
     shutil.copytree(folder, tmp_path / "run5")
     with pytest.raises(RunError, match=r": …, run1, run2, run3, run4, run5$"):
-        loopbench.load("nope", tmp_path)
+        whichloop.load("nope", tmp_path)
 
 
 def test_a_run_says_what_its_records_say(folder):
-    run = loopbench.load(folder)
+    run = whichloop.load(folder)
     assert run.views.of == run.results.views
     assert run.why().pairs == losses_explained(run.results).pairs
     with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
@@ -405,7 +405,7 @@ def test_a_run_says_what_its_records_say(folder):
 
 
 def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):
-    run = loopbench.load(folder)
+    run = whichloop.load(folder)
     fitted = smf.ols("steps ~ arm + false_success", run.trials).fit()
     assert len(fitted.params) == 3
     assert run.trials.groupby("arm", sort=False)["accuracy"].mean().tolist() == pytest.approx(run.arms["accuracy"].tolist())
@@ -430,7 +430,7 @@ def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
             (tmp_path / name / file).write_text(text)
     for run in (*broken, "latest", "nowhere", "x" * 5000, "a\0b", ""):
         with pytest.raises(RunError) as caught:
-            loopbench.load(run)
+            whichloop.load(run)
         assert "\n" not in str(caught.value)
 
 
@@ -440,11 +440,11 @@ def test_a_value_of_another_type_is_one_line(folder, tmp_path):
     (tmp_path / "run" / "trials.jsonl").write_text(text.replace('"attempt":0', '"attempt":"many"', 1))
     reseal(tmp_path / "run" / "trials.jsonl")
     with pytest.raises(RunError, match=r"trials\.jsonl:1: .*attempt is not a whole number") as caught:
-        loopbench.load(tmp_path / "run")
+        whichloop.load(tmp_path / "run")
     assert "\n" not in str(caught.value)
 
 
 def test_neither_the_package_nor_what_loads_a_run_imports_pandas(tmp_path):
-    code = "import sys, loopbench; dir(loopbench); print('pandas' in sys.modules); loopbench.load; print('pandas' in sys.modules)"
+    code = "import sys, whichloop; dir(whichloop); print('pandas' in sys.modules); whichloop.load; print('pandas' in sys.modules)"
     (tmp_path / "loads.py").write_text(code)
     assert said_by(tmp_path, {"PATH": os.defpath}, "loads.py").split() == ["False", "False"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from loopbench.reports.in_python import in_python, said_in_python
-from loopbench.runs.config import CompareConfig
+from whichloop.reports.in_python import in_python, said_in_python
+from whichloop.runs.config import CompareConfig
 
 
 def test_the_words_of_an_error_are_those_of_python() -> None:
@@ -31,16 +31,16 @@ def test_values_that_are_to_be_passed_are_written_as_python_has_them() -> None:
 def test_a_command_becomes_the_call_that_does_the_same() -> None:
     said = said_in_python(
         [
-            "  loopbench show 'my runs/a' bare/clean/t1/0",
-            "loopbench bless latest --output base.json",
-            "loopbench compare --loop bare --loop 'finish(parse_retries=0)' --suite 'shop(size=9)' --seed 1 --no-mlflow",
-            "loopbench gate --baseline base.json",
-            "loopbench report latest, or --tasks 20",
-            "loopbench can't be split",
+            "  whichloop show 'my runs/a' bare/clean/t1/0",
+            "whichloop bless latest --output base.json",
+            "whichloop compare --loop bare --loop 'finish(parse_retries=0)' --suite 'shop(size=9)' --seed 1 --no-mlflow",
+            "whichloop gate --baseline base.json",
+            "whichloop report latest, or --tasks 20",
+            "whichloop can't be split",
         ]
     )
-    assert said[0] == "  loopbench.load('my runs/a').show('bare/clean/t1/0')"
-    assert said[1] == "loopbench.bless('latest', 'base.json')"
+    assert said[0] == "  whichloop.load('my runs/a').show('bare/clean/t1/0')"
+    assert said[1] == "whichloop.bless('latest', 'base.json')"
     call = ast.parse(said[2], mode="eval").body
     assert isinstance(call, ast.Call)
     settings = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
@@ -51,5 +51,5 @@ def test_a_command_becomes_the_call_that_does_the_same() -> None:
         "mlflow": False,
     }
     assert CompareConfig(**settings).suite == "shop(size=9)"
-    assert said[3] == "loopbench.gate('base.json')"
-    assert said[4:] == ["loopbench report latest, or tasks=20", "loopbench can't be split"]
+    assert said[3] == "whichloop.gate('base.json')"
+    assert said[4:] == ["whichloop report latest, or tasks=20", "whichloop can't be split"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.reports import known_pages
-from loopbench.reports.known_pages import is_known, remember, source_of
+from whichloop.reports import known_pages
+from whichloop.reports.known_pages import is_known, remember, source_of
 
 PAGE = "<p>a page</p>"
 
@@ -17,7 +17,7 @@ PAGE = "<p>a page</p>"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run directory with a page that is known."""
-    monkeypatch.setenv("LOOPBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WHICHLOOP_HOME", str(tmp_path / "home"))
     made = tmp_path / "run"
     (made / "validity").mkdir(parents=True)
     for name in ("manifest.json", "trials.jsonl", "traces.zst", "validity/validity.json"):
@@ -76,13 +76,13 @@ def test_another_code_makes_another_page(folder, monkeypatch, tmp_path):
 
 
 def test_another_user_knows_nothing_of_it(folder, monkeypatch, tmp_path):
-    monkeypatch.setenv("LOOPBENCH_HOME", str(tmp_path / "other home"))
+    monkeypatch.setenv("WHICHLOOP_HOME", str(tmp_path / "other home"))
     assert not stays_known(folder)
 
 
 def test_where_the_users_folder_cannot_be_written_nothing_is_known(folder, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("LOOPBENCH_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("WHICHLOOP_HOME", str(tmp_path / "file"))
     remember(source_of(folder), PAGE)
     assert not stays_known(folder)
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli import render
-from loopbench.experiments.compare import several_runs, tables
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.statistics import Interval
-from loopbench.reports.dataframes import load
-from loopbench.reports.html.page import collection_html, report_html
-from loopbench.reports.mlflow.comparison import DETAILS, arm_metrics
-from loopbench.reports.mlflow.notes import arm_note, note
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.numbers import interval
+from whichloop.cli import render
+from whichloop.experiments.compare import several_runs, tables
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.statistics import Interval
+from whichloop.reports.dataframes import load
+from whichloop.reports.html.page import collection_html, report_html
+from whichloop.reports.mlflow.comparison import DETAILS, arm_metrics
+from whichloop.reports.mlflow.notes import arm_note, note
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.numbers import interval
 
 
 def compared(folder: Path, suite: str) -> Results:

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import loopbench
-from loopbench.experiments.compare.tables import to_csv
-from loopbench.metrics.arm_info import ArmInfo
+import whichloop
+from whichloop.experiments.compare.tables import to_csv
+from whichloop.metrics.arm_info import ArmInfo
 
 LOOPS = ("finish", "finish(parse_retries=0)", "provider_retry(loop=bare)")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> loopbench.Loaded:
+def run(tmp_path_factory) -> whichloop.Loaded:
     profiles = ("flaky-format", "flaky-tools")
-    return loopbench.compare(LOOPS, "arithmetic(size=6)", profiles, runs=tmp_path_factory.mktemp("runs"), mlflow=False)
+    return whichloop.compare(LOOPS, "arithmetic(size=6)", profiles, runs=tmp_path_factory.mktemp("runs"), mlflow=False)
 
 
 def test_tables_name_loops_as_the_verdict_does(run):

@@ -1,4 +1,4 @@
-"""`loopbench why RUN` is one screen, however many arms a run has; `-v` has them all."""
+"""`whichloop why RUN` is one screen, however many arms a run has; `-v` has them all."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run as carry_out
-from loopbench.experiments.why.why import losses_explained
-from loopbench.reports import why_lines
-from loopbench.reports.ways_to_see_more import ShellCommands
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.output import Prose, prose_lines
-from loopbench.text.table import Table
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run as carry_out
+from whichloop.experiments.why.why import losses_explained
+from whichloop.reports import why_lines
+from whichloop.reports.ways_to_see_more import ShellCommands
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.output import Prose, prose_lines
+from whichloop.text.table import Table
 
 FIVE = ("bare", "finish", "phased", "guarded(loop=bare)", "finish(parse_retries=0)")
 TWELVE = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, 13))

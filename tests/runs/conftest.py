@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import records_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import records_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.records import read_records
 
 NASTY = '''
 """Designs that misbehave, each in one way."""
@@ -30,7 +30,7 @@ import signal
 import time
 from pathlib import Path
 
-from loopbench.protocol import HARNESS_STOPS, Outcome, StopReason
+from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason
 
 BEGUN = Path(__file__).with_suffix(".begun")  # is there once a trial has begun
 

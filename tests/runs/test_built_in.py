@@ -7,10 +7,10 @@ from dataclasses import fields
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.runs.built_in import builtin_names, form_option, has_option, options_in
-from loopbench.runs.options import options_of
-from loopbench.runs.registry import find
+from whichloop.loops.bare import Bare
+from whichloop.runs.built_in import builtin_names, form_option, has_option, options_in
+from whichloop.runs.options import options_of
+from whichloop.runs.registry import find
 
 ODD = """
 from typing import Literal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.runs.code_digests import own_file_digests
+from whichloop.runs.code_digests import own_file_digests
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.cli.main import app
-from loopbench.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig, config_from, load_config
+from whichloop.cli.main import app
+from whichloop.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig, config_from, load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

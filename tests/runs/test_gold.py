@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.protocol import Plan, PlannedCall, Query
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.gold import contradiction
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.protocol import Plan, PlannedCall, Query
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.gold import contradiction
 
 
 def price(item: str) -> float:

@@ -1,7 +1,7 @@
 """The same input gives the same records, from one version of the code to the next.
 
 A digest moves only with a deliberate change of the tunnel, the designs, the suites or the records. Whoever makes one raises the
-version that belongs to it (`PROFILES_VERSION`, a suite's version) and writes the new digests here: `loopbench compare` with these
+version that belongs to it (`PROFILES_VERSION`, a suite's version) and writes the new digests here: `whichloop compare` with these
 settings prints them under `--json`.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record_table import records_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record_table import records_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.records import read_records
 
 FORMAT_AND_TOOLS = ("flaky-format", "flaky-tools")
 RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.run import run
-from loopbench.protocol.checksums import open_document
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
-from loopbench.runs.run_state import Spent
-from loopbench.runs.store.files import MANIFEST, RunError, step_limit
 from tests.sealing import reseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.run import run
+from whichloop.protocol.checksums import open_document
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
+from whichloop.runs.run_state import Spent
+from whichloop.runs.store.files import MANIFEST, RunError, step_limit
 
 MakeManifest = Callable[..., dict[str, Any]]
 NOTE = {"when": "2026-01-02T00:00:00+00:00", "trials": 2}
@@ -88,9 +88,9 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (99, "written by a newer loopbench: its records have version 99, and this loopbench reads version 1"),
-        (0, "manifest.json: its records have version 0, and this loopbench reads version 1"),
-        ("new", "manifest.json: its records have version 'new', and this loopbench reads version 1"),
+        (99, "written by a newer whichloop: its records have version 99, and this whichloop reads version 1"),
+        (0, "manifest.json: its records have version 0, and this whichloop reads version 1"),
+        ("new", "manifest.json: its records have version 'new', and this whichloop reads version 1"),
     ],
 )
 def test_a_run_of_another_version_is_refused_in_one_line(manifest_json: MakeManifest, tmp_path: Path, version: Any, said: str):

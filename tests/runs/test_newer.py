@@ -1,4 +1,4 @@
-"""A run that a newer loopbench wrote is read, and what this one does not know of it is said."""
+"""A run that a newer whichloop wrote is read, and what this one does not know of it is said."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
-from loopbench.models.profiles_version import PROFILES_VERSION
-from loopbench.runs.newer import newer_versions
-from loopbench.runs.store.files import versions_in
+from whichloop.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
+from whichloop.models.profiles_version import PROFILES_VERSION
+from whichloop.runs.newer import newer_versions
+from whichloop.runs.store.files import versions_in
 
 HERE = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
 VERSION = st.none() | st.integers(0, 12) | st.text(max_size=3)
@@ -32,5 +32,5 @@ def test_a_damaged_manifest_names_no_versions(damaged):
 
 def test_the_sentence_names_the_file_and_both_versions():
     assert newer_versions(Path("runs/r"), {"policy_and_profiles": 99}).startswith(
-        f"runs/r/manifest.json: written by a newer loopbench: the scripted model has version 99, here {PROFILES_VERSION}; "
+        f"runs/r/manifest.json: written by a newer whichloop: the scripted model has version 99, here {PROFILES_VERSION}; "
     )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.runs.project_files import project_files, source_file
 from tests.cases import cases
+from whichloop.runs.project_files import project_files, source_file
 
 NAMES = [f"own_module_{number}" for number in range(6)]
 
@@ -64,7 +64,7 @@ def test_the_files_are_all_that_can_be_reached_by_imports(tmp_path_factory, grap
         ("from .inner.deep import tidy", ["inner/deep"]),
         ("from .inner import deep, NAME", ["inner/__init__", "inner/deep"]),
         ("from ..elsewhere import name", []),
-        ("import json, loopbench.loops.bare, pydantic, not_there", []),
+        ("import json, whichloop.loops.bare, pydantic, not_there", []),
         ("this is no Python", []),
     ],
 )

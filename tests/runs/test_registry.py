@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import Loop, Outcome, StopReason
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.code_digests import code_digest
-from loopbench.runs.options import options_of
-from loopbench.runs.registry import converted_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
 from tests.cases import cases
+from whichloop.loops.bare import Bare
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.protocol import Loop, Outcome, StopReason
+from whichloop.protocol.names import Spec, parse_spec
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.code_digests import code_digest
+from whichloop.runs.options import options_of
+from whichloop.runs.registry import converted_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
 
 # --- options ---
 
@@ -381,7 +381,7 @@ def test_a_suite_that_fails_on_its_options_is_refused(own):
 
 def test_what_our_code_refuses_in_a_suite_of_the_users_is_told_in_our_words_with_the_users_line(own):
     made = "Task('a', Query('What?'), 3, plan='answer = 3')"
-    own("own_plan_as_text", f"from loopbench import Query, Task\n\ndef load():\n    return {made}\n")
+    own("own_plan_as_text", f"from whichloop import Query, Task\n\ndef load():\n    return {made}\n")
     said = r"suite own_plan_as_text:load: task 'a': plan: give plan_from_lines\(text\), not a text \(own_plan_as_text\.py:4\)"
     with pytest.raises(ValueError, match=f"^{said}$"):
         make_suite(parse_spec("own_plan_as_text:load"))

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.tables import comparison_notes
-from loopbench.experiments.gate import Incomparable, bless, judge
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import dollars_of_trial
-from loopbench.metrics.views import to_be_typed
-from loopbench.models.prices import Price, PriceTag, read_tag
-from loopbench.runs.config import CompareConfig, SettingError, TrialBudgetConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.scripted_price import with_scripted_price
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.tables import comparison_notes
+from whichloop.experiments.gate import Incomparable, bless, judge
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import dollars_of_trial
+from whichloop.metrics.views import to_be_typed
+from whichloop.models.prices import Price, PriceTag, read_tag
+from whichloop.runs.config import CompareConfig, SettingError, TrialBudgetConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.scripted_price import with_scripted_price
 
 PRICE = "3/15/0.3"
 AMOUNTS = st.floats(0, 1e6).map(lambda amount: float(f"{amount:.12g}"))

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from loopbench.runs.silent_end import terminated_as_interrupted
+from whichloop.runs.silent_end import terminated_as_interrupted
 
 NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 

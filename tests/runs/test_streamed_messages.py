@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.protocol import Reply, Request
 from tests.over_http import OverHttp
+from whichloop.protocol import Reply, Request
 
 from .test_trial_models import told
 from .test_wires import NATIVE, REFUSED_IN_TEXT, SPOILED, OverWire, inside, landed, run

@@ -10,11 +10,11 @@ import threading
 
 import pytest
 
-from loopbench.runs.forking import text_beside
+from whichloop.runs.forking import text_beside
 
 SCRIPT = """
 import json, os
-from loopbench.runs.forking import text_beside
+from whichloop.runs.forking import text_beside
 
 os.sched_getaffinity = lambda pid: {0, 1}
 here = os.getpid()

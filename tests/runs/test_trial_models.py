@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.models.at_once import SAME_IDS
-from loopbench.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
-from loopbench.runs.config import BudgetConfig, CompareConfig, ProviderConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.traces import read_trace
 from tests.prepared import Prepared, start_command
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.models.at_once import SAME_IDS
+from whichloop.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
+from whichloop.runs.config import BudgetConfig, CompareConfig, ProviderConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.traces import read_trace
 
 OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
@@ -129,7 +129,7 @@ mlflow = false
 """
 WATCHED = '''
 import contextlib, io, json, sys
-from loopbench.cli.main import main
+from whichloop.cli.main import main
 
 def hook(event, arguments):
     """No network at all."""
@@ -145,7 +145,7 @@ def hook(event, arguments):
 
 sys.addaudithook(hook)
 for flags in json.loads(sys.argv[1]):
-    sys.argv = ["loopbench", "compare", "--config", "experiment.toml", "--json", "--quiet", *flags]
+    sys.argv = ["whichloop", "compare", "--config", "experiment.toml", "--json", "--quiet", *flags]
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main()
@@ -154,7 +154,7 @@ for flags in json.loads(sys.argv[1]):
 
 
 def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
-    """`loopbench compare` with each list of flags, in a process that dies when it connects to anything; gives each run's digest."""
+    """`whichloop compare` with each list of flags, in a process that dies when it connects to anything; gives each run's digest."""
     script = folder / "watched.py"
     script.write_text(WATCHED)
     (folder / "experiment.toml").write_text(EXPERIMENT)
@@ -235,7 +235,7 @@ def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: P
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`loopbench serve` in a process of its own; its base URL."""
+    """`whichloop serve` in a process of its own; its base URL."""
     asked = ["serve", "--port", "0", "--tasks", "8"]
     with start_command(asked, tmp_path_factory.mktemp("served"), {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None

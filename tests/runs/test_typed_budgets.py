@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.config import SearchConfig
-from loopbench.runs.config import BudgetConfig, CompareConfig
-from loopbench.runs.typed_budgets import budget_text, typed_limits
+from whichloop.experiments.optimize.config import SearchConfig
+from whichloop.runs.config import BudgetConfig, CompareConfig
+from whichloop.runs.typed_budgets import budget_text, typed_limits
 
 COUNTS = st.none() | st.integers(1, 10**15)
 DOLLARS = st.none() | st.floats(1e-6, 1e15, allow_nan=False)

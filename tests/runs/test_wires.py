@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.results import Results
-from loopbench.models.profiles import FAULT_KINDS
-from loopbench.models.wires.registry import WIRES
+from whichloop.experiments.compare.results import Results
+from whichloop.models.profiles import FAULT_KINDS
+from whichloop.models.wires.registry import WIRES
 
 from .test_trial_models import LESS, made, told
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from loopbench.text.output import shortened, within_cells, without_middle, wrapped_words
+from whichloop.text.output import shortened, within_cells, without_middle, wrapped_words
 
 WORDS = st.lists(st.text("ab漢字-é", min_size=1, max_size=90), max_size=30)
 WIDTHS = st.integers(60, 120)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.metrics.statistics import Interval
-from loopbench.text.numbers import difference_text, interval
+from whichloop.metrics.statistics import Interval
+from whichloop.text.numbers import difference_text, interval
 
 DIFFERENCES = st.floats(1e-6, 1)
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall
-from loopbench.protocol import Outcome, StopReason, ToolCall
-from loopbench.reports.trial_lines import step_lines
-from loopbench.text.trace_text import MAX_CHARS, Block, JudgedTrace, as_judged, blocks
 from tests.metrics.lost_trials import LOST, record
+from whichloop.loops.bare import Bare
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall
+from whichloop.protocol import Outcome, StopReason, ToolCall
+from whichloop.reports.trial_lines import step_lines
+from whichloop.text.trace_text import MAX_CHARS, Block, JudgedTrace, as_judged, blocks
 
 
 def shown(trace: Trace, **options: Any) -> list[Block]:

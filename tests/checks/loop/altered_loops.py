@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from loopbench.checks.loop import LAWS, Finding, check, check_loop, codecs, endings, interruption
-from loopbench.checks.loop.template_loop import TemplateLoop
-from loopbench.protocol import (
+from whichloop.checks.loop import LAWS, Finding, check, check_loop, codecs, endings, interruption
+from whichloop.checks.loop.template_loop import TemplateLoop
+from whichloop.protocol import (
     SILENT,
     Capabilities,
     Chunk,

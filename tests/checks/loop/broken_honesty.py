@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopbench.checks.loop.template_loop import ObjectCodec
-from loopbench.protocol import (
+from tests.checks.loop.altered_loops import Changed, Own
+from tests.checks.loop.cheats import plan_of, receipts_in
+from whichloop.checks.loop.template_loop import ObjectCodec
+from whichloop.protocol import (
     SILENT,
     Act,
     Answer,
@@ -22,8 +24,6 @@ from loopbench.protocol import (
     Toolbox,
     resolve,
 )
-from tests.checks.loop.altered_loops import Changed, Own
-from tests.checks.loop.cheats import plan_of, receipts_in
 
 
 class Indexing(Own):

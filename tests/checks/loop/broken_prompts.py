@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
-from loopbench.protocol import (
+from tests.checks.loop.altered_loops import Changed, Own
+from whichloop.protocol import (
     Message,
     Model,
     Program,
@@ -14,7 +15,6 @@ from loopbench.protocol import (
     Request,
     own_prompt,
 )
-from tests.checks.loop.altered_loops import Changed, Own
 
 
 class Asking(Own):

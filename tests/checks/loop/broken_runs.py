@@ -8,9 +8,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from loopbench.checks.loop.template_loop import ObjectCodec, TemplateLoop
-from loopbench.loops.finish import Finish
-from loopbench.protocol import (
+from tests.checks.loop.altered_loops import Changed, Own, Within
+from whichloop.checks.loop.template_loop import ObjectCodec, TemplateLoop
+from whichloop.loops.finish import Finish
+from whichloop.protocol import (
     SILENT,
     Act,
     Answer,
@@ -28,7 +29,6 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
-from tests.checks.loop.altered_loops import Changed, Own, Within
 
 
 class Nameless(Own):

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopbench.loops.bare import Bare
-from loopbench.models.scripted import Script
-from loopbench.protocol import (
+from whichloop.loops.bare import Bare
+from whichloop.models.scripted import Script
+from whichloop.protocol import (
     SILENT,
     Chunk,
     Codec,

@@ -7,7 +7,7 @@ import ctypes
 import threading
 from typing import Any, NoReturn
 
-from loopbench.checks.loop.template_loop import TemplateLoop
+from whichloop.checks.loop.template_loop import TemplateLoop
 
 
 class InThread(TemplateLoop):

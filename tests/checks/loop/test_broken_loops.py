@@ -8,9 +8,6 @@ from typing import Any, Self
 
 import pytest
 
-from loopbench.checks.loop import LAWS, check_loop
-from loopbench.checks.loop.check import NOT_CHECKED
-from loopbench.protocol import SILENT, Loop, Message, Model, Observer, Outcome, Query, Request, StopReason, Toolbox
 from tests.checks.loop.altered_loops import FEW, Own, finding_of, findings, not_kept, only_laws
 from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
@@ -69,6 +66,9 @@ from tests.checks.loop.broken_runs import (
     Vague,
     speaking,
 )
+from whichloop.checks.loop import LAWS, check_loop
+from whichloop.checks.loop.check import NOT_CHECKED
+from whichloop.protocol import SILENT, Loop, Message, Model, Observer, Outcome, Query, Request, StopReason, Toolbox
 
 BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("contract", Nameless, "name is ''"),

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.checks.loop import LAWS
-from loopbench.checks.loop.law import Broken
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.protocol import Loop, run_sync
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.checks.loop import LAWS
+from whichloop.checks.loop.law import Broken
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.protocol import Loop, run_sync
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 from .cheats import BARE, FromMemory, ReceiptsOnly, Relisting, Unwritable
 

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from loopbench.checks.loop import LAWS, Finding, check_loop, scene
-from loopbench.checks.loop.check import NOT_CHECKED
-from loopbench.checks.loop.law import HUNG
-from loopbench.checks.loop.template_loop import TemplateLoop
 from tests.checks.loop import hanging_loops
 from tests.checks.loop.altered_loops import fewer_draws, finding_of, only_laws
+from whichloop.checks.loop import LAWS, Finding, check_loop, scene
+from whichloop.checks.loop.check import NOT_CHECKED
+from whichloop.checks.loop.law import HUNG
+from whichloop.checks.loop.template_loop import TemplateLoop
 
 HANGING = {
     "InThread": "waits for what never comes at",

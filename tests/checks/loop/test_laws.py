@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from loopbench.checks.loop import LAWS, Finding, check_loop
-from loopbench.checks.loop.template_loop import TemplateLoop
-from loopbench.loops.bare import Bare
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.options import options_of
-from loopbench.runs.registry import find, make_loop
 from tests.checks.loop.altered_loops import FEW, fewer_draws, finding_of, findings, not_kept, only_laws
 from tests.checks.loop.broken_runs import Unfrozen
+from whichloop.checks.loop import LAWS, Finding, check_loop
+from whichloop.checks.loop.template_loop import TemplateLoop
+from whichloop.loops.bare import Bare
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.options import options_of
+from whichloop.runs.registry import find, make_loop
 
 
 def spec_of(name: str) -> str:

@@ -7,11 +7,12 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.loop.contract import illegal
-from loopbench.checks.loop.random_moves import any_move, any_reply
-from loopbench.checks.loop.template_loop import ObjectCodec
-from loopbench.models.native import NATIVE
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.checks.loop.contract import illegal
+from whichloop.checks.loop.random_moves import any_move, any_reply
+from whichloop.checks.loop.template_loop import ObjectCodec
+from whichloop.models.native import NATIVE
+from whichloop.protocol import (
     Act,
     Answer,
     Inexpressible,
@@ -22,7 +23,6 @@ from loopbench.protocol import (
     ToolCall,
     WireError,
 )
-from tests.cases import cases
 
 
 @given(st.integers())

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.loop import template_loop
-from loopbench.checks.loop.scaffold import new_loop
-from loopbench.protocol import Loop
 from tests.checks.loop.altered_loops import FEW, findings
+from whichloop.checks.loop import template_loop
+from whichloop.checks.loop.scaffold import new_loop
+from whichloop.protocol import Loop
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)
 
@@ -99,7 +99,7 @@ def test_a_misspelt_predictor_of_what_is_written_is_told_in_one_line_that_names_
 def test_it_imports_the_public_contracts_only_and_forgets_the_template():
     source = Path(template_loop.__file__).read_text()
     modules = [node.module for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    assert [module for module in modules if module and module.startswith("loopbench")] == ["loopbench.loops", "loopbench.protocol"]
+    assert [module for module in modules if module and module.startswith("whichloop")] == ["whichloop.loops", "whichloop.protocol"]
 
 
 def test_nothing_of_the_template_is_left(folder):
@@ -137,7 +137,7 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path):
 
 
 def test_in_the_package_of_the_designs_it_goes_by_its_name(tmp_path):
-    package = tmp_path / "loopbench" / "loops"
+    package = tmp_path / "whichloop" / "loops"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package.parent / "__init__.py").touch()

@@ -4,8 +4,8 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from loopbench import tunnel
-from loopbench.programs.function import FunctionLoop
+from whichloop import tunnel
+from whichloop.programs.function import FunctionLoop
 
 
 class GaveUp(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 # pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
-import loopbench.checks.program.in_tests
-import loopbench.loops.finish  # noqa: F401
+import whichloop.checks.program.in_tests
+import whichloop.loops.finish  # noqa: F401
 
 TEST = """
 def test_agent(agent_checks):

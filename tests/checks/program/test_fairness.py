@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.program.agent_faults import BY_NAME, FAULTS
-from loopbench.checks.program.check import CheckLimits, check_program
-from loopbench.checks.program.explanation import LoggedRequest, telling_request
-from loopbench.programs.program import Program
-from loopbench.protocol import Message, Reply, Request
 from tests.cases import cases
 from tests.checks.program.agents import Habits, agent
+from whichloop.checks.program.agent_faults import BY_NAME, FAULTS
+from whichloop.checks.program.check import CheckLimits, check_program
+from whichloop.checks.program.explanation import LoggedRequest, telling_request
+from whichloop.programs.program import Program
+from whichloop.protocol import Message, Reply, Request
 
 LIMITS = CheckLimits(requests=25, hang_s=0.2)
 MISTAKES = ("cut_json", "missing_argument", "extra_argument", "wrong_type", "unknown_tool", "tool_raises")
@@ -118,7 +118,7 @@ def test_a_program_that_waits_for_its_place_does_not_count_as_one_without_a_limi
     slow.write_text(
         "import json, os, time, urllib.request\n"
         "time.sleep(0.6)\n"
-        "asked = {'model': 'any', 'messages': [{'role': 'user', 'content': os.environ['LOOPBENCH_QUESTION']}]}\n"
+        "asked = {'model': 'any', 'messages': [{'role': 'user', 'content': os.environ['WHICHLOOP_QUESTION']}]}\n"
         "body = json.dumps(asked).encode()\n"
         "address = os.environ['OPENAI_BASE_URL'] + '/chat/completions'\n"
         "request = urllib.request.Request(address, body, {'Content-Type': 'application/json'})\n"

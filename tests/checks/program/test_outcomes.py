@@ -2,12 +2,12 @@
 
 import pytest
 
-from loopbench.checks.program import FAULTS, OUTCOMES, Trouble, check_program
-from loopbench.checks.program.agent_faults import BY_NAME
-from loopbench.checks.program.check import CheckLimits
-from loopbench.checks.program.naming import agent_of
-from loopbench.programs.function import FunctionLoop
 from tests.checks.program.agents import Habits, agent
+from whichloop.checks.program import FAULTS, OUTCOMES, Trouble, check_program
+from whichloop.checks.program.agent_faults import BY_NAME
+from whichloop.checks.program.check import CheckLimits
+from whichloop.checks.program.naming import agent_of
+from whichloop.programs.function import FunctionLoop
 
 LIMITS = CheckLimits(requests=25, hang_s=0.2)
 MISTAKES = ("cut_json", "cut_length", "list_arguments", "missing_argument", "wrong_type", "unknown_tool")

@@ -8,10 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from openai import OpenAI
 
-from loopbench.checks.program import check_program
-from loopbench.checks.program.agent_faults import BY_NAME
-from loopbench.programs.service import Service
 from tests.programs.agents import conversation
+from whichloop.checks.program import check_program
+from whichloop.checks.program.agent_faults import BY_NAME
+from whichloop.programs.service import Service
 
 
 class Handler(BaseHTTPRequestHandler):

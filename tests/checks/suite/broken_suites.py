@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from loopbench.datasets.task import Environment, Suite, Task
-from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.protocol import Plan, PlannedCall, Query, Ref
 from tests.checks.suite.shop import (
     NO_CALL,
     TOOLS,
@@ -26,6 +23,9 @@ from tests.checks.suite.shop import (
     task,
     unanswerable,
 )
+from whichloop.datasets.task import Environment, Suite, Task
+from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
 BROKEN_FILES: dict[str, tuple[Suite, str, str]] = {
     "a number that is none": (changed(labelled(weight=float("nan")), 2), "json", "task 'shop-02' is not JSON"),

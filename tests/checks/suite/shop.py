@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.checks.suite import CHECKS, Checked, SuiteFinding, check, check_suite
-from loopbench.datasets.task import Environment, Suite, Task
-from loopbench.datasets.worlds import Toolset, WorldEnvironment
-from loopbench.protocol import Plan, PlannedCall, Query, Ref
+from whichloop.checks.suite import CHECKS, Checked, SuiteFinding, check, check_suite
+from whichloop.datasets.task import Environment, Suite, Task
+from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
 CUSTOMERS = ("Amina", "Bruno", "Chiara", "Dmitri", "Esi", "Farid", "Greta", "Hana")
 ITEMS = ("lamps", "chairs", "kettles", "ropes", "globes", "mirrors", "drums", "ladders", "clocks", "vases", "tents", "sleds")

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.checks.suite import quick_problems, task_problems
-from loopbench.datasets.task import Environment, Task
 from tests.checks.suite.broken_suites import BROKEN_FILES, BROKEN_TOOLS, counting_shop, forgetful_shop, ordered, with_two_orders
 from tests.checks.suite.shop import changed, found
+from whichloop.checks.suite import quick_problems, task_problems
+from whichloop.datasets.task import Environment, Task
 
 
 @pytest.mark.parametrize("broken", BROKEN_FILES)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite.reference_agents import (
+from tests.cases import cases
+from whichloop.checks.suite.reference_agents import (
     NOBODY,
     ORACLE,
     Blind,
@@ -27,11 +28,11 @@ from loopbench.checks.suite.reference_agents import (
     trial,
     without_calls,
 )
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import Interval, wilson
-from loopbench.protocol import (
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Interval, wilson
+from whichloop.protocol import (
     Loop,
     Message,
     Observation,
@@ -47,7 +48,6 @@ from loopbench.protocol import (
     TransientError,
     run_sync,
 )
-from tests.cases import cases
 
 TASKS = arithmetic.load(24).tasks
 

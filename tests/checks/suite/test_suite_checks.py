@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import check_suite, quick_problems, sampled, task_problems
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import BY_CONSTRUCTION, Environment, Suite, Task
-from loopbench.datasets.worlds import WorldEnvironment
-from loopbench.protocol import Query, Tool
-from loopbench.runs.registry import generated_suites
 from tests.checks.suite.shop import NAMES, NO_CALL, changed, found, not_ok, shop, task
+from whichloop.checks.suite import check_suite, quick_problems, sampled, task_problems
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import BY_CONSTRUCTION, Environment, Suite, Task
+from whichloop.datasets.worlds import WorldEnvironment
+from whichloop.protocol import Query, Tool
+from whichloop.runs.registry import generated_suites
 
 
 def test_a_sound_suite_passes_every_check() -> None:
@@ -229,7 +229,7 @@ def test_a_comparison_on_one_split_blames_no_suite_for_how_it_was_drawn(name: st
 
 
 def suite_named(name: str, *sizes: int) -> Suite:
-    suite: Suite = importlib.import_module(f"loopbench.datasets.{name}").load(*sizes)
+    suite: Suite = importlib.import_module(f"whichloop.datasets.{name}").load(*sizes)
     return suite
 
 
@@ -251,4 +251,4 @@ def test_a_built_in_suite_passes_on_a_sample(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(generated_suites()))
 def test_a_built_in_suite_passes(name: str) -> None:
     assert not_ok(check_suite(suite_named(name))) == {}
-    assert not_ok(check_suite(importlib.import_module(f"loopbench.datasets.{name}").load(1_000, 1), tasks=200)) == {}
+    assert not_ok(check_suite(importlib.import_module(f"whichloop.datasets.{name}").load(1_000, 1), tasks=200)) == {}

@@ -13,19 +13,19 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from loopbench.experiments.ablate.ablation import AblationResult, ablation_result
-from loopbench.experiments.ablate.prepare import AblationRequest, prepare
-from loopbench.experiments.ablate.tables import ablation_notes, ablation_tables, effect_lines, to_markdown
-from loopbench.experiments.compare.prepare import Experiment
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import MAX_PAIRED, Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.statistics import Verdict, VerdictWord
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.files import MANIFEST, TRIALS, RunError, read_manifest_json, write_manifest_json
 from tests.sealing import unseal
+from whichloop.experiments.ablate.ablation import AblationResult, ablation_result
+from whichloop.experiments.ablate.prepare import AblationRequest, prepare
+from whichloop.experiments.ablate.tables import ablation_notes, ablation_tables, effect_lines, to_markdown
+from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import MAX_PAIRED, Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.statistics import Verdict, VerdictWord
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.files import MANIFEST, TRIALS, RunError, read_manifest_json, write_manifest_json
 
 pytestmark = pytest.mark.thorough
 
@@ -189,7 +189,7 @@ def test_many_cells_are_not_compared_in_pairs(config):
 
 
 def test_a_comparison_is_no_ablation(config):
-    from loopbench.experiments.compare.prepare import prepare as prepare_comparison
+    from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 
     experiment = prepare_comparison(config(loops=("bare", "finish")))
     found = results(experiment.folder)

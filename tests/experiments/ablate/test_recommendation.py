@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.cli.render_effects import answer_of_ablation
-from loopbench.experiments.ablate.ablation import Ablation, AblationResult
-from loopbench.experiments.ablate.answer_json import ablation_answer_json
-from loopbench.experiments.ablate.recommendation import recommendation, recommendation_sentences
-from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.results import Results
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.factors.factorial import effects
-from loopbench.metrics.factors.layout import Factor, layout
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import Verdict
-from loopbench.protocol.names import parse_values
 from tests.cases import cases
+from whichloop.cli.render_effects import answer_of_ablation
+from whichloop.experiments.ablate.ablation import Ablation, AblationResult
+from whichloop.experiments.ablate.answer_json import ablation_answer_json
+from whichloop.experiments.ablate.recommendation import recommendation, recommendation_sentences
+from whichloop.experiments.ablate.tables import conclusions
+from whichloop.experiments.compare.results import Results
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.factors.factorial import effects
+from whichloop.metrics.factors.layout import Factor, layout
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Verdict
+from whichloop.protocol.names import parse_values
 
 TASKS = 60
 IDLE = "ending never made a difference here"
@@ -241,7 +241,7 @@ def test_no_value_is_used_that_another_is_shown_to_beat(ablated, shares, tokens)
     (used,) = made.arms
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "title", "title")
-        patch.setattr("loopbench.cli.render_answer.deciding_command", lambda manifest, decides: ())
+        patch.setattr("whichloop.cli.render_answer.deciding_command", lambda manifest, decides: ())
         lines = [line.plain for line in answer_of_ablation(found, 80)]
     rows = lines[2:8]
     assert sum(" use " in row for row in rows) == 1

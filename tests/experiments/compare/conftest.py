@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
 
 PROFILES = ("calm", "rough")
 Shares = Mapping[str, Sequence[float]]

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run as carry_out
-from loopbench.experiments.compare.tables import comparison_tables
-from loopbench.experiments.compare.verdict.answer import ComparisonAnswer, answer
-from loopbench.experiments.compare.verdict.matrix import places
-from loopbench.experiments.compare.verdict.sentence import AnswerSentence
-from loopbench.metrics.comparison import Comparison
-from loopbench.metrics.statistics import Interval, chance_again, is_narrow
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.plain_text import terminal_safe
 from tests.cases import cases
+from whichloop.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run as carry_out
+from whichloop.experiments.compare.tables import comparison_tables
+from whichloop.experiments.compare.verdict.answer import ComparisonAnswer, answer
+from whichloop.experiments.compare.verdict.matrix import places
+from whichloop.experiments.compare.verdict.sentence import AnswerSentence
+from whichloop.metrics.comparison import Comparison
+from whichloop.metrics.statistics import Interval, chance_again, is_narrow
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.plain_text import terminal_safe
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5)
 
@@ -339,13 +339,13 @@ def test_an_answer_has_at_most_twelve_lines_and_the_verdict_is_among_them(compar
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "answer", made)
         patch.setattr(Results, "title", "arithmetic 2: 60 tasks × 1, seed 0")
-        patch.setattr("loopbench.cli.render_answer.deciding_command", lambda manifest, run: ("loopbench", "compare", *run.arms))
+        patch.setattr("whichloop.cli.render_answer.deciding_command", lambda manifest, run: ("whichloop", "compare", *run.arms))
         lines = [line.plain for line in answer_lines(found, 80)]
     assert len(lines) <= MAX_LINES == 12
     flowing = " ".join(lines)
     assert any(form in flowing for form in (verdict.text, verdict.brief, verdict.briefest) if form)
     assert lines[2].split("  ")[0].replace("…", "")[:4] == made.rows[0].loop[:4]
-    assert (lines[-1] == f"The rest: loopbench report {tmp_path / 'run'} -v") == (loops >= 5)
+    assert (lines[-1] == f"The rest: whichloop report {tmp_path / 'run'} -v") == (loops >= 5)
 
 
 def test_the_matrix_fits_narrow_terminals_by_saying_less(wind):
@@ -411,7 +411,7 @@ def test_loops_without_room_are_counted(wind):
         f"and {hidden} more loops, none more accurate on average than the first, {hidden} not told apart from the best"
         in " ".join(found)
     )
-    assert found[-1].startswith("The rest: loopbench report ")
+    assert found[-1].startswith("The rest: whichloop report ")
 
 
 @pytest.mark.parametrize("width", [30, 60, 80])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import loopbench
-from loopbench.loops.bare import Bare
-from loopbench.loops.finish import Finish
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.reports.dataframes import Loaded
-from loopbench.runs.store.files import MANIFEST, RunError
+import whichloop
 from tests.sealing import reseal
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.reports.dataframes import Loaded
+from whichloop.runs.store.files import MANIFEST, RunError
 
 LOOPS = ["finish", "finish(parse_retries=0)", 'repeat_guard(loop="bare(max_steps=7)")']
 
@@ -23,7 +23,7 @@ LOOPS = ["finish", "finish(parse_retries=0)", 'repeat_guard(loop="bare(max_steps
 def run(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     runs = tmp_path_factory.mktemp("runs")
     settings: dict[str, Any] = {"tasks": 2, "max_tool_steps": 11, "mlflow": False, "runs": runs}
-    return loopbench.compare(LOOPS, profiles=["clean", "flaky-tools"], **settings)
+    return whichloop.compare(LOOPS, profiles=["clean", "flaky-tools"], **settings)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def changed(run: Loaded, folder: Path, **entry: Any) -> Loaded:
     manifest["arms"][0] |= entry
     (copied / MANIFEST).write_text(json.dumps(manifest))
     reseal(copied / MANIFEST)
-    return loopbench.load(copied)
+    return whichloop.load(copied)
 
 
 @pytest.mark.parametrize(

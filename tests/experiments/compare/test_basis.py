@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.basis import basis
-from loopbench.experiments.compare.verdict.measured_forms import are_mixed, estimated_twice
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
-from loopbench.models.profiles import built_in_profiles, load_profile
-from loopbench.protocol.names import Spec
-from loopbench.reports.html.verdict import matrix
-from loopbench.runs.built_in import builtin_names, form_option
-from loopbench.runs.registry import find
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.basis import basis
+from whichloop.experiments.compare.verdict.measured_forms import are_mixed, estimated_twice
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.models.evidence import FAR, faults_of_few_models, other_estimate
+from whichloop.models.profiles import built_in_profiles, load_profile
+from whichloop.protocol.names import Spec
+from whichloop.reports.html.verdict import matrix
+from whichloop.runs.built_in import builtin_names, form_option
+from whichloop.runs.registry import find
 
 MEANS, MEDIANS = "measured-2024", "measured-2024-median"
 Solved = Mapping[tuple[str, Any, str], Sequence[int]]
@@ -69,7 +69,7 @@ def test_a_claim_under_means_names_what_few_models_do_and_the_medians(compared):
     _, first, second, verdict, *_ = answer(compared([MEANS], {FINISH: [9], BARE: [5]})).answer_sentences
     assert "text-2024: wire.fenced 13 % of replies on average, 0 % at the median" in first.text
     assert first.text.endswith(f"add --profile {MEDIANS} to see what holds for the median model")
-    assert second.command == ("loopbench", "ablate", "bare", "--factor", "decision_format=json,native", "--profile", MEANS)
+    assert second.command == ("whichloop", "ablate", "bare", "--factor", "decision_format=json,native", "--profile", MEANS)
     assert verdict.text.startswith("Adopt finish (")
     assert [each.is_basis for each in (first, second, verdict)] == [True, True, False]
 
@@ -177,7 +177,7 @@ def test_an_arm_in_the_other_form_shows_what_the_form_does_and_what_the_loop(com
     assert told.startswith(f"Under {MEANS} the form of calls alone makes 0.400 [")
     assert "(bare(decision_format=native) minus bare); the loop makes 0.000 [" in told
     assert told.endswith("(finish minus bare(decision_format=native))")
-    assert not any("loopbench ablate" in line for line in lines)
+    assert not any("whichloop ablate" in line for line in lines)
 
 
 def test_a_loop_that_has_one_form_alone_is_told_without_a_command(compared):

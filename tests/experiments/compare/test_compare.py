@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import Suite
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.metrics.scorers import is_abstention
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import new_folder
-from loopbench.runs.store.files import MANIFEST, RunError, write_manifest_json
-from loopbench.runs.typed_runs import named_alike, run_folder
 from tests.sealing import reseal
+from whichloop.datasets.task import Suite
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, find_record, results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.metrics.scorers import is_abstention
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import new_folder
+from whichloop.runs.store.files import MANIFEST, RunError, write_manifest_json
+from whichloop.runs.typed_runs import named_alike, run_folder
 
-BLIND = "loopbench.checks.suite.reference_agents:Blind"
+BLIND = "whichloop.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 
@@ -239,8 +239,8 @@ def test_a_run_that_has_only_begun_has_results(tmp_path):
 
 
 EASY = '''
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 
 SHAPES = ("flat", "round", "square", "long", "bent")
 
@@ -308,7 +308,7 @@ def test_a_run_never_takes_the_directory_of_another(tmp_path, monkeypatch):
     """Two processes may begin in one second, and draw the same."""
     drawn = iter(["aaaa", "aaaa", "aaaa", "bbbb"])
     monkeypatch.setattr("secrets.token_hex", lambda size: next(drawn))
-    monkeypatch.setattr("loopbench.runs.folders.datetime", Clock)
+    monkeypatch.setattr("whichloop.runs.folders.datetime", Clock)
     made = [new_folder(tmp_path / "runs", "a suite/../of mine").name for _ in range(2)]
     assert made == ["20260101-000000-a-suite-..-of-mine-aaaa", "20260101-000000-a-suite-..-of-mine-bbbb"]
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.tables import comparison_notes
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.claims import RATE, claims_in_words
-from loopbench.experiments.compare.verdict.parts import part_of
-from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
 from tests.cases import cases
+from whichloop.experiments.compare.tables import comparison_notes
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.claims import RATE, claims_in_words
+from whichloop.experiments.compare.verdict.parts import part_of
+from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
 
 TRIALS = 6
 

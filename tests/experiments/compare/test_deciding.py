@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from loopbench.cli import running
-from loopbench.cli.main import app
-from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.deciding import deciding_command
-from loopbench.experiments.compare.verdict.sentence import DecidingRun
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.cli import running
+from whichloop.cli.main import app
+from whichloop.cli.render_answer import answer_lines
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.deciding import deciding_command
+from whichloop.experiments.compare.verdict.sentence import DecidingRun
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 
 def manifest(folder: Path, **config: Any) -> Any:
@@ -47,7 +47,7 @@ def undecided(tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.mark.parametrize("width", [40, *(pytest.param(width, marks=pytest.mark.slow) for width in (80, 10_000))])
 def test_the_command_in_an_answer_runs_as_it_stands(undecided, width, monkeypatch, tmp_path):
     lines = [line.plain for line in answer_lines(undecided, width)]
-    begun = next(place for place, line in enumerate(lines) if line.startswith("loopbench compare"))
+    begun = next(place for place, line in enumerate(lines) if line.startswith("whichloop compare"))
     ended = next(place for place in range(begun, len(lines)) if not lines[place].endswith("\\"))
     typed = shlex.split("\n".join(lines[begun : ended + 1]).replace("\\\n", " "))
     (told,) = (sentence.decides for sentence in answer(undecided.comparison).answer_sentences if sentence.decides is not None)
@@ -65,7 +65,7 @@ def test_the_command_in_an_answer_runs_as_it_stands(undecided, width, monkeypatc
 def test_it_keeps_what_decides_the_results(tmp_path):
     made = manifest(tmp_path, suite="errands(size=20)", profiles=("stubborn",), repeats=2, margin=0.05, seed=4)
     said = words(made)
-    assert said[:6] == ["loopbench", "compare", "--loop", "bare", "--loop", "finish(parse_retries=1)"]
+    assert said[:6] == ["whichloop", "compare", "--loop", "bare", "--loop", "finish(parse_retries=1)"]
     assert said[6:] == [
         "--profile",
         "stubborn",

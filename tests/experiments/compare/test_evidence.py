@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.comparison import Comparison
-from loopbench.metrics.pairs import Pair
-from loopbench.metrics.statistics import Interval, Verdict
-from loopbench.metrics.summary import PRIMARY
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.metrics.comparison import Comparison
+from whichloop.metrics.pairs import Pair
+from whichloop.metrics.statistics import Interval, Verdict
+from whichloop.metrics.summary import PRIMARY
 
 BETTER = Verdict("better", within_margin=False)
 CLOSE, CLEAR = Interval(0.058, 0.0035, 0.1256, 100), Interval(0.062, 0.019, 0.106, 100)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.exposure import EXECUTED, Exposure, exposures
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.exposure import EXECUTED, Exposure, exposures
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
 
 N = 40
 

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.cli.render_answer import MAX_LINES, answer_lines, task_lines
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.record import Record
-from loopbench.reports.html.page import report_html
-from loopbench.runs.config import CompareConfig, TrialBudgetConfig
-from loopbench.runs.engine.runner import Unwatched
 from tests.cases import cases
+from whichloop.cli.render_answer import MAX_LINES, answer_lines, task_lines
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.record import Record
+from whichloop.reports.html.page import report_html
+from whichloop.runs.config import CompareConfig, TrialBudgetConfig
+from whichloop.runs.engine.runner import Unwatched
 
 WIDTHS = (50, 80, 120)
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -91,7 +91,7 @@ def test_an_answer_on_few_tasks_has_their_table_within_twelve_lines_or_says_wher
     table = [line.plain for line in task_lines(found.answer.on_tasks, 80)]
     assert max(map(len, lines)) <= 80
     where = "The page and -v show what each loop solved of each task." in " ".join(lines)
-    is_cut = lines[-1].startswith("The rest: loopbench report ")
+    is_cut = lines[-1].startswith("The rest: whichloop report ")
     is_hidden = not set(table) <= set(lines)
     assert (where or is_cut) if is_hidden else not where
     if (table and not where) or loops <= 2:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.best_against_others import best_against_others
-from loopbench.experiments.compare.verdict.warned import crashed, warned
-from loopbench.metrics.arm_info import IMPORTED, ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.record import Record
-from loopbench.text.numbers import interval
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.best_against_others import best_against_others
+from whichloop.experiments.compare.verdict.warned import crashed, warned
+from whichloop.metrics.arm_info import IMPORTED, ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.record import Record
+from whichloop.text.numbers import interval
 
 
 @pytest.fixture(scope="session")

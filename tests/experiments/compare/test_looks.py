@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.tables import comparison_notes
-from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.metrics.record import Record
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import TRIALS, RunError
 from tests.sealing import reseal, unseal
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.tables import comparison_notes
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.metrics.record import Record
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import TRIALS, RunError
 
 pytestmark = pytest.mark.thorough
 
-FAR_APART = ("bare", "loopbench.checks.suite.reference_agents:Blind")
+FAR_APART = ("bare", "whichloop.checks.suite.reference_agents:Blind")
 
 
 class Heard(Unwatched):

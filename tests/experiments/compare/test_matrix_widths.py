@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from loopbench.cli.render_matrix import matrix_lines
-from loopbench.experiments.compare.verdict.answer import ComparisonAnswer, answer
-from loopbench.experiments.compare.verdict.matrix import cost_text, counted_in
-from loopbench.metrics.views import Unit
 from tests.cases import cases
+from whichloop.cli.render_matrix import matrix_lines
+from whichloop.experiments.compare.verdict.answer import ComparisonAnswer, answer
+from whichloop.experiments.compare.verdict.matrix import cost_text, counted_in
+from whichloop.metrics.views import Unit
 
 PROFILES = ("measured-2024", "measured-2024-median", "flaky-tools", "flaky-format")
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "stateless")

@@ -7,33 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.prepare import prepare, without_formless
-from loopbench.experiments.compare.reopen import look_again
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.several_runs import collect, several_runs_tables
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.gate.data.baseline import bless
-from loopbench.experiments.gate.judge import judge
-from loopbench.experiments.why.replay import replayable_run
-from loopbench.loops import Bare, Finish, ReactExtract
-from loopbench.loops.repeat_guard import RepeatGuard
-from loopbench.loops.stateless import Stateless
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.models.evidence import measured_forms, with_both_forms
-from loopbench.models.profiles import Profile, load_profile
-from loopbench.programs.program import Program
-from loopbench.reports.html.document import UNKNOWN
-from loopbench.reports.html.verdict import matrix
-from loopbench.reports.mlflow.notes import _matrix
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import RunError
+from whichloop.cli.render_answer import answer_lines
+from whichloop.experiments.compare.extend import Additions, extend
+from whichloop.experiments.compare.prepare import prepare, without_formless
+from whichloop.experiments.compare.reopen import look_again
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.several_runs import collect, several_runs_tables
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.fit_profile.fit import fit_run
+from whichloop.experiments.gate.data.baseline import bless
+from whichloop.experiments.gate.judge import judge
+from whichloop.experiments.why.replay import replayable_run
+from whichloop.loops import Bare, Finish, ReactExtract
+from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops.stateless import Stateless
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.models.evidence import measured_forms, with_both_forms
+from whichloop.models.profiles import Profile, load_profile
+from whichloop.programs.program import Program
+from whichloop.reports.html.document import UNKNOWN
+from whichloop.reports.html.verdict import matrix
+from whichloop.reports.mlflow.notes import _matrix
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}
 CURE = "; --profile measured-2024 compares loops of both forms, each under its own"
@@ -130,7 +130,7 @@ def test_under_a_profile_by_form_loops_of_both_forms_are_compared(measured):
         "text-2024 (calls in text)"
     )
     assert lines[1].startswith("measured-2024 holds means over models, and some of its rates come from few of them (text-2024: ")
-    assert lines[2].endswith("loopbench ablate bare --factor decision_format=json,native --profile measured-2024")
+    assert lines[2].endswith("whichloop ablate bare --factor decision_format=json,native --profile measured-2024")
     assert answer_json(measured(["measured-2024", "flaky-tools"]))["recommendation"] == lines[3]
     assert lines[3].startswith("Adopt finish (")
     assert any(line.startswith("Over both profiles together") for line in lines)

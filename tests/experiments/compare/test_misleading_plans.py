@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.verdict import misleading_plans
-from loopbench.loops import Bare
-from loopbench.protocol import Outcome, Plan, PlannedCall, Query, Ref, StopReason
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.verdict import misleading_plans
+from whichloop.loops import Bare
+from whichloop.protocol import Outcome, Plan, PlannedCall, Query, Ref, StopReason
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 HERE = __name__
 STOCK = {"lamp": 25, "chair": 4, "desk": 3}

@@ -14,23 +14,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.protocol import Capabilities, ProviderError, Reply, Request
-from loopbench.runs.config import BudgetConfig, CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions, resume_flags
-from loopbench.runs.run_state import Spent, covered_s, larger, read_state
-from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.lock import locked
-from loopbench.runs.store.records import read_records
 from tests.cases import cases
 from tests.sealing import unseal
+from whichloop.experiments.compare.extend import Additions, extend
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.protocol import Capabilities, ProviderError, Reply, Request
+from whichloop.runs.config import BudgetConfig, CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions, resume_flags
+from whichloop.runs.run_state import Spent, covered_s, larger, read_state
+from whichloop.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.lock import locked
+from whichloop.runs.store.records import read_records
 
 BARE = "bare(check_types=true)"
 
@@ -263,7 +263,7 @@ class Down:
 def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
     """A run of three trials on a model that is down, and the model; each trial was tried as often as it is by itself."""
     model = Down()
-    monkeypatch.setattr("loopbench.runs.real_models.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("whichloop.runs.real_models.open_model", lambda *arguments, **options: model)
     folder = begun(configured(models=("openai/fake",), profiles=("clean",)))
     for _ in range(3):
         went_on(reopen(folder))
@@ -283,7 +283,7 @@ def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
 
 
 CRASHING = """
-from loopbench.protocol import Outcome, StopReason
+from whichloop.protocol import Outcome, StopReason
 
 class Mine:
     name, stops = "own", frozenset()

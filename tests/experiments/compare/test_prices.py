@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.few_tasks_verdict import FewTasksVerdict
-from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.verdict.matrix import gap_in_words
-from loopbench.experiments.compare.verdict.prices import Prices
-from loopbench.experiments.compare.verdict.ties import TieBreaks
-from loopbench.experiments.compare.verdict.verdicts import Verdicts
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.statistics import Interval, Verdict
 from tests.cases import cases
+from whichloop.cli.render_answer import answer_lines
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.few_tasks_verdict import FewTasksVerdict
+from whichloop.experiments.compare.verdict.framework_defaults import defaults_sentence
+from whichloop.experiments.compare.verdict.matrix import gap_in_words
+from whichloop.experiments.compare.verdict.prices import Prices
+from whichloop.experiments.compare.verdict.ties import TieBreaks
+from whichloop.experiments.compare.verdict.verdicts import Verdicts
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.statistics import Interval, Verdict
 
 
 @pytest.fixture(scope="session")

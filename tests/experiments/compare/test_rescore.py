@@ -14,27 +14,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare import rescore as rescoring
-from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.rescore import REDACTED, rescore
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.protocol import Query
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.run_state import read_state
-from loopbench.runs.store.files import TRIALS, RunError, read_manifest_json
-from loopbench.runs.store.records import read_records
 from tests.cases import cases
 from tests.sealing import reseal, unseal
+from whichloop.experiments.compare import rescore as rescoring
+from whichloop.experiments.compare.extend import Additions, extend
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.rescore import REDACTED, rescore
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.protocol import Query
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.run_state import read_state
+from whichloop.runs.store.files import TRIALS, RunError, read_manifest_json
+from whichloop.runs.store.records import read_records
 
 SUITES = """
 from dataclasses import replace
-from loopbench.datasets import arithmetic, repairs
-from loopbench.datasets.task import Suite
+from whichloop.datasets import arithmetic, repairs
+from whichloop.datasets.task import Suite
 
 changed = {}
 fails = False
@@ -58,12 +58,12 @@ class Stubborn:
     name, stops = "stubborn", frozenset()
     def with_step_limit(self, tool_steps): return self
     async def run(self, query, tools, model, observer=None):
-        from loopbench.protocol import Outcome, StopReason
+        from whichloop.protocol import Outcome, StopReason
         return Outcome("7", StopReason.FINISHED, 0, gave_up=True)
 
 class Leaky(Stubborn):
     async def run(self, query, tools, model, observer=None):
-        from loopbench.protocol import Outcome, StopReason
+        from whichloop.protocol import Outcome, StopReason
         return Outcome("Bearer abcdefgh12345678", StopReason.FINISHED, 0)
 """
 ALLOWED = ["own_judged:load", "own_judged:stateful", "own_judged:Stubborn", "own_judged:Leaky"]
@@ -137,7 +137,7 @@ def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
     (folder / TRIALS).write_bytes(b"".join(kept))
     unseal(folder)
     own.changed = {"all": {"expected": 7}}
-    with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: loopbench rescore"):
+    with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: whichloop rescore"):
         reopen(folder, Permissions(ALLOWED))
     rescore(folder, ALLOWED)
     assert run(reopen(folder, Permissions(ALLOWED)), Unwatched()) == ""
@@ -158,7 +158,7 @@ def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, 
         with pytest.raises(KeyboardInterrupt):
             rescore(folder, ALLOWED)
     assert results(folder).is_complete
-    with pytest.raises(RunError, match="loopbench rescore"):
+    with pytest.raises(RunError, match="whichloop rescore"):
         reopen(folder, Permissions(ALLOWED))
     was = {record.key: record.scores for record in first}
     rescore(folder, ALLOWED)

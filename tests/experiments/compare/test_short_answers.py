@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from loopbench.cli.render_answer import MAX_LINES, answer_lines
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run as carry_out
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.cli.render_answer import MAX_LINES, answer_lines
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run as carry_out
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
-COMMAND = ("loopbench", "compare", "--loop", "first", "--loop", "second", "--suite", "arithmetic(size=1000)", "--seed", "1")
+COMMAND = ("whichloop", "compare", "--loop", "first", "--loop", "second", "--suite", "arithmetic(size=1000)", "--seed", "1")
 
 
 def shown(comparison, folder: Path, width: int) -> list[str]:
@@ -25,7 +25,7 @@ def shown(comparison, folder: Path, width: int) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "answer", answer(comparison))
         patch.setattr(Results, "title", "arithmetic 2: 60 tasks × 1, seed 0")
-        patch.setattr("loopbench.cli.render_answer.deciding_command", lambda manifest, run: COMMAND)
+        patch.setattr("whichloop.cli.render_answer.deciding_command", lambda manifest, run: COMMAND)
         return [line.plain for line in answer_lines(found, width)]
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli.console import WIDE
-from loopbench.cli.render_answer import MAX_LINES, answer_lines
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.warned import dead_arm_sentences, warned
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
+from whichloop.cli.console import WIDE
+from whichloop.cli.render_answer import MAX_LINES, answer_lines
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
 
 TASKS = 12
 KINDS = ("sound", "weak", "crashes", "crashes at times", "never asks", "times out")
@@ -53,11 +53,11 @@ def trials(record, info: ArmInfo, kind: str):
 def shown(comparison: Comparison, width: int) -> list[str]:
     manifest = SimpleNamespace(arms=(), imported=None, suite=SimpleNamespace(tasks=TASKS), settings=SimpleNamespace(repeats=1))
     found = Results(Path("runs/here"), manifest, (), comparison)  # type: ignore[arg-type]
-    command = ("loopbench", "compare", "--loop", "first", "--loop", "second")
+    command = ("whichloop", "compare", "--loop", "first", "--loop", "second")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "answer", answer(comparison))
         patch.setattr(Results, "title", f"arithmetic 2: {TASKS} tasks × 1, seed 0")
-        patch.setattr("loopbench.cli.render_answer.deciding_command", lambda manifest, run: command)
+        patch.setattr("whichloop.cli.render_answer.deciding_command", lambda manifest, run: command)
         return [line.plain for line in answer_lines(found, width)]
 
 
@@ -82,7 +82,7 @@ def test_the_verdict_and_what_is_weightiest_of_the_warnings_are_among_twelve_lin
     faults = [each.text for each in dead_arm_sentences(comparison)]
     warnings = [*faults, *warned(comparison)]
     assert all(begin(first) in flowing for first in warnings[:1])
-    assert not any("…" in line and "loopbench" in line for line in lines), "no command is cut"
+    assert not any("…" in line and "whichloop" in line for line in lines), "no command is cut"
 
 
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=5), profiles=st.integers(1, 2))

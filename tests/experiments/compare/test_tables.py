@@ -14,21 +14,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.compare.tables import comparison_notes, comparison_tables, outlook_in_words, to_csv, to_markdown
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.measure import ADDED_ORDER
-from loopbench.metrics.outlook import Chance, Outlook
-from loopbench.metrics.pairs import Pair
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.statistics import Interval, Verdict
-from loopbench.metrics.summary import METRICS
-from loopbench.metrics.views import Views, views
-from loopbench.text.counts import counts
-from loopbench.text.numbers import chance_in_words, dollars_text, interval, p_value, relation, standing, verdict
-from loopbench.text.plain_text import terminal_safe
-from loopbench.text.table import Table
 from tests.cases import cases
+from whichloop.experiments.compare.tables import comparison_notes, comparison_tables, outlook_in_words, to_csv, to_markdown
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.measure import ADDED_ORDER
+from whichloop.metrics.outlook import Chance, Outlook
+from whichloop.metrics.pairs import Pair
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.statistics import Interval, Verdict
+from whichloop.metrics.summary import METRICS
+from whichloop.metrics.views import Views, views
+from whichloop.text.counts import counts
+from whichloop.text.numbers import chance_in_words, dollars_text, interval, p_value, relation, standing, verdict
+from whichloop.text.plain_text import terminal_safe
+from whichloop.text.table import Table
 
 MARKS = [
     "|",
@@ -202,7 +202,7 @@ def test_csv_keeps_numbers_as_numbers(compared):
 
 @pytest.mark.parametrize("number", ["-1", "-0.5", "-1e-05", "-1.5e+20", "3"])
 def test_a_negative_number_is_no_formula(number):
-    from loopbench.text.table import csv_cell
+    from whichloop.text.table import csv_cell
 
     assert csv_cell(number) == number
     assert csv_cell(f"{number}+1").startswith("'") is number.startswith("-")

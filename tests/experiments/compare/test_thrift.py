@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.claims import RATE, claims_in_words
-from loopbench.experiments.compare.verdict.matrix import AnswerRow
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
 from tests.cases import cases
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.claims import RATE, claims_in_words
+from whichloop.experiments.compare.verdict.matrix import AnswerRow
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
 
 PROFILES = ("calm", "rough")
 Shares = Mapping[str, Sequence[float]]

@@ -14,29 +14,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.cli import running
-from loopbench.cli.main import app
-from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.results import PROVISIONAL, Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.several_runs import collect
-from loopbench.experiments.compare.tables import comparison_tables, to_markdown
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.deciding import deciding_command
-from loopbench.experiments.compare.verdict.sentence import DecidingRun
-from loopbench.experiments.compare.verdict.trial_limits import limits_sentences, suite_limit_sentences, trial_limits
-from loopbench.experiments.compare.verdict.warned import warned
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.record import Record
-from loopbench.metrics.trial_limits import NO_LIMITS
-from loopbench.metrics.views import at_budgets
-from loopbench.reports.html.page import report_html
-from loopbench.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.new_manifest import versions_of
+from whichloop.cli import running
+from whichloop.cli.main import app
+from whichloop.cli.render_answer import answer_lines
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.results import PROVISIONAL, Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.several_runs import collect
+from whichloop.experiments.compare.tables import comparison_tables, to_markdown
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.deciding import deciding_command
+from whichloop.experiments.compare.verdict.sentence import DecidingRun
+from whichloop.experiments.compare.verdict.trial_limits import limits_sentences, suite_limit_sentences, trial_limits
+from whichloop.experiments.compare.verdict.warned import warned
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.record import Record
+from whichloop.metrics.trial_limits import NO_LIMITS
+from whichloop.metrics.views import at_budgets
+from whichloop.reports.html.page import report_html
+from whichloop.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.new_manifest import versions_of
 
 LIMIT = "at most 2,000 tokens a trial"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison, compare
 
 
 @pytest.fixture(scope="session")

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.export_runs import sending
-from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
-from loopbench.protocol.checksums import open_line
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.export_runs import sending
+from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
+from whichloop.protocol.checksums import open_line
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.records import read_records
 
 
 class Receiver(HTTPServer):

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from loopbench.experiments.fit_profile.fit import FittedProfile
-from loopbench.runs.trial.setting import FinishedTrial
 from tests.experiments.fit_profile.helpers import LOOPS, fitted_to, known_run
+from whichloop.experiments.fit_profile.fit import FittedProfile
+from whichloop.runs.trial.setting import FinishedTrial
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """What loops warn of under faults is no matter here."""
-    caplog.set_level(logging.ERROR, "loopbench.loops")
+    caplog.set_level(logging.ERROR, "whichloop.loops")
 
 
 @pytest.fixture(scope="session", params=[*LOOPS[:2], *(pytest.param(loop, marks=pytest.mark.slow) for loop in LOOPS[2:])])

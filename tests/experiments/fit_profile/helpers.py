@@ -10,17 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from loopbench.datasets import arithmetic
-from loopbench.experiments.fit_profile.estimates import RateEstimate
-from loopbench.experiments.fit_profile.fit import FittedProfile, fit
-from loopbench.experiments.fit_profile.toml import to_toml
-from loopbench.metrics.trace import Trace
-from loopbench.models.profiles import Clears, Profile, load_profile
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import FinishedTrial, TrialContext
-from loopbench.runs.trial.trial import run_trial
+from whichloop.datasets import arithmetic
+from whichloop.experiments.fit_profile.estimates import RateEstimate
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit
+from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.metrics.trace import Trace
+from whichloop.models.profiles import Clears, Profile, load_profile
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import FinishedTrial, TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 KNOWN = {
     "wire.malformed": 0.02,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopbench.loops.bare import Bare
+from whichloop.loops.bare import Bare
 
 
 @dataclass(frozen=True)

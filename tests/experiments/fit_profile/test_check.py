@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.fit_profile.check import MAX_TRIALS, check_fit
-from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
-from loopbench.experiments.fit_profile.gaps import MEASURES, compare_records
-from loopbench.experiments.fit_profile.toml import check_lines, to_toml
-from loopbench.metrics.record import Record
-from loopbench.models.profiles import load_profile
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from tests.models.real.provider import NAME, completion, serving
 from tests.sealing import reseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.fit_profile.check import MAX_TRIALS, check_fit
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
+from whichloop.experiments.fit_profile.gaps import MEASURES, compare_records
+from whichloop.experiments.fit_profile.toml import check_lines, to_toml
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import load_profile
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 Made = Callable[..., Path]
 
@@ -108,7 +108,7 @@ def test_a_model_that_speaks_rubbish_is_told(made: Made, monkeypatch: pytest.Mon
 
 
 def test_one_arm_of_several_is_checked_alone_and_a_large_run_in_part(repeated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopbench.experiments.fit_profile.check.MAX_TRIALS", 10)
+    monkeypatch.setattr("whichloop.experiments.fit_profile.check.MAX_TRIALS", 10)
     check = check_fit(repeated, fit_run(repeated, arms=["finish"]))
     assert {gap.loop for gap in check.gaps} == {"finish"}
     assert (check.tasks, check.repeats) == (5, 2)

@@ -10,13 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.fit_profile.estimates import cluster_rate
-from loopbench.experiments.fit_profile.replies import hint_of, wire_damage
-from loopbench.metrics.statistics import wilson
-from loopbench.models.faults import spoil
-from loopbench.models.profiles import FAULT_KINDS, Clears, load_profile
-from loopbench.protocol import Reply, ToolCall
-from loopbench.protocol.wire import native_call
 from tests.experiments.fit_profile.helpers import (
     KNOWN,
     LOOPS,
@@ -28,6 +21,13 @@ from tests.experiments.fit_profile.helpers import (
     run,
     traces,
 )
+from whichloop.experiments.fit_profile.estimates import cluster_rate
+from whichloop.experiments.fit_profile.replies import hint_of, wire_damage
+from whichloop.metrics.statistics import wilson
+from whichloop.models.faults import spoil
+from whichloop.models.profiles import FAULT_KINDS, Clears, load_profile
+from whichloop.protocol import Reply, ToolCall
+from whichloop.protocol.wire import native_call
 
 # --- the law ---
 

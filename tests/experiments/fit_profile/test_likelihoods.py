@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from loopbench.experiments.fit_profile.clearing import Retry, RetryRun, clearing_chances
-from loopbench.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
-from loopbench.experiments.fit_profile.strikes import Strikes, flaky_shares
-from loopbench.models.profiles import FEEDBACK_PARTS, Clears
+from whichloop.experiments.fit_profile.clearing import Retry, RetryRun, clearing_chances
+from whichloop.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
+from whichloop.experiments.fit_profile.strikes import Strikes, flaky_shares
+from whichloop.models.profiles import FEEDBACK_PARTS, Clears
 
 RUNS = 6_000
 """Simulated faults or points: a share of them is known to within 0.03, four standard errors."""

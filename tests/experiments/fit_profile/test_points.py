@@ -10,14 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.fit_profile.decision_points import read_points
-from loopbench.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
-from loopbench.experiments.fit_profile.fit import fit
-from loopbench.experiments.fit_profile.toml import to_toml
-from loopbench.metrics.record_fields import MAX_COUNT
-from loopbench.metrics.trace import Trace
-from loopbench.models.profiles import Abilities, Profile
-from loopbench.models.scripted import PROVIDER_FAULTS
 from tests.experiments.fit_profile.helpers import (
     answer,
     ask,
@@ -32,6 +24,14 @@ from tests.experiments.fit_profile.helpers import (
     run,
     trace,
 )
+from whichloop.experiments.fit_profile.decision_points import read_points
+from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
+from whichloop.experiments.fit_profile.fit import fit
+from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.trace import Trace
+from whichloop.models.profiles import Abilities, Profile
+from whichloop.models.scripted import PROVIDER_FAULTS
 
 
 def test_every_failure_of_a_provider_that_the_scripted_model_plays_is_told_by_its_words():

@@ -11,14 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.fit_profile.estimates import RateEstimate
-from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
-from loopbench.experiments.fit_profile.toml import remarks, to_toml
-from loopbench.metrics.statistics import Interval
-from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
-from loopbench.runs.store.files import RunError, write_manifest_json
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.trial.setting import FinishedTrial
 from tests.cases import cases
 from tests.experiments.fit_profile.helpers import (
     fitted_to,
@@ -27,6 +19,14 @@ from tests.experiments.fit_profile.helpers import (
     run,
 )
 from tests.sealing import reseal
+from whichloop.experiments.fit_profile.estimates import RateEstimate
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
+from whichloop.experiments.fit_profile.toml import remarks, to_toml
+from whichloop.metrics.statistics import Interval
+from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
+from whichloop.runs.store.files import RunError, write_manifest_json
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.trial.setting import FinishedTrial
 
 UNIT = st.floats(0, 1)
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import Baseline, GateResult, bless
-from loopbench.metrics.record import Record
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import TRIALS, write_manifest_json
 from tests.sealing import reseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import Baseline, GateResult, bless
+from whichloop.metrics.record import Record
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import TRIALS, write_manifest_json
 
 TASKS = 12
 

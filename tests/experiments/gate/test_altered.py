@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loopbench.checks.loop.scaffold import new_loop
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, headline, judge, text, to_junit, to_markdown
-from loopbench.experiments.gate.data.outcome import PASSES
-from loopbench.experiments.gate.output.next_steps import next_steps
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.experiments.gate.shortfalls import HAD_IT_EASIER
-from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing
+from whichloop.checks.loop.scaffold import new_loop
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, GateResult, bless, github_annotations, headline, judge, text, to_junit, to_markdown
+from whichloop.experiments.gate.data.outcome import PASSES
+from whichloop.experiments.gate.output.next_steps import next_steps
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.experiments.gate.shortfalls import HAD_IT_EASIER
+from whichloop.metrics.record import Record
 
 CALL = "await tools.call(move.calls[0])"
 """How a first loop makes the call that the model wrote."""
@@ -62,7 +62,7 @@ def test_trials_that_got_over_an_altered_call_are_told_and_warned_of(changed):
     )
     assert "the loop called no_such_tool(), where the model wrote " in said
     assert command == found.command
-    assert command.startswith("loopbench show ")
+    assert command.startswith("whichloop show ")
     titled = f"{found.arm.replace(':', '%3A')}%3A the loop altered a call in {found.trials} of {found.of} trials%2C and"
     assert any(
         line.startswith(f"::warning title={titled}") and found.trial.split("/")[2] in line for line in github_annotations(judged)
@@ -99,7 +99,7 @@ def test_calls_that_are_made_twice_are_told_and_no_better_run(changed):
     assert " again by itself, though it had given a result." in said
     assert command == found.command
     outcome, added, *_ = github_annotations(judged)
-    assert outcome.startswith(f"::warning title=loopbench gate%3A {judged.outcome}::")
+    assert outcome.startswith(f"::warning title=whichloop gate%3A {judged.outcome}::")
     assert f" the loop made a call of its own in {found.trials} of " in added
     assert f"made a call of its own in {found.trials}" in to_junit(judged)
     assert judged.to_json()["altered"] == [found.to_json()]
@@ -134,7 +134,7 @@ def test_a_loss_by_altered_calls_is_a_regression_though_the_faults_did_not_land(
     assert further_lines(judged)[0] == f"{arm.short_of_faults}."
     assert "so few of the scheduled faults land cannot be blessed" in text(judged)
     first = github_annotations(judged)[0]
-    assert first.startswith("::error title=loopbench gate%3A regression::")
+    assert first.startswith("::error title=whichloop gate%3A regression::")
     assert arm.short_of_faults in first
     (failure, *_) = ElementTree.fromstring(to_junit(judged)).findall(".//failure")
     assert " worse (altered call " in failure.attrib["message"]

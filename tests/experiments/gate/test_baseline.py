@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, changes, replaced
-from loopbench.experiments.gate.data.baseline import outcome_of, stored_value, to_text
-from loopbench.experiments.gate.data.damaged import DamagedBaseline
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.summary import METRICS
-from loopbench.runs.config import config_from
-from loopbench.runs.store.files import RunError, write_manifest_json
 from tests.cases import cases
 from tests.sealing import reseal
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
+from whichloop.experiments.gate.changes.baseline_changes import blessed_crashes, changes, replaced
+from whichloop.experiments.gate.data.baseline import outcome_of, stored_value, to_text
+from whichloop.experiments.gate.data.damaged import DamagedBaseline
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.summary import METRICS
+from whichloop.runs.config import config_from
+from whichloop.runs.store.files import RunError, write_manifest_json
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -275,7 +275,7 @@ TASK = ("arms", "bare/clean", "tasks", "arithmetic-0001")
 @pytest.mark.parametrize(
     ("path", "to", "why"),
     [
-        (("loopbench_baseline",), 2, "a baseline of version 2, this loopbench reads 1"),
+        (("whichloop_baseline",), 2, "a baseline of version 2, this whichloop reads 1"),
         (("seed",), "7", "seed: Input should be a valid integer, got '7'"),
         (("repeats",), 0, "repeats: Input should be greater than or equal to 1, got 0"),
         (("repeats",), 3, "arms.bare/clean.tasks.arithmetic-0001: 2 values, and repeats is 3"),

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, text
-from loopbench.experiments.gate.output.github import github_annotations
-from loopbench.experiments.gate.output.junit import to_junit
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.record import Record
-from loopbench.runs.store.files import RunError
 from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
+from whichloop.experiments.gate import Baseline, Incomparable, bless, headline, judge, text
+from whichloop.experiments.gate.output.github import github_annotations
+from whichloop.experiments.gate.output.junit import to_junit
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.record import Record
+from whichloop.runs.store.files import RunError
 
 # --- better on these tasks ---
 
@@ -40,9 +40,9 @@ def test_a_loop_that_gained_and_lost_nothing_is_better_here(wind, poorer, tmp_pa
         "better here: 1 of 12 tasks better, none worse (bare/clean); of other tasks this says nothing "
         f"(between {low:+.3f} and {high:+.3f})"
     )
-    assert judged.bless == shlex.join(["loopbench", "bless", str(wind.folder), "-o", str(tmp_path / "b.json")])
+    assert judged.bless == shlex.join(["whichloop", "bless", str(wind.folder), "-o", str(tmp_path / "b.json")])
     assert f"{judged.bless} # to hold later changes to this run" in paragraphs(judged)
-    assert github_annotations(judged)[0].startswith("::notice title=loopbench gate%3A better here::1 of 12 tasks better")
+    assert github_annotations(judged)[0].startswith("::notice title=whichloop gate%3A better here::1 of 12 tasks better")
     assert b"<failure" not in to_junit(judged).encode()
     assert judged.to_json()["bless"] == judged.bless
 
@@ -98,7 +98,7 @@ def test_a_regression_names_the_command_that_blesses_it_and_a_pass_does_not(alte
     lost = judge(altered(failing(*ALL[:8])), baseline)
     assert paragraphs(lost)[-2:] == [
         "Fix the loop, or bless the run if the loss is meant:",
-        f"loopbench bless {lost.run} -o FILE",
+        f"whichloop bless {lost.run} -o FILE",
     ]
     assert judge(altered(), baseline).bless == judge(altered(failing(task(1))), baseline).bless == ""
 
@@ -141,7 +141,7 @@ def test_a_loop_that_lost_and_gained_nothing_is_worse_here(altered, other_code, 
     assert said[fix + 1] == judged.bless
     assert first < fix < next(n for n, line in enumerate(said) if line.startswith("A baseline of "))
     assert not any("A baseline of " in line for line in text(judged).split("\n")), "no size is asked for where nothing is open"
-    assert github_annotations(judged)[0].startswith("::error title=loopbench gate%3A worse here::2 tasks lost, none gained")
+    assert github_annotations(judged)[0].startswith("::error title=whichloop gate%3A worse here::2 tasks lost, none gained")
     assert github_annotations(judged, "undecided", "pass")[0].startswith("::notice ")
     assert '<failure message="worse here: 2 tasks lost, none gained' in to_junit(judged)
     assert "<failure" not in to_junit(judged, "undecided", "pass")

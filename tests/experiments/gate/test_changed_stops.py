@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
-from loopbench.experiments.gate.changes.changed_stops import is_graver
-from loopbench.experiments.gate.data.outcome import StopChange
-from loopbench.experiments.gate.output.stop_words import break_title, breaks, groups
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.record import Record
-from loopbench.protocol import StopReason
 from tests.experiments.gate.conftest import arm_of, failing, task
+from whichloop.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
+from whichloop.experiments.gate.changes.changed_stops import is_graver
+from whichloop.experiments.gate.data.outcome import StopChange
+from whichloop.experiments.gate.output.stop_words import break_title, breaks, groups
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.record import Record
+from whichloop.protocol import StopReason
 
 
 def stopping(stop: str, reason: str = "", arm: str = "bare/clean") -> Callable[[Record], Record]:
@@ -70,7 +70,7 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     assert crash.startswith("::error title=bare/clean%3A 2 of 24 trials crash now (KeyError%3A 'x')::")
     for said in (text(judged), to_markdown(judged), to_junit(judged)):
         assert f"bare/clean/{task(1)}/0" in said
-        assert "loopbench show" in said
+        assert "whichloop show" in said
 
 
 def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, ran):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import Baseline, Incomparable, headline, judge, read_baseline
-from loopbench.experiments.gate.data.baseline import to_text
-from loopbench.experiments.gate.data.changed_suite import TaskSets
-from loopbench.experiments.gate.rerun import RerunSettings, config_again
 from tests.experiments.gate.conftest import failing, task
 from tests.experiments.gate.test_baseline import read
+from whichloop.experiments.gate import Baseline, Incomparable, headline, judge, read_baseline
+from whichloop.experiments.gate.data.baseline import to_text
+from whichloop.experiments.gate.data.changed_suite import TaskSets
+from whichloop.experiments.gate.rerun import RerunSettings, config_again
 
 DIGESTS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("123"))
 OTHER = "0" * 12
@@ -102,7 +102,7 @@ def test_where_no_task_is_the_same_common_tasks_are_refused(wind, baseline):
     refused(wind, older, "--common-tasks: the baseline has no digests of its tasks", common=True)
 
 
-def test_a_baseline_of_an_older_loopbench_is_read(baseline, tmp_path):
+def test_a_baseline_of_an_older_whichloop_is_read(baseline, tmp_path):
     older = baseline.model_copy(update={"task_digests": {}, "shared_digest": ""})
     assert "digests" not in to_text(older)
     assert read(tmp_path / "b.json", to_text(older)) == older

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge
-from loopbench.experiments.gate.changes.claims import CLAIMS, WRONGLY, more_claims
-from loopbench.experiments.gate.data.baseline import TaskLine
-from loopbench.experiments.gate.data.sides import Sides
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import arm_of, task
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, bless, github_annotations, headline, judge
+from whichloop.experiments.gate.changes.claims import CLAIMS, WRONGLY, more_claims
+from whichloop.experiments.gate.data.baseline import TaskLine
+from whichloop.experiments.gate.data.sides import Sides
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.metrics.record import Record
 
 ARM = "bare/clean"
 
@@ -60,7 +60,7 @@ def test_the_first_line_and_a_warning_tell_them_with_one_of_them_and_the_metric_
     assert judged.outcome == "unchanged"
     assert headline(judged).startswith("unchanged: every trial scored and ended as in the baseline")
     assert f"{said}." in further_lines(judged)
-    assert github_annotations(judged)[0].startswith("::warning title=loopbench gate%3A unchanged::")
+    assert github_annotations(judged)[0].startswith("::warning title=whichloop gate%3A unchanged::")
     assert said in github_annotations(judged)[0]
     found = arm_of(judged, ARM).to_json()["claims"]
     assert found == {"was": 0, "now": 4, "baseline": 0.0, "run": 2 / 12, "new": 4, "example": f"{ARM}/{task(1)}/0"}

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.checks.loop.scaffold import new_loop
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge, to_junit
-from loopbench.experiments.gate.changes.changed_tasks import _ended_early
-from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
-from loopbench.experiments.gate.changes.traced_trials import TracedTrials
-from loopbench.experiments.gate.data.other_answers import OtherAnswers, is_of_type_alone
-from loopbench.experiments.gate.data.sides import TrialPair
-from loopbench.experiments.gate.output.next_steps import next_steps
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.metrics.record import Record
-from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
-from loopbench.protocol.digest import canonical_json
-from loopbench.runs.store.traces import Traces, read_trace
+from whichloop.checks.loop.scaffold import new_loop
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, bless, github_annotations, headline, judge, to_junit
+from whichloop.experiments.gate.changes.changed_tasks import _ended_early
+from whichloop.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
+from whichloop.experiments.gate.changes.traced_trials import TracedTrials
+from whichloop.experiments.gate.data.other_answers import OtherAnswers, is_of_type_alone
+from whichloop.experiments.gate.data.sides import TrialPair
+from whichloop.experiments.gate.output.next_steps import next_steps
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.metrics.record import Record
+from whichloop.metrics.trajectory.divergence import ended_unread, explain, read_trial
+from whichloop.protocol.digest import canonical_json
+from whichloop.runs.store.traces import Traces, read_trace
 
 UNREAD = 'messages.append(Message("user", f"Error: {error}"))\n                continue'
 """What a first loop does about a reply that it cannot read."""
@@ -126,12 +126,12 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
     example, show, *_ = further_lines(held)
     assert re.fullmatch(r'Such as (\S+): "(\d+)" → \2, a text in the baseline and a number now\.', example)
     assert show == judged.other_answers.command
-    assert show.startswith(f"loopbench show {judged.run} bare/clean/")
+    assert show.startswith(f"whichloop show {judged.run} bare/clean/")
     assert (headline(judged).partition(":")[0], held.to_json()["word"]) == ("unchanged", "other answers")
     step = next_steps(held)[0]
     assert step.say == "Fix the loop, or bless the run if the other answers are meant:"
-    assert step.commands == (f"loopbench bless {judged.run} -o FILE",)
-    assert next_steps(judged)[0].commands == (f"loopbench bless {judged.run} -o FILE # only if the other answers are meant",)
+    assert step.commands == (f"whichloop bless {judged.run} -o FILE",)
+    assert next_steps(judged)[0].commands == (f"whichloop bless {judged.run} -o FILE # only if the other answers are meant",)
     undecided = replace(held, outcome="undecided")
     assert next_steps(undecided)[0] == step, "whatever the outcome is"
     assert github_annotations(held)[0].startswith("::error ")
@@ -167,7 +167,7 @@ def test_a_trace_is_read_once_for_all_that_is_told_of_its_trial(wind, baseline, 
     assert traced.read(record, line, record.repeat) is first
     assert read.call_count == 1
     assert traced.read(record, line, 1 - record.repeat) is not first
-    monkeypatch.setattr("loopbench.experiments.gate.changes.traced_trials.HELD_BYTES", 1)
+    monkeypatch.setattr("whichloop.experiments.gate.changes.traced_trials.HELD_BYTES", 1)
     other = wind.records[1]
     traced.read(other, baseline.arms[other.arm].tasks[other.task], other.repeat)
     assert traced.read(record, line, record.repeat) is not first

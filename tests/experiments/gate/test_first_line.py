@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import GateResult, bless, headline, judge
-from loopbench.experiments.gate.output import brief
-from loopbench.experiments.gate.output.line_words import effect_in_words
-from loopbench.experiments.gate.output.sentences import MAX_FIRST, further_lines
-from loopbench.metrics.gate import Bounds
-from loopbench.metrics.record import Record
-from loopbench.metrics.trajectory.causes import Cause
 from tests.cases import cases
 from tests.experiments.gate.conftest import ALL, arm_of, failing
 from tests.experiments.gate.test_better_here import of_other_code
+from whichloop.experiments.gate import GateResult, bless, headline, judge
+from whichloop.experiments.gate.output import brief
+from whichloop.experiments.gate.output.line_words import effect_in_words
+from whichloop.experiments.gate.output.sentences import MAX_FIRST, further_lines
+from whichloop.metrics.gate import Bounds
+from whichloop.metrics.record import Record
+from whichloop.metrics.trajectory.causes import Cause
 
 
 def cheaper(record: Record) -> Record:
@@ -189,7 +189,7 @@ def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, base
     judged = judge(found, baseline, metrics={"tokens": 0.1})
     assert len(headline(judged)) <= MAX_FIRST
     for line in further_lines(judged):
-        assert line.startswith("loopbench ") or (line.endswith(".") and not line.endswith(".."))
+        assert line.startswith("whichloop ") or (line.endswith(".") and not line.endswith(".."))
 
 
 @pytest.fixture(scope="module")

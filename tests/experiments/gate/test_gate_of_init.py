@@ -1,4 +1,4 @@
-"""The test that `loopbench init` writes, held against its own loop: the figures of docs/gate.md."""
+"""The test that `whichloop init` writes, held against its own loop: the figures of docs/gate.md."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pages import block
-from loopbench.cli.starter_project import write_project
 from tests.benchmarks import load_benchmark
+from whichloop.cli.starter_project import write_project
 
 
 def test_what_did_not_change_passes_and_twice_the_tokens_are_found():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopbench.experiments.gate import github_annotations, headline, judge, to_junit, to_markdown
-from loopbench.experiments.gate.output.brief import examples
-from loopbench.experiments.gate.output.github import append_summary
-from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
+from whichloop.experiments.gate import github_annotations, headline, judge, to_junit, to_markdown
+from whichloop.experiments.gate.output.brief import examples
+from whichloop.experiments.gate.output.github import append_summary
+from whichloop.metrics.record import Record
 
 
 def crashing(record: Record) -> Record:
@@ -54,7 +54,7 @@ def test_files_are_named_as_seen_from_the_repository(altered, baseline, tmp_path
     append_summary(tmp_path / "step.md", judged)
     for said in ((tmp_path / "step.md").read_text(encoding="utf-8"), "\n".join(github_annotations(judged))):
         assert str(tmp_path) not in said
-        assert f"loopbench show run-0 bare/clean/{task(1)}/0" in said.replace("\\", "")
+        assert f"whichloop show run-0 bare/clean/{task(1)}/0" in said.replace("\\", "")
 
 
 def test_a_crash_is_marked_at_its_line(altered, baseline, tmp_path, monkeypatch):
@@ -91,10 +91,10 @@ def test_the_first_crash_is_an_error_where_the_outcome_rests_on_its_arm(altered,
 
 def test_a_summary_begins_with_what_to_do_next_and_has_no_sizes_for_a_loss(altered, baseline):
     judged = judge(altered(crashing), baseline)
-    page = to_markdown(replace(judged, bless="loopbench bless RUN -o b.json"))
+    page = to_markdown(replace(judged, bless="whichloop bless RUN -o b.json"))
     head, _, rest = page.partition("### ")
-    assert "Fix the loop, or bless the run if the loss is meant:\n\n```text\nloopbench bless RUN -o b.json\n```" in head
-    assert "loopbench bless" not in rest
+    assert "Fix the loop, or bless the run if the loss is meant:\n\n```text\nwhichloop bless RUN -o b.json\n```" in head
+    assert "whichloop bless" not in rest
     assert "tasks pass if all of them agree" not in page
 
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import (
+from tests.experiments.gate.conftest import ALL, arm_of, task
+from whichloop.experiments.gate import (
     Baseline,
     bless,
     github_annotations,
@@ -23,19 +24,18 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.case import case_of
-from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.data.hangs import HANG_TRIALS, hung
-from loopbench.experiments.gate.interrupted import interrupted_run
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.experiments.gate.rerun import RerunSettings
-from loopbench.experiments.gate.running import run_unless_it_hangs, with_stall_limit
-from loopbench.metrics.record import Record
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Progress, Unwatched
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.files import RunError
-from tests.experiments.gate.conftest import ALL, arm_of, task
+from whichloop.experiments.gate.case import case_of
+from whichloop.experiments.gate.commands import Rules
+from whichloop.experiments.gate.data.hangs import HANG_TRIALS, hung
+from whichloop.experiments.gate.interrupted import interrupted_run
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.experiments.gate.rerun import RerunSettings
+from whichloop.experiments.gate.running import run_unless_it_hangs, with_stall_limit
+from whichloop.metrics.record import Record
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Progress, Unwatched
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.files import RunError
 
 ARM = "bare/clean"
 WHY = "no end, and no request or call for 60 s"
@@ -70,7 +70,7 @@ def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, b
         interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).sentence == ran
     )
     assert interrupted_run(altered(begun), baseline).sentence == ran
-    assert known.sentence_with("loopbench gate") == known.sentence
+    assert known.sentence_with("whichloop gate") == known.sentence
 
 
 @pytest.mark.parametrize(("is_blessed", "ends"), [(True, "judged"), (False, "blessed")])
@@ -78,7 +78,7 @@ def test_of_a_whole_run_it_is_known_that_it_is_one(wind, baseline, is_blessed, e
     """As of one that was interrupted while its doubtful trials ran once more."""
     known = interrupted_run(wind, baseline if is_blessed else None)
     assert known.sentence == f"interrupted after 96 of 96 trials, before the run was {ends}"
-    assert known.sentence_with("loopbench gate runs/a") == f"{known.sentence}; go on with: loopbench gate runs/a"
+    assert known.sentence_with("whichloop gate runs/a") == f"{known.sentence}; go on with: whichloop gate runs/a"
 
 
 def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):
@@ -93,7 +93,7 @@ def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_w
     assert f"Not judged, since the run ended before all of their trials did: {left}." in text(judged)
     (failure,) = ElementTree.fromstring(to_junit(judged)).findall(".//failure")
     assert failure.attrib["message"].startswith(said)
-    assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A regression::{said}")
+    assert github_annotations(judged)[0].startswith(f"::error title=whichloop gate%3A regression::{said}")
     assert said in to_markdown(judged).replace("\\", "")
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.experiments.gate import github_annotations, judge, text, to_junit, to_markdown
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import task
+from whichloop.experiments.gate import github_annotations, judge, text, to_junit, to_markdown
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.record import Record
 
 
 @pytest.mark.parametrize(

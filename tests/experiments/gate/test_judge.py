@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
-from loopbench.experiments.gate.data.baseline import to_text
-from loopbench.experiments.gate.output.next_steps import next_steps
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
+from whichloop.experiments.gate.data.baseline import to_text
+from whichloop.experiments.gate.output.next_steps import next_steps
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.record import Record
 
 # --- outcomes ---
 
@@ -361,9 +361,9 @@ def test_the_recipe_of_a_gate_that_leaves_much_open_ends_in_the_gate_with_the_sa
     now = ran(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
     judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
     assert judged.outcome == "worse here"
-    recipe = [line for line in paragraphs(judged) if line.startswith("loopbench ")]
+    recipe = [line for line in paragraphs(judged) if line.startswith("whichloop ")]
     runs = f"--runs {now.folder.parent}"
     assert recipe[-2:] == [
-        f"loopbench bless latest {runs} --output b.json",
-        "loopbench gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01 " + runs,
+        f"whichloop bless latest {runs} --output b.json",
+        "whichloop gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01 " + runs,
     ]

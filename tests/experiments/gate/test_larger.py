@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import Baseline, judge
-from loopbench.experiments.gate.data.advice import Larger
-from loopbench.experiments.gate.larger import MAX_ENLARGED, larger
-from loopbench.experiments.gate.output.next_steps import next_steps
-from loopbench.metrics.gate import Bounds, GateLine
-from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from tests.cases import cases
 from tests.experiments.gate.conftest import failing, task
+from whichloop.experiments.gate import Baseline, judge
+from whichloop.experiments.gate.data.advice import Larger
+from whichloop.experiments.gate.larger import MAX_ENLARGED, larger
+from whichloop.experiments.gate.output.next_steps import next_steps
+from whichloop.metrics.gate import Bounds, GateLine
+from whichloop.metrics.outlook import Chance, MoreRepeats, Outlook
 
 
 def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, altered, wind):
@@ -27,11 +27,11 @@ def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, alt
     (step,) = next_steps(judged)
     assert re.match(r"A baseline of [\d,]+ tasks decides it with a chance of about ", step.say)
     compare, bless_it, gate_it = map(shlex.split, step.commands)
-    assert compare[:6] == ["loopbench", "compare", "--loop", "bare", "--loop", "finish"]
+    assert compare[:6] == ["whichloop", "compare", "--loop", "bare", "--loop", "finish"]
     assert re.fullmatch(r"arithmetic\(size=\d+\)", compare[compare.index("--suite") + 1])
     assert compare[compare.index("--repeats") + 1] == "2"
-    assert bless_it == ["loopbench", "bless", "latest", *runs, "--output", "b.json"]
-    assert gate_it == ["loopbench", "gate", "--baseline", "b.json", *runs]
+    assert bless_it == ["whichloop", "bless", "latest", *runs, "--output", "b.json"]
+    assert gate_it == ["whichloop", "gate", "--baseline", "b.json", *runs]
 
 
 def own_recipe(baseline: Baseline, repeats: MoreRepeats | None, needed: int = 90, **config: Any) -> Larger:
@@ -49,7 +49,7 @@ def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repe
     assert (found.tasks, found.chance, found.whole) == (90, 0.8, True)
     assert found.supply == "Add about 78 tasks to my tasks.jsonl, which has 12."
     assert shlex.join(found.compare) == (
-        "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2 --runs elsewhere"
+        "whichloop compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2 --runs elsewhere"
     )
     assert found.repeats == "With 5 repeats of the same tasks, the chance of a decision is about 90 %."
     few = "More repeats do not decide it: even with 20, the chance is about 30 %."

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate.data.missing import PUT_IT_BACK, missing_files_told
-from loopbench.protocol.cured_error import CuredError
+from whichloop.experiments.gate.data.missing import PUT_IT_BACK, missing_files_told
+from whichloop.protocol.cured_error import CuredError
 
 SETTINGS = {"data": "rows.jsonl", "profiles": ("clean", "own.toml"), "suite": "jsonl(data='more.jsonl')", "repeats": 3}
 NAMED = {"rows.jsonl": "data", "own.toml": "profiles", "more.jsonl": "suite"}

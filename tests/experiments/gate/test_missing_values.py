@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, bless, judge
-from loopbench.metrics.record import Record
 from tests.cases import cases
 from tests.experiments.gate.conftest import ALL, arm_of, failing, task
 from tests.experiments.gate.test_better_here import of_other_code
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, GateResult, bless, judge
+from whichloop.metrics.record import Record
 
 ARM = "bare/clean"
 DOUBLED = {"calls_doubled": 0.02}

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.cli import render_gate
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
-from loopbench.experiments.gate.data.advice import Larger
-from loopbench.experiments.gate.output.brief import examples
-from loopbench.experiments.gate.output.next_steps import let_through, next_steps
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
+from whichloop.cli import render_gate
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
+from whichloop.experiments.gate.data.advice import Larger
+from whichloop.experiments.gate.output.brief import examples
+from whichloop.experiments.gate.output.next_steps import let_through, next_steps
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.record import Record
 
 FLAKY_ARM = "bare/flaky-tools"
 FLAKY = {"loops": ("bare",), "profiles": ("flaky-tools",), "repeats": 2}
@@ -78,7 +78,7 @@ def test_a_gate_takes_fourteen_lines_of_a_narrow_terminal_and_tells_its_example_
     lines = [line.plain for line in render_gate._brief(renamed(cases[name]), 80)]
     assert len(lines) <= 14, "\n".join(lines)
     assert not any(line.endswith("…") for line in lines)
-    assert all(len(line) <= 80 or line.startswith("    loopbench ") for line in lines)
+    assert all(len(line) <= 80 or line.startswith("    whichloop ") for line in lines)
 
 
 @pytest.mark.parametrize("name", ["worse here", "regression"])
@@ -86,7 +86,7 @@ def test_a_loss_is_told_by_its_cause_then_a_trial_then_what_to_do_and_no_size(ca
     judged = cases[name]
     lines = [line.plain for line in render_gate._brief(judged, 200)]
     cause = next(n for n, line in enumerate(lines) if judged.tasks[0].cause is not None and judged.tasks[0].cause in line)
-    show = next(n for n, line in enumerate(lines) if line.startswith("    loopbench show "))
+    show = next(n for n, line in enumerate(lines) if line.startswith("    whichloop show "))
     assert cause < show < len(lines) - 2
     assert lines[-2:] == ["Fix the loop, or bless the run if the loss is meant:", f"    {judged.bless}"]
     assert sum(" show " in line for line in lines) == 1
@@ -107,7 +107,7 @@ def test_in_a_test_what_is_undecided_names_a_lost_trial_and_the_command_that_sho
     said = text(cases["undecided"])
     lost = next(change for change in cases["undecided"].tasks if change.became == "worse")
     assert f"- {FLAKY_ARM}/{lost.task} worse: " in said
-    assert said.count("loopbench show ") == 1
+    assert said.count("whichloop show ") == 1
 
 
 def test_the_trial_that_is_shown_is_one_behind_the_outcome(altered, baseline):
@@ -128,10 +128,10 @@ def test_another_seed_alone_leaves_nothing_to_bless_and_leads_back_to_the_baseli
     assert back.say.startswith(
         "The loop is the one of the baseline, and only the seed is another (5, not 0): there is nothing to bless."
     )
-    assert back.commands == (f"loopbench gate --baseline b.json --runs {judged.run.parent}",)
+    assert back.commands == (f"whichloop gate --baseline b.json --runs {judged.run.parent}",)
     assert larger.say.startswith("Or a baseline of ")
     assert judged.bless == ""
-    assert not any("limit" in line or line.startswith("loopbench bless runs") for line in paragraphs(judged))
+    assert not any("limit" in line or line.startswith("whichloop bless runs") for line in paragraphs(judged))
 
 
 def test_another_seed_of_a_changed_loop_leads_to_the_gate_without_chance(cases):
@@ -194,7 +194,7 @@ def test_a_server_is_told_in_short(cases, name):
     message = github_annotations(judged)[0].split("::", 2)[2].split("%0A")
     assert len(message) <= 5, message
     assert message[-1].endswith(next_steps(judged)[0].brief.replace("%", "%25")[-20:])
-    assert "loopbench compare" not in to_junit(judged)
+    assert "whichloop compare" not in to_junit(judged)
 
 
 def test_tasks_of_several_arms_are_counted_as_what_they_are(altered, baseline, ran):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate import (
+from whichloop.experiments.gate import (
     GateArm,
     GateResult,
     Side,
@@ -24,14 +24,14 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.data.outcome import AlteredTrials, Outcome, StopChange
-from loopbench.experiments.gate.data.worst_trial import WorstTrial
-from loopbench.experiments.gate.output import brief
-from loopbench.experiments.gate.output.stop_words import beside_losses
-from loopbench.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
-from loopbench.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
-from loopbench.metrics.outlook import Chance, Outlook
-from loopbench.metrics.summary import TaskValues
+from whichloop.experiments.gate.data.outcome import AlteredTrials, Outcome, StopChange
+from whichloop.experiments.gate.data.worst_trial import WorstTrial
+from whichloop.experiments.gate.output import brief
+from whichloop.experiments.gate.output.stop_words import beside_losses
+from whichloop.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
+from whichloop.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
+from whichloop.metrics.outlook import Chance, Outlook
+from whichloop.metrics.summary import TaskValues
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
 HOSTILE = [
@@ -107,7 +107,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         draw(st.booleans()),
         stops=tuple(draw(st.lists(other_stop, max_size=4))),
         worst=tuple(draw(st.lists(worst, max_size=3))),
-        bless=draw(st.sampled_from(["", "loopbench bless runs/r -o FILE"])),
+        bless=draw(st.sampled_from(["", "whichloop bless runs/r -o FILE"])),
         lead=draw(WORDS),
     )
 
@@ -205,7 +205,7 @@ CHANGE = TaskChange(
     3,
     "parse",
     "the reply could not be read",
-    "loopbench show runs/r finish/clean/t1/1",
+    "whichloop show runs/r finish/clean/t1/1",
 )
 ARM = GateArm("finish/clean", "finish/clean", False, 240, 240, (LINE,))
 JUDGED = GateResult(
@@ -225,7 +225,7 @@ def test_the_words():
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
         "Tasks: 1 worse (parse 1), 0 better.",
         "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; parse at step 3: the reply could not be read",
-        "    loopbench show runs/r finish/clean/t1/1",
+        "    whichloop show runs/r finish/clean/t1/1",
         "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
         "a note",
         "Fix the loop; a run in which every trial crashes or hangs cannot be blessed.",
@@ -330,7 +330,7 @@ def test_headlines(judged, said):
 
 def test_annotations():
     first, task = github_annotations(JUDGED)
-    assert first.startswith("::error title=loopbench gate%3A regression::1 task worse (parse 1); finish/clean in accuracy -0.150")
+    assert first.startswith("::error title=whichloop gate%3A regression::1 task worse (parse 1); finish/clean in accuracy -0.150")
     assert "-0.02%0ATasks: 1 worse" in first
     assert task.startswith("::warning title=finish/clean%3A 1 task worse by parse::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
     assert [line.split(" ")[0] for line in github_annotations(undecided())] == ["::warning", "::warning"]
@@ -348,7 +348,7 @@ def test_junit():
     assert failure is not None
     assert failure.attrib["message"] == "regression: 1 task worse (parse 1); -0.150 [-0.210, -0.090], margin -0.02, 120 tasks"
     assert failure.text is not None
-    assert "loopbench show runs/r finish/clean/t1/1" in failure.text
+    assert "whichloop show runs/r finish/clean/t1/1" in failure.text
     assert ElementTree.fromstring(to_junit(replace(JUDGED, reasons=("a",), arms=()))).find(".//error") is not None
 
 
@@ -357,7 +357,7 @@ def test_each_metric_is_skipped_with_its_own_reason():
     tokens = replace(LINE, metric="tokens", baseline=2114.0, run=3045.0, effect=Bounds(1.44, 0.9, 2.3), margin=0.1)
     doubled = replace(LINE, metric="calls_doubled", baseline=0.0, run=0.05, effect=Bounds(0.05, 0.01, 0.1))
     lines = tuple(replace(line, outcome="undecided", outlook=OUTLOOK) for line in (LINE, tokens, doubled))
-    added = AlteredTrials("finish/clean", "added call", 2, 240, "finish/clean/t1/1", 3, "it asked again", "loopbench show it")
+    added = AlteredTrials("finish/clean", "added call", 2, 240, "finish/clean/t1/1", 3, "it asked again", "whichloop show it")
     root = ElementTree.fromstring(to_junit(replace(undecided(), arms=(replace(ARM, lines=lines),), altered=(added,))))
     bodies = {case.attrib["name"]: str(case.findtext("skipped")) for case in root.iter("testcase")}
     assert list(bodies) == ["accuracy", "tokens", "calls_doubled"]
@@ -366,7 +366,7 @@ def test_each_metric_is_skipped_with_its_own_reason():
         assert f"finish/clean in {metric}: with 900 tasks" in body
         assert ("by parse" in body) == (metric == "accuracy")
     assert bodies["tokens"].startswith("tokens 2114 → 3045: ×1.44 [0.90, 2.30], margin ×1.1, 120 tasks\n")
-    assert bodies["calls_doubled"].endswith("t1/1 at step 3: it asked again\nloopbench show it")
+    assert bodies["calls_doubled"].endswith("t1/1 at step 3: it asked again\nwhichloop show it")
     assert "asked again" not in bodies["tokens"]
 
 
@@ -390,8 +390,8 @@ def test_lost_tasks_are_told_by_their_causes():
     failure, output = root.find(".//failure"), root.find(".//system-out")
     assert failure is not None
     assert output is not None
-    assert str(failure.text).count("loopbench show") == 2
-    assert str(output.text).count("loopbench show") == MAX_TASKS + 6
+    assert str(failure.text).count("whichloop show") == 2
+    assert str(output.text).count("whichloop show") == MAX_TASKS + 6
 
 
 def test_what_is_undecided_says_what_helps_and_offers_no_margin_after_the_fact():

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.gate import Baseline, headline, judge, to_junit, to_markdown
-from loopbench.experiments.gate.changes.own_limits import lower_defaults
-from loopbench.experiments.gate.data.baseline import bless, read_baseline, write_baseline
-from loopbench.experiments.gate.output.brief import rows
-from loopbench.experiments.gate.output.github import github_annotations
-from loopbench.experiments.gate.output.next_steps import next_steps
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.loops.bare import Bare
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.registry import limits_by_default
 from tests.experiments.gate.conftest import arm_of, failing, task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.gate import Baseline, headline, judge, to_junit, to_markdown
+from whichloop.experiments.gate.changes.own_limits import lower_defaults
+from whichloop.experiments.gate.data.baseline import bless, read_baseline, write_baseline
+from whichloop.experiments.gate.output.brief import rows
+from whichloop.experiments.gate.output.github import github_annotations
+from whichloop.experiments.gate.output.next_steps import next_steps
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.loops.bare import Bare
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.registry import limits_by_default
 
 SAID = "its default max_steps is 4, was 10, and no trial tests it, since a comparison sets its own limit"
 
@@ -76,11 +76,11 @@ def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten)
     assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == ["bare(max_steps=4)", "finish(max_steps=4)"]
     assert compared.say.endswith("under which the baseline ran; this, to the old default:")
     words = shlex.split(compared.commands[0])
-    assert words[:2] == ["loopbench", "compare"]
+    assert words[:2] == ["whichloop", "compare"]
     limits = [f"{loop}(max_steps={steps})" for loop in ("bare", "finish") for steps in (10, 4)]
     assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == limits
     assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
-    assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A untested limit::{SAID}")
+    assert github_annotations(judged)[0].startswith(f"::error title=whichloop gate%3A untested limit::{SAID}")
     assert github_annotations(judged, "pass")[0].startswith("::notice ")
     assert [judged.undecided_as(asked) for asked in ("undecided", "fail", "pass")] == ["fail", "fail", "pass"]
     assert "<failure" in to_junit(judged)
@@ -132,7 +132,7 @@ def test_an_edited_default_of_an_own_loop_is_told_with_both_values(wind, tmp_pat
 
 
 def test_a_run_records_the_limits_of_loops_that_are_not_built_in_and_that_nobody_typed(tmp_path):
-    own = "loopbench.loops.bare:Bare"
+    own = "whichloop.loops.bare:Bare"
     config = CompareConfig(
         runs=tmp_path, mlflow=False, loops=("bare", own, f"{own}(max_steps=5)"), suite="arithmetic(size=2)", profiles=("clean",)
     )

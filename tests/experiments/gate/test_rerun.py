@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-import loopbench
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import Baseline, RerunSettings, judge, prepare_again, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.rerun import config_again
-from loopbench.metrics.record import Record
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
+import whichloop
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import Baseline, RerunSettings, judge, prepare_again, read_baseline, read_run, write_baseline
+from whichloop.experiments.gate.rerun import config_again
+from whichloop.metrics.record import Record
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import RunError
 
 FILE = Path("b.json")
-OWN = "loopbench.checks.suite.reference_agents:Blind"
+OWN = "whichloop.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
 
@@ -47,7 +47,7 @@ def test_the_same_again_is_identical_and_watched(baseline, tmp_path):
 
 def test_a_run_that_is_there_is_only_read(wind, baseline, tmp_path):
     write_baseline(tmp_path / "b.json", baseline)
-    assert loopbench.gate(tmp_path / "b.json", wind.folder, metrics={"tokens": 0.1}).finding.outcome == "identical"
+    assert whichloop.gate(tmp_path / "b.json", wind.folder, metrics={"tokens": 0.1}).finding.outcome == "identical"
     assert list(tmp_path.iterdir()) == [tmp_path / "b.json"]
 
 

@@ -8,15 +8,15 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit
-from loopbench.experiments.gate.again import MAX_DIFFERING, doubtful, run_doubtful_again
-from loopbench.experiments.gate.case import case_of
-from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.record import Record
-from loopbench.runs.config import CompareConfig
 from tests.experiments.gate.conftest import ALL, arm_of, failing, task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.gate import bless, github_annotations, headline, judge, text, to_junit
+from whichloop.experiments.gate.again import MAX_DIFFERING, doubtful, run_doubtful_again
+from whichloop.experiments.gate.case import case_of
+from whichloop.experiments.gate.commands import Rules
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.record import Record
+from whichloop.runs.config import CompareConfig
 
 ARM = "bare/clean"
 RULES = Rules({"accuracy": 0.02}, 0.05, common=False)
@@ -109,7 +109,7 @@ def test_a_trial_that_was_interrupted_is_a_regression_whatever_the_margin_is(alt
     assert arm_of(judged, ARM).hang_alone
     assert f"{ARM}: 1 trial hangs now" in text(judged)
     assert f"{ARM}: a trial that hangs, where the baseline has none, is a regression, whatever" in "".join(paragraphs(judged))
-    assert f"loopbench show {found.folder} {ARM}/{task(3)}/0" in text(judged)
+    assert f"whichloop show {found.folder} {ARM}/{task(3)}/0" in text(judged)
     assert f'<failure message="regression: 1 trial hangs now ({STUCK})' in to_junit(judged)
     assert any(line.startswith(f"::error title={ARM}%3A 1 of 24 trials hangs now") for line in github_annotations(judged))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.gate import bless, headline, judge
-from loopbench.experiments.gate.output.next_steps import next_steps
-from loopbench.experiments.gate.output.sentences import further_lines
-from loopbench.protocol.counts import counted
 from tests.experiments.gate.test_better_here import of_other_code
+from whichloop.experiments.gate import bless, headline, judge
+from whichloop.experiments.gate.output.next_steps import next_steps
+from whichloop.experiments.gate.output.sentences import further_lines
+from whichloop.protocol.counts import counted
 
 ONE_LOOP = {"loops": ("bare",), "profiles": ("flaky-tools",)}
 

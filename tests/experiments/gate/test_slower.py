@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.gate.case import case_of
-from loopbench.experiments.gate.changes.slower import MIN_S, TIMES_SLOWEST, is_slow, time_sentences
-from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.judge import judge
+from whichloop.experiments.gate.case import case_of
+from whichloop.experiments.gate.changes.slower import MIN_S, TIMES_SLOWEST, is_slow, time_sentences
+from whichloop.experiments.gate.commands import Rules
+from whichloop.experiments.gate.judge import judge
 
 SLOW = "The median trial takes far longer than the slowest blessed one"
 SIMULATED = "With the scripted model, seconds are the simulated time"

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import Baseline, bless
-from loopbench.experiments.gate.changes.unrun import lines_of_functions, unrun_in_words
-from loopbench.experiments.gate.data.followed import FollowedFile
-from loopbench.experiments.gate.data.line_digests import MAX_SOURCE, changed_lines, digests_of_files, line_digests
-from loopbench.experiments.gate.watched_lines import with_lines_watched
-from loopbench.protocol.digest import short_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import Baseline, bless
+from whichloop.experiments.gate.changes.unrun import lines_of_functions, unrun_in_words
+from whichloop.experiments.gate.data.followed import FollowedFile
+from whichloop.experiments.gate.data.line_digests import MAX_SOURCE, changed_lines, digests_of_files, line_digests
+from whichloop.experiments.gate.watched_lines import with_lines_watched
+from whichloop.protocol.digest import short_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    return a", "else:", "c = '#'"]), max_size=12)
 
@@ -142,7 +142,7 @@ def test_line_breaks_of_every_system_are_read_as_python_reads_them(around, end):
 # --- of which files the changed lines are known ---
 
 _NUMBERS = itertools.count()
-LOOP = "from loopbench.loops.bare import Bare\n\n\nclass Mine(Bare):\n    pass\n"
+LOOP = "from whichloop.loops.bare import Bare\n\n\nclass Mine(Bare):\n    pass\n"
 
 
 class Project:

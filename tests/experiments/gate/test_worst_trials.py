@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.loop.scaffold import new_loop
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge, text, to_junit, to_markdown
-from loopbench.experiments.gate.output import brief
-from loopbench.experiments.gate.output.next_steps import to_json
-from loopbench.experiments.gate.output.sentences import further_lines, likewise
-from loopbench.experiments.gate.output.text import paragraphs
-from loopbench.metrics.gate import Bounds, GateLine
-from loopbench.metrics.measure import meaning_of, measures
-from loopbench.metrics.record import Record
 from tests.cases import cases
 from tests.experiments.gate.conftest import ALL, TASKS, failing
+from whichloop.checks.loop.scaffold import new_loop
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.gate import Baseline, bless, github_annotations, headline, judge, text, to_junit, to_markdown
+from whichloop.experiments.gate.output import brief
+from whichloop.experiments.gate.output.next_steps import to_json
+from whichloop.experiments.gate.output.sentences import further_lines, likewise
+from whichloop.experiments.gate.output.text import paragraphs
+from whichloop.metrics.gate import Bounds, GateLine
+from whichloop.metrics.measure import meaning_of, measures
+from whichloop.metrics.record import Record
 
 ASK = "                reply = await model.complete(request)\n"
 CALL = "            seen = await tools.call(move.calls[0])"
@@ -200,8 +200,8 @@ def test_both_sides_are_shown_where_the_blessed_run_stands_beside_the_run(change
     (worst,) = judge(run, baseline, metrics=MARGINS).worst
     name = f"{worst.arm}/{worst.task}/{worst.repeat}"
     assert worst.commands == (
-        f"loopbench show {run.folder} {name}",
-        f"loopbench show {run.folder.parent / baseline.run} {name} # its counterpart in the blessed run",
+        f"whichloop show {run.folder} {name}",
+        f"whichloop show {run.folder.parent / baseline.run} {name} # its counterpart in the blessed run",
     )
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 ZSTD = 93
 FILES = Path(__file__).with_name("files")
@@ -97,7 +97,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 
 @pytest.fixture(scope="session")
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of loopbench's own with traces."""
+    """A run of whichloop's own with traces."""
     config = CompareConfig(
         suite="arithmetic(size=4)",
         loops=("bare", 'bare(decision_format="native")', "finish"),

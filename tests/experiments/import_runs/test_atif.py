@@ -12,27 +12,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.export_runs.export import export_run
-from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.gate.data.baseline import bless
-from loopbench.experiments.gate.judge import judge
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from loopbench.experiments.import_runs.documents import unscored
-from loopbench.experiments.import_runs.foreign_file import open_file
-from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
-from loopbench.experiments.import_runs.formats.atif import NO_SCORE
-from loopbench.experiments.learn_plans.learn import learn_run, write_suite
-from loopbench.experiments.trace_formats import continued as continued_module
-from loopbench.experiments.trace_formats.continued import later_parts, whole_trajectory
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.trace import ModelExchange, ToolRun
-from loopbench.reports.dataframes import load
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.traces import read_trace
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.export_runs.export import export_run
+from whichloop.experiments.fit_profile.fit import fit_run
+from whichloop.experiments.gate.data.baseline import bless
+from whichloop.experiments.gate.judge import judge
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.experiments.import_runs.documents import unscored
+from whichloop.experiments.import_runs.foreign_file import open_file
+from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
+from whichloop.experiments.import_runs.formats.atif import NO_SCORE
+from whichloop.experiments.learn_plans.learn import learn_run, write_suite
+from whichloop.experiments.trace_formats import continued as continued_module
+from whichloop.experiments.trace_formats.continued import later_parts, whole_trajectory
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.trace import ModelExchange, ToolRun
+from whichloop.reports.dataframes import load
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.traces import read_trace
 
 FILES = Path(__file__).with_name("files") / "atif"
 WHERE = {"task": "extra.task", "score": "extra.reward"}
@@ -197,11 +197,11 @@ def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
 
 
 def test_what_anybody_reads_in_it_gives_equal_rates_of_what_it_tells(tmp_path, own_run):
-    """Without what only loopbench reads in the files: native calls, whose arguments and errors ATIF can hold."""
+    """Without what only whichloop reads in the files: native calls, whose arguments and errors ATIF can hold."""
     out = export_run(own_run, "atif", tmp_path / "out").out
     for path in out.iterdir():
         data = json.loads(path.read_text())
-        record = data["extra"]["loopbench"]["record"]
+        record = data["extra"]["whichloop"]["record"]
         data["extra"] = {"task": record["task"], "reward": record["scores"]["accuracy"]}
         path.write_text(json.dumps(data))
     native = next(arm.arm for arm in results(own_run).manifest.arms if "native" in arm.arm)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ScoreScale, import_files
-from loopbench.experiments.import_runs.cells_told import MAX_WORDS, scores_in_words
-from loopbench.experiments.import_runs.table_rows import Row
-from loopbench.experiments.import_runs.values import MAX_ANSWER_CHARS
+from whichloop.experiments.import_runs import ImportRequest, ScoreScale, import_files
+from whichloop.experiments.import_runs.cells_told import MAX_WORDS, scores_in_words
+from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.values import MAX_ANSWER_CHARS
 
 WORDS = {"yes": "1", "no": "0", "C": "1", "P": "0.5"}
 BLANK = ("N/A", "-", "none")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.api.import_words import import_words
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
-from loopbench.experiments.import_runs.importing import read_file
+from whichloop.api.import_words import import_words
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
+from whichloop.experiments.import_runs.importing import read_file
 
 
 def read(path, columns=(), **reading):

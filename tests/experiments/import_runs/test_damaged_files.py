@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from loopbench.experiments.import_runs import ImportRequest, import_files
+from whichloop.experiments.import_runs import ImportRequest, import_files
 
 TRAJECTORY = {
     "schema_version": "ATIF-v1.6",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions
-from loopbench.experiments.import_runs.importing import read_file
 from tests.cases import cases
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions
+from whichloop.experiments.import_runs.importing import read_file
 
 AGAIN = "spans were delivered again, such as span"
 

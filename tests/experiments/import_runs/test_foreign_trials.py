@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs.foreign_trials import ForeignTrial
-from loopbench.experiments.import_runs.values import ScoreScale, answer_of, finite_number, label_of, name_of, reason_line, score
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS
+from whichloop.experiments.import_runs.foreign_trials import ForeignTrial
+from whichloop.experiments.import_runs.values import ScoreScale, answer_of, finite_number, label_of, name_of, reason_line, score
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import METRICS
 
 counts = st.one_of(st.none(), st.integers(0, 10**9))
 numbers = st.floats(-1e6, 1e6)

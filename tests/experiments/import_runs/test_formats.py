@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.import_runs import ImportRequest, import_files, known_formats
-from loopbench.experiments.import_runs.foreign_file import open_file
-from loopbench.experiments.import_runs.importing import FORMATS_PACKAGE
-from loopbench.runs.store.records import read_records
+from whichloop.experiments.import_runs import ImportRequest, import_files, known_formats
+from whichloop.experiments.import_runs.foreign_file import open_file
+from whichloop.experiments.import_runs.importing import FORMATS_PACKAGE
+from whichloop.runs.store.records import read_records
 
 STARS = """
-from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format
+from whichloop.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format
 
 
 def recognizes(file):

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from loopbench.experiments.import_runs.zip_file import MAX_MEMBER_BYTES, ZSTD
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.experiments.import_runs.zip_file import MAX_MEMBER_BYTES, ZSTD
 
 FILES = Path(__file__).with_name("files")
 REPORT = json.loads((FILES / "capitals.json").read_text())
@@ -274,7 +274,7 @@ def test_nothing_is_left_where_the_second_file_is_broken(kit, tmp_path):
 
 
 def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):
-    from loopbench.experiments.import_runs import importing
+    from whichloop.experiments.import_runs import importing
 
     def full(folder, manifest):
         raise OSError(28, "No space left on device", str(folder))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs.zip_file import ZSTD, ZipArchive
-from loopbench.metrics.trace import ModelExchange, ToolRun
-from loopbench.runs.store.traces import read_trace
+from whichloop.experiments.import_runs.zip_file import ZSTD, ZipArchive
+from whichloop.metrics.trace import ModelExchange, ToolRun
+from whichloop.runs.store.traces import read_trace
 
 EVENTS: list[dict[str, Any]] = [
     {"event": "span_begin", "id": "s", "type": "solvers"},

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.trace import ModelExchange
-from loopbench.runs.store.traces import read_trace
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.trace import ModelExchange
+from whichloop.runs.store.traces import read_trace
 
 ATIF = Path(__file__).with_name("files") / "atif"
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.gate import bless, judge
-from loopbench.experiments.gate.output.sentences import headline
-from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.runs.store.files import RunError
 from tests.cases import cases
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.gate import bless, judge
+from whichloop.experiments.gate.output.sentences import headline
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.runs.store.files import RunError
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.sampled_from([0, 1])), min_size=1, max_size=10)
 

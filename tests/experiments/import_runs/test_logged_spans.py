@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trace import ModelExchange, ToolRun
-from loopbench.runs.store.traces import read_trace
+from whichloop.metrics.trace import ModelExchange, ToolRun
+from whichloop.runs.store.traces import read_trace
 
 
 def events_of(found, record):

@@ -9,8 +9,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest
-from loopbench.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs import ImportRequest
+from whichloop.experiments.import_runs.importing import read_file
 
 CELLS = st.text(st.sampled_from('ab",\n; '), max_size=6)
 

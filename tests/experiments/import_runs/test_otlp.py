@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.export_runs.export import export_run
-from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from loopbench.experiments.learn_plans.learn import learn_run
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.trace import ModelExchange, ToolRun
-from loopbench.runs.store.traces import read_trace
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.export_runs.export import export_run
+from whichloop.experiments.fit_profile.fit import fit_run
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.experiments.learn_plans.learn import learn_run
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.trace import ModelExchange, ToolRun
+from whichloop.runs.store.traces import read_trace
 
 
 def value(item):

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
-from loopbench.experiments.import_runs.importing import read_file
-from loopbench.experiments.import_runs.pooled import PooledBy, pooled_by
-from loopbench.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs.pooled import PooledBy, pooled_by
+from whichloop.experiments.import_runs.table_rows import Row
 
 COLUMNS = {"task": "task", "score": "score"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
-from loopbench.experiments.import_runs.foreign_file import open_file
-from loopbench.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
+from whichloop.experiments.import_runs.foreign_file import open_file
+from whichloop.experiments.import_runs.importing import read_file
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets.importing.recorded_tools import RECORDED
-from loopbench.experiments.learn_plans.imported_suite import imported_suite
-from loopbench.experiments.learn_plans.learn import learn_run
-from loopbench.protocol import Plan
+from whichloop.datasets.importing.recorded_tools import RECORDED
+from whichloop.experiments.learn_plans.imported_suite import imported_suite
+from whichloop.experiments.learn_plans.learn import learn_run
+from whichloop.protocol import Plan
 
 
 def trajectory(outcomes: list[bool], answer: str = "12") -> dict[str, Any]:

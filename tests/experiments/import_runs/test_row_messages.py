@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.experiments.import_runs.importing import read_file
-from loopbench.experiments.trace_formats.row_messages import read_messages
-from loopbench.metrics.trace import ToolRun
-from loopbench.runs.store.traces import read_trace
 from tests.cases import cases
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.trace_formats.row_messages import read_messages
+from whichloop.metrics.trace import ToolRun
+from whichloop.runs.store.traces import read_trace
 
 ASKED = {"role": "user", "content": "What does item 10 cost?"}
 SAID = {"role": "assistant", "content": "12"}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import GivenRows, ImportRequest, ReadingOptions, import_files, parse_map
-from loopbench.experiments.import_runs.shared_columns import OTHER_TASKS, task_column_hint
 from tests.cases import cases
+from whichloop.experiments.import_runs import GivenRows, ImportRequest, ReadingOptions, import_files, parse_map
+from whichloop.experiments.import_runs.shared_columns import OTHER_TASKS, task_column_hint
 
 HEAD = "id,case name,seed,level,score,question"
 

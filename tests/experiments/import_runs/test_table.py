@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench import load
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
-from loopbench.experiments.import_runs.columns import COLUMNS
-from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
-from loopbench.metrics.summary import METRICS
 from tests.cases import cases
+from whichloop import load
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
+from whichloop.experiments.import_runs.columns import COLUMNS
+from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
+from whichloop.metrics.summary import METRICS
 
 HEAD = "arm,task,repeat,score\n"
 

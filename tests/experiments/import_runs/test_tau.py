@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.metrics.trace import ModelExchange, ToolRun
-from loopbench.runs.store.traces import read_trace
+from whichloop.experiments.fit_profile.fit import fit_run
+from whichloop.metrics.trace import ModelExchange, ToolRun
+from whichloop.runs.store.traces import read_trace
 
 
 def call(number, name, arguments):

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from loopbench.experiments.import_runs import parse_map
-from loopbench.experiments.import_runs.statuses import ERROR_WITHOUT_TEXT, error_in
-from loopbench.metrics.trace import ModelExchange
-from loopbench.metrics.trajectory.divergence import cause_of
-from loopbench.runs.store.traces import read_trace
+from whichloop.experiments.import_runs import parse_map
+from whichloop.experiments.import_runs.statuses import ERROR_WITHOUT_TEXT, error_in
+from whichloop.metrics.trace import ModelExchange
+from whichloop.metrics.trajectory.divergence import cause_of
+from whichloop.runs.store.traces import read_trace
 
 
 @pytest.mark.parametrize("cell", [False, "False", "FALSE", 0, "0", 0.0, "no", "None", "null", "nan", "ok", "", None, [], "-"])

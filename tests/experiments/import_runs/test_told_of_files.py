@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
-from loopbench.experiments.import_runs.importing import read_file
-from loopbench.experiments.import_runs.json_rows import list_of_rows
-from loopbench.experiments.import_runs.values import off_scale
-from loopbench.runs.store.each_record import each_record, find_trial
-from loopbench.runs.store.files import RunError
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs.json_rows import list_of_rows
+from whichloop.experiments.import_runs.values import off_scale
+from whichloop.runs.store.each_record import each_record, find_trial
+from whichloop.runs.store.files import RunError
 
 ROWS = [{"task": f"t{n}", "score": n % 2} for n in range(6)]
 

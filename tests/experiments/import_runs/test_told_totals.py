@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from loopbench.experiments.import_runs.token_counts import usage_in, with_total
-from loopbench.metrics.summary import METRICS
 from tests.cases import cases
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.experiments.import_runs.token_counts import usage_in, with_total
+from whichloop.metrics.summary import METRICS
 
 counts = st.integers(0, 10**9)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench import load
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.gate import bless, judge
-from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.experiments.size import SizeRequest, size
-from loopbench.text.numbers import interval
+from whichloop import load
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.gate import bless, judge
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.experiments.size import SizeRequest, size
+from whichloop.text.numbers import interval
 
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([0, 1])), min_size=1, max_size=16)
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ReadingOptions
-from loopbench.experiments.import_runs.table_rows import Row
-from loopbench.experiments.import_runs.wide_table import melt_hint
 from tests.cases import cases
+from whichloop.experiments.import_runs import ReadingOptions
+from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.wide_table import melt_hint
 
 
 def hint(cells: Mapping[str, list[Any]]) -> str:

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.import_runs import parse_map
-from loopbench.metrics.trace import NO_CONTENT
-from loopbench.metrics.trajectory.losses import Loss
-from loopbench.reports.dataframes import Loaded
-from loopbench.reports.html.page import report_html
-from loopbench.text.trace_text import blocks
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.import_runs import parse_map
+from whichloop.metrics.trace import NO_CONTENT
+from whichloop.metrics.trajectory.losses import Loss
+from whichloop.reports.dataframes import Loaded
+from whichloop.reports.html.page import report_html
+from whichloop.text.trace_text import blocks
 
 TEXT = [{"key": "input.value", "value": {"stringValue": "How many?"}}, {"key": "output.value", "value": {"stringValue": "12"}}]
 
@@ -109,4 +109,4 @@ def test_losses_of_imported_agents_speak_of_agents_and_leave_quotations_as_they_
     page = report_html(found)
     section = page.partition("Why trials were lost")[2].partition("</section>")[0]
     assert "hasty" in section
-    assert "loop" not in re.sub("loopbench", "", section)
+    assert "loop" not in re.sub("whichloop", "", section)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale
-from loopbench.experiments.import_runs.importing import read_file
-from loopbench.experiments.import_runs.table_rows import Row
-from loopbench.experiments.import_runs.units import unit_in
-from loopbench.experiments.import_runs.written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.units import unit_in
+from whichloop.experiments.import_runs.written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
 
 NAMES = {"seconds": "latency", "cost_usd": "cost", "tokens": "tokens", "score": "score", "confidence": "confidence"}
 numbers = st.decimals(0, 10**7, places=2, allow_nan=False)

@@ -13,21 +13,21 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.datasets.validity import replay
-from loopbench.experiments.compare.prepare import Experiment
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.learn_plans.learn import LearnedSuite, learn_suite
-from loopbench.experiments.learn_plans.plan_from_trace import leaves
-from loopbench.metrics.record import Record
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
-from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import write_manifest
-from loopbench.runs.new_manifest import manifest_of
-from loopbench.runs.schedule import make_arms
-from loopbench.runs.store.files import TRIALS
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.validity import replay
+from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.learn_plans.learn import LearnedSuite, learn_suite
+from whichloop.experiments.learn_plans.plan_from_trace import leaves
+from whichloop.metrics.record import Record
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
+from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import write_manifest
+from whichloop.runs.new_manifest import manifest_of
+from whichloop.runs.schedule import make_arms
+from whichloop.runs.store.files import TRIALS
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 

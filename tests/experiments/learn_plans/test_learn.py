@@ -9,15 +9,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.learn_plans.learn import write_suite
-from loopbench.metrics.scorers import is_abstention
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_suite
-from loopbench.runs.store.files import TRACES, TRIALS
-from loopbench.runs.store.traces import TraceWriter, read_trace
 from tests.experiments.learn_plans.helpers import (
     DESIGNS,
     learned,
@@ -27,6 +18,15 @@ from tests.experiments.learn_plans.helpers import (
     without_plans,
 )
 from tests.sealing import reseal
+from whichloop.checks.suite import task_problems
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.experiments.learn_plans.learn import write_suite
+from whichloop.metrics.scorers import is_abstention
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
+from whichloop.runs.store.files import TRACES, TRIALS
+from whichloop.runs.store.traces import TraceWriter, read_trace
 
 # --- from a run ---
 

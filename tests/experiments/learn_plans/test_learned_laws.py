@@ -7,8 +7,6 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.checks.suite import task_problems
-from loopbench.datasets.validity import planned_answer, replay
 from tests.cases import cases
 from tests.experiments.learn_plans.helpers import (
     DESIGNS,
@@ -24,6 +22,8 @@ from tests.experiments.learn_plans.helpers import (
     suite_of,
     without_plans,
 )
+from whichloop.checks.suite import task_problems
+from whichloop.datasets.validity import planned_answer, replay
 
 
 @settings(slow, max_examples=cases(12))

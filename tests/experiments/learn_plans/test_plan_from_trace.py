@@ -16,14 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import Task
-from loopbench.experiments.learn_plans.learn import result_kind, write_suite
-from loopbench.experiments.learn_plans.plan_from_trace import Kind, TrialCall, Unlearnable, draft_of, plan_of, successful_calls
-from loopbench.metrics.trace import Trace, TraceError, TraceEvent
-from loopbench.protocol import Plan, Query, Ref, Tool, refs
-from loopbench.protocol.digest import canonical_json
-from loopbench.runs.store.files import TRACES, TRIALS
-from loopbench.runs.store.traces import TraceWriter
 from tests.cases import cases
 from tests.experiments.learn_plans.helpers import (
     Card,
@@ -32,6 +24,14 @@ from tests.experiments.learn_plans.helpers import (
     suite_of,
 )
 from tests.sealing import reseal
+from whichloop.datasets.task import Task
+from whichloop.experiments.learn_plans.learn import result_kind, write_suite
+from whichloop.experiments.learn_plans.plan_from_trace import Kind, TrialCall, Unlearnable, draft_of, plan_of, successful_calls
+from whichloop.metrics.trace import Trace, TraceError, TraceEvent
+from whichloop.protocol import Plan, Query, Ref, Tool, refs
+from whichloop.protocol.digest import canonical_json
+from whichloop.runs.store.files import TRACES, TRIALS
+from whichloop.runs.store.traces import TraceWriter
 
 # --- traces of any kind ---
 

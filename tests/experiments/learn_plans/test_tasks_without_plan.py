@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.learn_plans.learn import learn_run, open_suite
-from loopbench.protocol.digest import sha256
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
 from tests.sealing import reseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.learn_plans.learn import learn_run, open_suite
+from whichloop.protocol.digest import sha256
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import RunError
 
 # --- the suite of a run, opened again ---
 
 OWN = """
-from loopbench.datasets.task import Suite
-from loopbench.datasets import arithmetic
+from whichloop.datasets.task import Suite
+from whichloop.datasets import arithmetic
 
 def load(size: int = 3) -> Suite:
     suite = arithmetic.load(size=size)
@@ -126,7 +126,7 @@ def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tm
 
 def test_where_no_task_has_a_plan_the_way_to_plans_is_named(tmp_path, monkeypatch):
     name = unplanned(tmp_path, monkeypatch, every=True)
-    with pytest.raises(ValueError, match=r"3 of 3 tasks have no plan.*loopbench suite learn"):
+    with pytest.raises(ValueError, match=r"3 of 3 tasks have no plan.*whichloop suite learn"):
         prepare(CompareConfig(loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False))
 
 

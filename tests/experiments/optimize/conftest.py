@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import Suite
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.event_loop_thread import Background
-from loopbench.experiments.optimize.rollouts import RolloutRules, Rollouts
-from loopbench.metrics.record import Record
-from loopbench.models.metering import Budget, Meter
-from loopbench.models.profiles import load_profile
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import TEST
-from loopbench.runs.registry import make_loop, make_suite
-from loopbench.runs.schedule import Arm
-from loopbench.runs.store.files import write_manifest_json
-from loopbench.runs.trial.setting import TrialContext
 from tests.benchmarks import load_benchmark
 from tests.experiments.optimize.written import Write, Written, manifest, opened, write_design, write_test
+from whichloop.datasets.task import Suite
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.event_loop_thread import Background
+from whichloop.experiments.optimize.rollouts import RolloutRules, Rollouts
+from whichloop.metrics.record import Record
+from whichloop.models.metering import Budget, Meter
+from whichloop.models.profiles import load_profile
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import TEST
+from whichloop.runs.registry import make_loop, make_suite
+from whichloop.runs.schedule import Arm
+from whichloop.runs.store.files import write_manifest_json
+from whichloop.runs.trial.setting import TrialContext
 
 
 @dataclass

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.advice import advice
-from loopbench.experiments.optimize.candidates import SearchCost, SearchEnd
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.gains import Arms, Gain, gains
-from loopbench.metrics.record import Record
-from loopbench.metrics.statistics import Interval
+from whichloop.experiments.optimize.advice import advice
+from whichloop.experiments.optimize.candidates import SearchCost, SearchEnd
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.gains import Arms, Gain, gains
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Interval
 
 ALPHA = 0.05
 NOTHING = SearchCost()

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from loopbench._extras import EXTRA_OF, MissingExtra
-from loopbench.experiments.optimize import optimizers as package
-from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers
-from loopbench.experiments.optimize.packages import BESIDE_DSPY, packages_of
-from loopbench.protocol.names import parse_spec
 from tests import core_only
+from whichloop._extras import EXTRA_OF, MissingExtra
+from whichloop.experiments.optimize import optimizers as package
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.optimizer import optimizer_named, optimizers
+from whichloop.experiments.optimize.packages import BESIDE_DSPY, packages_of
+from whichloop.protocol.names import parse_spec
 
 FILE = '''
 """Unchanged: the student as it is."""
 
 from dataclasses import dataclass
 
-from loopbench.experiments.optimize.built_in import BuiltIn
+from whichloop.experiments.optimize.built_in import BuiltIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def test_the_extra_of_what_an_optimizer_needs_beside_dspy_has_dspy_too() -> None
     assert {*BESIDE_DSPY} <= {optimizer.name.lower() for optimizer in optimizers()}
     for name, beside in BESIDE_DSPY.items():
         assert packages_of(name.upper()) == ("dspy", beside)
-        assert "loopbench[dspy]" in extras[EXTRA_OF[beside]]
+        assert "whichloop[dspy]" in extras[EXTRA_OF[beside]]
     assert packages_of("my_module:Mine") == packages_of("GEPA") == ("dspy",)
 
 

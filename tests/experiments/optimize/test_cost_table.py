@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopbench.experiments.optimize.candidates import SearchCost
-from loopbench.experiments.optimize.result import optimization_result, total_cost
-from loopbench.metrics.gains import Cost
 from tests.experiments.optimize.written import (
     ONCE,
     A,
     B,
     shown,
 )
+from whichloop.experiments.optimize.candidates import SearchCost
+from whichloop.experiments.optimize.result import optimization_result, total_cost
+from whichloop.metrics.gains import Cost
 
 
 def test_dollars_are_shown_where_they_are_known(write):

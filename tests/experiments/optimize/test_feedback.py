@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import Suite, Task
-from loopbench.experiments.optimize.feedback import ALL_WELL, MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES, feedback
-from loopbench.loops.bare import Bare
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import Trace, TraceError
-from loopbench.models.profiles import Profile, load_profile
-from loopbench.protocol import Plan, PlannedCall, Query, Ref
+from whichloop.datasets.task import Suite, Task
+from whichloop.experiments.optimize.feedback import ALL_WELL, MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES, feedback
+from whichloop.loops.bare import Bare
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Trace, TraceError
+from whichloop.models.profiles import Profile, load_profile
+from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
 Event = dict[str, Any]
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from loopbench.api.carry_out import apart
-from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
-from loopbench.experiments.optimize.log import read_log
-from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
-from loopbench.experiments.optimize.run import run
-from loopbench.runs.engine import interruption
-from loopbench.runs.engine.interruption import press_everywhere
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.silent_end import ORDERLY_ENDS
-from loopbench.runs.store.files import read_manifest_json
+from whichloop.api.carry_out import apart
+from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
+from whichloop.experiments.optimize.log import read_log
+from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
+from whichloop.experiments.optimize.run import run
+from whichloop.runs.engine import interruption
+from whichloop.runs.engine.interruption import press_everywhere
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.silent_end import ORDERLY_ENDS
+from whichloop.runs.store.files import read_manifest_json
 
 ENDS = "; Ctrl-C again ends the search at once"
 UNDER_WAY = f"1 rollout under way will end first{ENDS}"
@@ -32,7 +32,7 @@ LOOP = """
 import asyncio
 from dataclasses import dataclass
 
-from loopbench.loops.bare import Bare
+from whichloop.loops.bare import Bare
 
 before_run = []
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.log import JsonLinesLog, log_digest, read_log
-from loopbench.runs.store.files import RunError
 from tests.cases import cases
 from tests.sealing import reseal
+from whichloop.experiments.optimize.log import JsonLinesLog, log_digest, read_log
+from whichloop.runs.store.files import RunError
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers
-from loopbench.experiments.optimize.result import DesignResult
-from loopbench.protocol import program_digest, read_program
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.experiments.optimize.optimizer import optimizer_named, optimizers
+from whichloop.experiments.optimize.result import DesignResult
+from whichloop.protocol import program_digest, read_program
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 pytestmark = pytest.mark.thorough
 
@@ -60,7 +60,7 @@ def cell_of(matrix: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 def state(path: Path) -> dict[str, Any]:
     data = json.loads(path.read_text(encoding="utf-8"))
-    return {name: value for name, value in data.items() if name not in ("loopbench", "metadata")}
+    return {name: value for name, value in data.items() if name not in ("whichloop", "metadata")}
 
 
 @pytest.mark.parametrize(("optimizer", "loop"), [*cells()])

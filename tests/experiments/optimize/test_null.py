@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scipy.stats import binom
 
-from loopbench.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.optimize.result import OptimizationResult
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.optimize.program_text import (
+from tests.sealing import reseal
+from whichloop.experiments.optimize.program_text import (
     NamedProgram,
     PredictorDiff,
     demo_title,
@@ -22,9 +23,8 @@ from loopbench.experiments.optimize.program_text import (
     program_named,
     to_markdown,
 )
-from loopbench.protocol import Message, Prompt, Reply
-from loopbench.protocol.program import conversation_text, reply_text
-from tests.sealing import reseal
+from whichloop.protocol import Message, Prompt, Reply
+from whichloop.protocol.program import conversation_text, reply_text
 
 LINES = st.lists(st.sampled_from(["", "a", "b", "+a", "-b", "@@", "\r", "\u2028x"]), max_size=6).map("\n".join)
 DEMOS = st.lists(
@@ -113,7 +113,7 @@ def test_a_loop_names_its_own_program():
 
 
 def test_a_file_is_a_program_with_where_it_comes_from(tmp_path):
-    path = saved(tmp_path / "p.json", decide=state("Do it."), loopbench={"loop": "bare", "seed": 3, "budget": {"calls": 9}})
+    path = saved(tmp_path / "p.json", decide=state("Do it."), whichloop={"loop": "bare", "seed": 3, "budget": {"calls": 9}})
     found = program_named(path)
     assert found.predictors["decide"].instructions == "Do it."
     assert origin(found) == ["loop: bare", "seed: 3", 'budget: {"calls": 9}']

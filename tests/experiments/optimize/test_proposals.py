@@ -12,20 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.budget_spent import BudgetSpent
-from loopbench.experiments.optimize.candidates import SearchCost
-from loopbench.experiments.optimize.event_loop_thread import Background
-from loopbench.experiments.optimize.proposals import Proposals
-from loopbench.experiments.optimize.rollouts import RunStopped
-from loopbench.models.metering import Budget, Meter
-from loopbench.models.prices import Price
-from loopbench.models.proposer import ScriptedProposer
-from loopbench.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
-from loopbench.protocol.model import ProviderTrouble
-from loopbench.runs.store.files import RunError
-from loopbench.runs.trial.pricing import Pricing
 from tests.cases import cases
 from tests.sealing import reseal
+from whichloop.experiments.optimize.budget_spent import BudgetSpent
+from whichloop.experiments.optimize.candidates import SearchCost
+from whichloop.experiments.optimize.event_loop_thread import Background
+from whichloop.experiments.optimize.proposals import Proposals
+from whichloop.experiments.optimize.rollouts import RunStopped
+from whichloop.models.metering import Budget, Meter
+from whichloop.models.prices import Price
+from whichloop.models.proposer import ScriptedProposer
+from whichloop.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
+from whichloop.protocol.model import ProviderTrouble
+from whichloop.runs.store.files import RunError
+from whichloop.runs.trial.pricing import Pricing
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
 Make = Callable[..., Proposals]

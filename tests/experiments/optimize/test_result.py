@@ -10,15 +10,6 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
-from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
-from loopbench.experiments.optimize.result import optimization_result
-from loopbench.experiments.optimize.tables import optimization_notes, optimization_tables, to_markdown, verdicts
-from loopbench.metrics.record import Record
-from loopbench.runs.folders import TEST, is_optimization, trials_folder
-from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
-from loopbench.runs.store.journal import Journal
 from tests.experiments.optimize.written import (
     ONCE,
     OWN,
@@ -29,6 +20,15 @@ from tests.experiments.optimize.written import (
     shown,
 )
 from tests.sealing import reseal
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
+from whichloop.experiments.optimize.log import JsonLinesLog, log_digest
+from whichloop.experiments.optimize.result import optimization_result
+from whichloop.experiments.optimize.tables import optimization_notes, optimization_tables, to_markdown, verdicts
+from whichloop.metrics.record import Record
+from whichloop.runs.folders import TEST, is_optimization, trials_folder
+from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.journal import Journal
 
 # A whole one.
 
@@ -139,7 +139,7 @@ def test_a_test_that_was_opened_and_not_begun(write):
         path.unlink()
     assert optimization_result(folder).state == "incomplete: no trial of the test split was run yet"
     program = folder / "designs/1-bare/optimized.json"
-    said = f"; loopbench report {folder} -v shows its search, and loopbench diff LOOP {program} what changed in its prompts"
+    said = f"; whichloop report {folder} -v shows its search, and whichloop diff LOOP {program} what changed in its prompts"
     with pytest.raises(RunError, match=f"no trial of the test split was run yet{re.escape(said)}$"):
         trials_folder(folder)
 

@@ -16,10 +16,11 @@ import dspy
 import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
-from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
-from loopbench.experiments.optimize.budget_spent import BudgetSpent
-from loopbench.experiments.optimize.rollouts import Key, Rollouts, RunStopped
-from loopbench.protocol import (
+from tests.sealing import reseal
+from whichloop.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
+from whichloop.experiments.optimize.budget_spent import BudgetSpent
+from whichloop.experiments.optimize.rollouts import Key, Rollouts, RunStopped
+from whichloop.protocol import (
     Model,
     Observer,
     Optimizable,
@@ -33,12 +34,11 @@ from loopbench.protocol import (
     Toolbox,
     WrappedModel,
 )
-from loopbench.runs.engine.runner import FIRST_FAILURES
-from loopbench.runs.run_state import MAX_ATTEMPTS
-from loopbench.runs.store.files import RunError
-from loopbench.runs.trial import trial_parts
-from loopbench.runs.trial_models import TrialModel, model_for_trial
-from tests.sealing import reseal
+from whichloop.runs.engine.runner import FIRST_FAILURES
+from whichloop.runs.run_state import MAX_ATTEMPTS
+from whichloop.runs.store.files import RunError
+from whichloop.runs.trial import trial_parts
+from whichloop.runs.trial_models import TrialModel, model_for_trial
 
 Make = Callable[..., Rollouts]
 

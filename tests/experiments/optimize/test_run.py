@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
-from loopbench.experiments.optimize.log import read_log
-from loopbench.experiments.optimize.manifest import read_optimization_manifest
-from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
-from loopbench.experiments.optimize.run import run
-from loopbench.runs.manifest import write_manifest
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
-from loopbench.runs.store.lock import locked
 from tests.experiments.optimize.conftest import Remembers
 from tests.sealing import reseal, unseal
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
+from whichloop.experiments.optimize.log import read_log
+from whichloop.experiments.optimize.manifest import read_optimization_manifest
+from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
+from whichloop.experiments.optimize.run import run
+from whichloop.runs.manifest import write_manifest
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
+from whichloop.runs.store.lock import locked
 
 pytestmark = pytest.mark.thorough
 
@@ -207,7 +207,7 @@ def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monk
     """A changed one is found before the test is begun: nothing of it stays."""
     made = prepare(configured(optimizer="LabeledFewShot"))
     with monkeypatch.context() as patched:
-        patched.setattr("loopbench.experiments.optimize.run.open_test", _interrupted)
+        patched.setattr("whichloop.experiments.optimize.run.open_test", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(made, watcher, watcher)
     path = made.designs[0].folder / "optimized.json"
@@ -228,8 +228,8 @@ def _interrupted(made: Optimization) -> Any:
 UNPLANNED = """
 from dataclasses import replace
 
-from loopbench.runs.registry import make_suite
-from loopbench.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
+from whichloop.protocol.names import parse_spec
 
 
 def made(split: str = "test"):

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.cut_off import cut_off
-from loopbench.experiments.optimize.files import CANDIDATES
-from loopbench.experiments.optimize.result import optimization_result
-from loopbench.experiments.optimize.searched_prompts import OTHER_ROLLOUTS, comparing_words, programs_table
-from loopbench.experiments.optimize.tables import verdicts
-from loopbench.experiments.optimize.tried import RolledOut, SearchTasks, TriedProgram, other_rollouts
-from loopbench.reports.in_python import in_python
-from loopbench.runs.config import BudgetConfig
-from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
-from loopbench.runs.typed_budgets import typed_limits
 from tests.experiments.optimize.written import LEFT, A, B, Write
 from tests.sealing import reseal
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.cut_off import cut_off
+from whichloop.experiments.optimize.files import CANDIDATES
+from whichloop.experiments.optimize.result import optimization_result
+from whichloop.experiments.optimize.searched_prompts import OTHER_ROLLOUTS, comparing_words, programs_table
+from whichloop.experiments.optimize.tables import verdicts
+from whichloop.experiments.optimize.tried import RolledOut, SearchTasks, TriedProgram, other_rollouts
+from whichloop.reports.in_python import in_python
+from whichloop.runs.config import BudgetConfig
+from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.typed_budgets import typed_limits
 
 CUT = replace(A, changes={"status": "budget", "reason": "100 calls", "after": {"d1": 1.0, "d2": 0.0}}, left=(("d2", 1.0),))
 
@@ -160,7 +160,7 @@ def test_the_command_compares_both_prompts_as_the_test_did_from_where_the_search
     write_manifest_json(folder, made)
     found = optimization_result(folder)
     assert comparing_words(found, found.designs[0]) == [
-        *("loopbench", "compare", "--loop", "bare", "--loop", "bare@my runs/run/designs/1-bare/optimized.json"),
+        *("whichloop", "compare", "--loop", "bare", "--loop", "bare@my runs/run/designs/1-bare/optimized.json"),
         *("--profile", "teachable", "--suite", "arithmetic", "--split", "test", "--tasks", "60", "--repeats", "2"),
     ]
     made["config"]["compare"] = compare | {"base_url": "https://models.example"}

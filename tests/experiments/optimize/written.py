@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS
-from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
-from loopbench.experiments.optimize.result import OptimizationResult
-from loopbench.experiments.optimize.tables import optimization_tables
-from loopbench.metrics.record import Record
-from loopbench.protocol import Program, Prompt, program_digest
-from loopbench.runs.store.files import read_manifest_json, write_manifest_json
-from loopbench.runs.store.journal import Journal
 from tests.sealing import reseal
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS
+from whichloop.experiments.optimize.log import JsonLinesLog, log_digest
+from whichloop.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.optimize.tables import optimization_tables
+from whichloop.metrics.record import Record
+from whichloop.protocol import Program, Prompt, program_digest
+from whichloop.runs.store.files import read_manifest_json, write_manifest_json
+from whichloop.runs.store.journal import Journal
 
 OWN = program_digest({"decide": Prompt("Own.", {}, {})})
 TASKS = 60
@@ -124,7 +124,7 @@ def write_design(folder: Path, design: Written) -> None:
         json.dumps({"candidates": [each.to_json() for each in candidates_of(design)]}), encoding="utf-8"
     )
     reseal(folder / CANDIDATES)
-    program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "loopbench": {"loop": design.design}}
+    program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "whichloop": {"loop": design.design}}
     (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
     reseal(folder / PROGRAM)
     (folder / ENDED).write_text(json.dumps(design.ended.to_json()), encoding="utf-8")

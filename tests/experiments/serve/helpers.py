@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import Suite
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import Suite
 
 
 def first_tasks(count: int) -> Suite:

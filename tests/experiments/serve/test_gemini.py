@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from loopbench.datasets import arithmetic, calculator
-from loopbench.datasets.task import Suite
-from loopbench.experiments.serve.pages import SuiteTrials
-from loopbench.loops.finish import Finish
-from loopbench.models.local.opening import open_model
-from loopbench.models.profiles import load_profile
-from loopbench.models.server import Server
-from loopbench.protocol import Query, Toolbox
+from whichloop.datasets import arithmetic, calculator
+from whichloop.datasets.task import Suite
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.loops.finish import Finish
+from whichloop.models.local.opening import open_model
+from whichloop.models.profiles import load_profile
+from whichloop.models.server import Server
+from whichloop.protocol import Query, Toolbox
 
 FUNCTIONS = [tool.function for tool in calculator.TOOLS]
 MOST_CALLS = 20

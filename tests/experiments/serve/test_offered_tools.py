@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.serve.pages import SuiteTrials
-from loopbench.models.profiles import load_profile
-from loopbench.models.server import OwnRequest
-from loopbench.models.wires.chat import read_request
-from loopbench.protocol import run_sync
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import generated_suites, make_suite
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.models.profiles import load_profile
+from whichloop.models.server import OwnRequest
+from whichloop.models.wires.chat import read_request
+from whichloop.protocol import run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import generated_suites, make_suite
 
 
 @pytest.mark.parametrize("name", generated_suites())

@@ -12,14 +12,14 @@ import httpx
 import openai
 import pytest
 
-from loopbench.datasets import calculator
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.experiments.serve import pages
-from loopbench.experiments.serve.pages import SuiteTrials
-from loopbench.models.profiles import Profile, load_profile
-from loopbench.models.server import Server
-from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool
 from tests.experiments.serve.helpers import first_tasks
+from whichloop.datasets import calculator
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.experiments.serve import pages
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.models.profiles import Profile, load_profile
+from whichloop.models.server import Server
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 MORE = "One of them is not enough."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.models.profiles import Profile
+from whichloop.models.profiles import Profile
 
 from .test_serve import client, entries, loop, make_suite, serve, solved, through_http
 

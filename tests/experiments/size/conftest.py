@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.results import Results
 from tests.experiments.size.made_up_pilots import pilots_in
+from whichloop.experiments.compare.results import Results
 
 
 @pytest.fixture

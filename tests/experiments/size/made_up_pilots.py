@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.size import SizeRequest, Sizing, size
-from loopbench.experiments.size import tables as report
-from loopbench.metrics.record import Record
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.store.files import TRIALS, write_manifest_json
 from tests.sealing import reseal
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.size import SizeRequest, Sizing, size
+from whichloop.experiments.size import tables as report
+from whichloop.metrics.record import Record
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.store.files import TRIALS, write_manifest_json
 
 Draw = Callable[[random.Random, int], float]
 

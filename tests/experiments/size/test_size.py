@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.size import SizeRequest, size
-from loopbench.experiments.size import tables as report
-from loopbench.experiments.size.pilot import as_shares
-from loopbench.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import METRICS, TaskValues, task_values
-from loopbench.metrics.sums import PairedSums
-from loopbench.runs.store.files import RunError
 from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.size import SizeRequest, size
+from whichloop.experiments.size import tables as report
+from whichloop.experiments.size.pilot import as_shares
+from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import METRICS, TaskValues, task_values
+from whichloop.metrics.sums import PairedSums
+from whichloop.runs.store.files import RunError
 
 # --- what it says is so ---
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.size import tables as report
-from loopbench.metrics.record import Record
-from loopbench.runs.store.files import RunError
-from loopbench.text.numbers import duration
 from tests.cases import cases
 from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, sized, solves
 from tests.sealing import reseal
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.size import tables as report
+from whichloop.metrics.record import Record
+from whichloop.runs.store.files import RunError
+from whichloop.text.numbers import duration
 
 # --- the tasks that there are ---
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import Trace
-from loopbench.runs.manifest import ArmEntry
 from tests.experiments.fit_profile.helpers import known, run
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Trace
+from whichloop.runs.manifest import ArmEntry
 
 DESIGNS = ("bare", 'bare(decision_format="native")', "react_extract", "finish", "stateless")
 

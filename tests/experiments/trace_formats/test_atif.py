@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.export_runs.atif_documents import atif_of
-from loopbench.experiments.import_runs.formats.atif import trace_of
-from loopbench.experiments.trace_formats.atif import read_trajectory
-from loopbench.experiments.trace_formats.atif_own import own_of, without_own
-from loopbench.experiments.trace_formats.own_trials import CHANGED, OwnTrial
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
-from loopbench.runs.manifest import ArmEntry
+from whichloop.experiments.export_runs.atif_documents import atif_of
+from whichloop.experiments.import_runs.formats.atif import trace_of
+from whichloop.experiments.trace_formats.atif import read_trajectory
+from whichloop.experiments.trace_formats.atif_own import own_of, without_own
+from whichloop.experiments.trace_formats.own_trials import CHANGED, OwnTrial
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace
+from whichloop.runs.manifest import ArmEntry
 
 ARM = ArmEntry(arm="a", loop="claude-code", options={}, model="m", profile="imported")
 
@@ -55,7 +55,7 @@ def test_a_trial_of_ours_comes_back_as_it_was(own_trials: list[tuple[Record, Tra
 
 
 def test_others_read_in_it_what_was_called_and_what_came_of_it(own_trials: list[tuple[Record, Trace, ArmEntry]]) -> None:
-    """Without what only loopbench reads, replies, calls and results are all there."""
+    """Without what only whichloop reads, replies, calls and results are all there."""
     for record, trace, arm in own_trials:
         read = trace_of(plain := without_own(atif_of(trace, record, arm)), read_trajectory(plain))
         assert [event.reply or "" for event in read.events if isinstance(event, ModelExchange)] == [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.fit_profile.decision_points import read_points
-from loopbench.experiments.trace_formats.conversation import (
+from whichloop.experiments.fit_profile.decision_points import read_points
+from whichloop.experiments.trace_formats.conversation import (
     MAX_DEPTH,
     MAX_ITEMS,
     CallResult,
@@ -20,9 +20,9 @@ from loopbench.experiments.trace_formats.conversation import (
     events_of,
     untold_of,
 )
-from loopbench.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
-from loopbench.metrics.trajectory.prompts_sent import prompts
-from loopbench.protocol.chat import NativeCall
+from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
+from whichloop.metrics.trajectory.prompts_sent import prompts
+from whichloop.protocol.chat import NativeCall
 
 ids = st.sampled_from(["", "1", "2", "3"])
 tools = st.sampled_from(["add", "find"])

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.trace_formats.otlp_in import read_span, told_events
-from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
-from loopbench.experiments.trace_formats.own_trials import CHANGED, OwnTrial
-from loopbench.experiments.trace_formats.span_trials import own_of, root_of
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
-from loopbench.runs.manifest import ArmEntry
+from whichloop.experiments.trace_formats.otlp_in import read_span, told_events
+from whichloop.experiments.trace_formats.otlp_out import request_line, resource_spans
+from whichloop.experiments.trace_formats.own_trials import CHANGED, OwnTrial
+from whichloop.experiments.trace_formats.span_trials import own_of, root_of
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace
+from whichloop.runs.manifest import ArmEntry
 
 OwnTrials = list[tuple[Record, Trace, ArmEntry]]
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from loopbench.experiments.fit_profile.gaps import MeasureGap
-from loopbench.experiments.validate.outcome import LoopValidity, PairOrder, Validity, units_needed
-from loopbench.experiments.validate.validity import rank_agreement
-from loopbench.metrics.families import judge_family
-from loopbench.metrics.paired import PairedFlip
-from loopbench.metrics.statistics import Interval
 from tests.cases import cases
+from whichloop.experiments.fit_profile.gaps import MeasureGap
+from whichloop.experiments.validate.outcome import LoopValidity, PairOrder, Validity, units_needed
+from whichloop.experiments.validate.validity import rank_agreement
+from whichloop.metrics.families import judge_family
+from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.statistics import Interval
 
 SCORES = st.integers(3, 5).flatmap(
     lambda loops: st.integers(3, 8).flatmap(

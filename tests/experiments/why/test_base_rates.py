@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.why import base_rates
-from loopbench.experiments.why.base_rates import (
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.why import base_rates
+from whichloop.experiments.why.base_rates import (
     LOST_ONLY,
     BaseRate,
     BaseRates,
@@ -24,11 +24,11 @@ from loopbench.experiments.why.base_rates import (
     solved_trials,
     split_by_doubt,
 )
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.trajectory.divergence import explain, read_trial
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.traces import Traces
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.trajectory.divergence import explain, read_trial
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.traces import Traces
 
 
 @pytest.fixture(scope="module")

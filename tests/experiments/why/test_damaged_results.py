@@ -1,13 +1,13 @@
 """A call that a tool's noise made impossible is told with the tool that gave the noise."""
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.trace import GARBAGE, ToolRun
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.traces import Traces
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.trace import GARBAGE, ToolRun
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.traces import Traces
 
 
 def test_noise_that_was_passed_on_is_named_as_what_made_the_call_impossible(tmp_path):

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.datasets import arithmetic
-from loopbench.experiments.why.delta_debugging import SmallestSet, ddmin, smallest_set
-from loopbench.experiments.why.minimal import minimal_faults
-from loopbench.experiments.why.replay import ReplayableTrial, landed
-from loopbench.models.profiles import Clears, Profile
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
+from whichloop.datasets import arithmetic
+from whichloop.experiments.why.delta_debugging import SmallestSet, ddmin, smallest_set
+from whichloop.experiments.why.minimal import minimal_faults
+from whichloop.experiments.why.replay import ReplayableTrial, landed
+from whichloop.models.profiles import Clears, Profile
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import TrialContext
 
 ITEMS = tuple("abcdef")
 SETS = st.sets(st.sets(st.sampled_from(ITEMS), max_size=4).map(frozenset), max_size=4)

@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.why.kinds import counts_in_words, numbers_in_words, shares_in_words
-from loopbench.experiments.why.why import Kinds
+from whichloop.experiments.why.kinds import counts_in_words, numbers_in_words, shares_in_words
+from whichloop.experiments.why.why import Kinds
 
 FAULTS = st.sampled_from(["wire.fenced", "wire.malformed", "tool.raises", ""])
 

@@ -15,17 +15,17 @@ from benchmarks.loop_defects import DEFECTS
 from benchmarks.loop_mutants import Mutant
 from benchmarks.pages import block
 from benchmarks.why_mutants import PAGE, counted
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.loops.bare import Bare
-from loopbench.metrics.trace import Trace
-from loopbench.metrics.trajectory.alterations import alterations
-from loopbench.metrics.trajectory.divergence import read_trial
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.traces import read_trace
 from tests.metrics.lost_trials import Talk, record
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.loops.bare import Bare
+from whichloop.metrics.trace import Trace
+from whichloop.metrics.trajectory.alterations import alterations
+from whichloop.metrics.trajectory.divergence import read_trial
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.traces import read_trace
 
 MIN_NAMED = 0.93
 """Share of the tasks that a defect cost whose cause is named."""

@@ -9,15 +9,15 @@ from typing import get_args
 
 import pytest
 
-import loopbench
-from loopbench.api import questions
-from loopbench.experiments.ablate.prepare import AblationRequest, prepare
-from loopbench.experiments.compare.prepare import prepare as prepare_comparison
-from loopbench.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.trajectory.causes import Cause
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.manifest import Settings
+import whichloop
+from whichloop.api import questions
+from whichloop.experiments.ablate.prepare import AblationRequest, prepare
+from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.trajectory.causes import Cause
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.manifest import Settings
 
 CASES = [(loop, cause) for loop, causes in FACTORS.items() for cause in causes]
 SETTINGS = Settings(suite="events(size=8)", repeats=1, alpha=0.05, margin=0.02)
@@ -41,9 +41,9 @@ def test_the_call_of_python_means_the_same(loop, cause, monkeypatch):
     monkeypatch.setattr(questions, "carry_out_run", lambda prepared, settings, progress: prepared())
     call = ast.parse(found(arm(loop), cause).call, mode="eval").body
     assert isinstance(call, ast.Call)
-    assert ast.unparse(call.func) == "loopbench.ablate"
+    assert ast.unparse(call.func) == "whichloop.ablate"
     named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-    loopbench.ablate(*map(ast.literal_eval, call.args), **named)
+    whichloop.ablate(*map(ast.literal_eval, call.args), **named)
     assert asked == [AblationRequest(loop, FACTORS[loop][cause])]
 
 
@@ -63,7 +63,7 @@ def test_every_factor_is_an_option_with_its_default_first(loop, tmp_path):
 @pytest.mark.parametrize(("loop", "cause"), CASES)
 def test_the_command_names_loop_suite_profile_and_factors(loop, cause):
     words = shlex.split(found(arm(loop), cause).command)
-    assert words[:3] == ["loopbench", "ablate", loop]
+    assert words[:3] == ["whichloop", "ablate", loop]
     assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(FACTORS[loop][cause])
     assert words[-4:] == ["--suite", "events(size=8)", "--profile", "flaky-tools"]
 
@@ -86,7 +86,7 @@ def test_where_fenced_replies_were_refused_the_option_that_reads_them_is_propose
 
 def test_where_instructions_were_obeyed_defences_around_the_loop_are_proposed(tmp_path):
     words = shlex.split(found(arm("finish"), "obeyed instruction").command)
-    assert words[:3] == ["loopbench", "ablate", "guarded(loop=finish)"]
+    assert words[:3] == ["whichloop", "ablate", "guarded(loop=finish)"]
     assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(GUARDS)
     config = CompareConfig(loops=(words[2],), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)
     (plain,) = prepare_comparison(config).manifest.arms

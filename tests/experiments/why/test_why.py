@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.why.why import Why, comparable, losses_explained, lost_trial
-from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import records_digest
-from loopbench.metrics.trace import ToolRun
-from loopbench.metrics.trajectory.trajectory import course
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import TRACES, RunError
-from loopbench.runs.store.traces import TraceWriter, read_trace
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.why.why import Why, comparable, losses_explained, lost_trial
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.trace import ToolRun
+from whichloop.metrics.trajectory.trajectory import course
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import TRACES, RunError
+from whichloop.runs.store.traces import TraceWriter, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
@@ -263,7 +263,7 @@ def copied(found: Results, folder: Path, times: int) -> Results:
 @pytest.mark.thorough
 def test_memory_stays_flat_over_many_trials(found, tmp_path, monkeypatch):
     """What is kept of a trial is its place in the counts, and no part of its trace; the reader's bounded cache aside."""
-    monkeypatch.setattr("loopbench.runs.store.traces.MAX_FRAMES_BYTES", 1)
+    monkeypatch.setattr("whichloop.runs.store.traces.MAX_FRAMES_BYTES", 1)
 
     def peak(times: int) -> int:
         folder = tmp_path / str(times)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from loopbench.loops.bare_standalone import ToolRegistry
 from tests.loops.bare.helpers import (
     add,
     divide,
     lookup,
 )
+from whichloop.loops.bare_standalone import ToolRegistry
 
 
 @pytest.fixture

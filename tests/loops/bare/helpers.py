@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from loopbench.loops.bare import Bare
-from loopbench.protocol import (
+from whichloop.loops.bare import Bare
+from whichloop.protocol import (
     SILENT,
     Observer,
     Outcome,

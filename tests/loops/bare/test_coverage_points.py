@@ -6,9 +6,6 @@ import ast
 import json
 from pathlib import Path
 
-from loopbench.loops import bare
-from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.shared.tool_signatures import validate_tool_arguments
 from tests.loops.bare.helpers import (
     ADD,
     BAD,
@@ -22,6 +19,9 @@ from tests.loops.bare.helpers import (
     observations,
 )
 from tests.rows import row
+from whichloop.loops import bare
+from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops.shared.tool_signatures import validate_tool_arguments
 
 
 @row("S4-19")
@@ -71,7 +71,7 @@ def test_07_no_forbidden_frameworks() -> None:
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").partition(".")[0])
     assert not imported & set(HEAVY)
-    assert "loopbench" in imported
+    assert "whichloop" in imported
 
 
 @row("S4-19")

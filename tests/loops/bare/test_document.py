@@ -8,10 +8,6 @@ import logging
 
 import pytest
 
-from loopbench.loops import bare_standalone
-from loopbench.loops.bare import Bare, create_observation
-from loopbench.loops.bare_standalone import ToolRegistry, mock_llm, run_agent
-from loopbench.loops.shared.tool_signatures import validate_tool_arguments
 from tests.loops.bare.helpers import (
     ADD,
     BAD,
@@ -28,6 +24,10 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Script, python
 from tests.rows import row
+from whichloop.loops import bare_standalone
+from whichloop.loops.bare import Bare, create_observation
+from whichloop.loops.bare_standalone import ToolRegistry, mock_llm, run_agent
+from whichloop.loops.shared.tool_signatures import validate_tool_arguments
 
 
 @row("S4-2")
@@ -179,7 +179,7 @@ sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "so
 
 @row("S4-18")
 def test_the_module_runs_a_demo_offline() -> None:
-    done = python(f"{OFFLINE}import runpy; runpy.run_module('loopbench.loops.bare', run_name='__main__')")
+    done = python(f"{OFFLINE}import runpy; runpy.run_module('whichloop.loops.bare', run_name='__main__')")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "What is 5 + 3? -> 8 (1 steps)",
@@ -214,7 +214,7 @@ def test_a_run_can_have_its_own_registry_and_the_global_one_is_the_default(tools
 def test_importing_and_running_it_loads_no_framework() -> None:
     done = python(
         "import sys\n"
-        "from loopbench.loops.bare_standalone import ToolRegistry, run_agent\n"
+        "from whichloop.loops.bare_standalone import ToolRegistry, run_agent\n"
         "tools = ToolRegistry()\n"
         "tools.register('add')(lambda a, b: a + b)\n"
         "assert run_agent('What is 5 + 3?', registry=tools)['final_answer'] == '8'\n"
@@ -225,7 +225,7 @@ def test_importing_and_running_it_loads_no_framework() -> None:
 
 @row("S4-23")
 def test_mock_llm_is_deterministic_and_running_with_it_warns_once(tools: ToolRegistry, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "loopbench.loops.bare_standalone"):
+    with caplog.at_level(logging.WARNING, "whichloop.loops.bare_standalone"):
         first = run_agent("What is 1 / 4?", registry=tools)
     assert first["final_answer"] == "0.25"
     assert [record.levelname for record in caplog.records] == ["WARNING"]

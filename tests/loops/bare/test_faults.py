@@ -8,19 +8,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import INSTRUCTIONS, Bare, create_observation
-from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.shared.tool_signatures import validate_tool_arguments
-from loopbench.protocol import (
-    BudgetExceeded,
-    ContextOverflow,
-    ProviderError,
-    Query,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
 from tests.loops.bare.helpers import (
     ADD,
     BAD,
@@ -36,6 +23,19 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Notes, Script
 from tests.rows import row
+from whichloop.loops.bare import INSTRUCTIONS, Bare, create_observation
+from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops.shared.tool_signatures import validate_tool_arguments
+from whichloop.protocol import (
+    BudgetExceeded,
+    ContextOverflow,
+    ProviderError,
+    Query,
+    StopReason,
+    Tool,
+    Toolbox,
+    run_sync,
+)
 
 
 @pytest.mark.parametrize("reply", ["[]", "3", "null", '"text"', "true"])

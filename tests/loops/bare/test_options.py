@@ -9,19 +9,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.bare_standalone import run_agent
-from loopbench.loops.shared.tool_settings import ToolSettings
-from loopbench.protocol import (
-    Message,
-    NativeCall,
-    ProviderError,
-    Query,
-    Reply,
-    StopReason,
-    Toolbox,
-    run_sync,
-)
 from tests.loops.bare.helpers import (
     ADD,
     BAD,
@@ -34,6 +21,19 @@ from tests.loops.bare.helpers import (
 from tests.loops.helpers import Script
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.rows import row
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_standalone import run_agent
+from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.protocol import (
+    Message,
+    NativeCall,
+    ProviderError,
+    Query,
+    Reply,
+    StopReason,
+    Toolbox,
+    run_sync,
+)
 
 FORMATS_SAY: dict[str, tuple[Any, Any]] = {
     "json": (

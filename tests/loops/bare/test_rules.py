@@ -11,20 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import INSTRUCTIONS, Bare
-from loopbench.loops.bare_standalone import ToolRegistry, arun_agent, run_agent
-from loopbench.protocol import (
-    BudgetExceeded,
-    ContextOverflow,
-    ProviderError,
-    Query,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
 from tests.cases import cases
 from tests.loops.bare.helpers import (
     ADD,
@@ -40,6 +26,20 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Script
 from tests.rows import row
+from whichloop.loops.bare import INSTRUCTIONS, Bare
+from whichloop.loops.bare_standalone import ToolRegistry, arun_agent, run_agent
+from whichloop.protocol import (
+    BudgetExceeded,
+    ContextOverflow,
+    ProviderError,
+    Query,
+    StopReason,
+    Tool,
+    Toolbox,
+    run_sync,
+)
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 CONFIGS = st.builds(
     Bare,

@@ -15,17 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.bare_standalone import ToolRegistry, run_agent
-from loopbench.loops.shared import tool_signatures
-from loopbench.loops.shared.tool_signatures import validate_tool_arguments
-from loopbench.protocol import (
-    Query,
-    Tool,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
 from tests.loops.bare.helpers import (
     ADD,
     Llm,
@@ -37,6 +26,17 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Script
 from tests.rows import row
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops.shared import tool_signatures
+from whichloop.loops.shared.tool_signatures import validate_tool_arguments
+from whichloop.protocol import (
+    Query,
+    Tool,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
 
 
 class Counter:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from loopbench.loops.finish import Finish
-from loopbench.protocol import (
+from whichloop.loops.finish import Finish
+from whichloop.protocol import (
     SILENT,
     NativeCall,
     Observer,

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from loopbench.loops.finish import (
+from whichloop.loops.finish import (
     Module,
     module,
     tool,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Message,
     NativeCall,
     Reply,

@@ -8,19 +8,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.finish import (
-    ParseError,
-    Step,
-    module,
-)
-from loopbench.protocol import (
-    BudgetExceeded,
-    Message,
-    ProviderError,
-    Reply,
-    Request,
-    run_sync,
-)
 from tests.loops.finish.module_helpers import (
     BAD,
     SEARCH,
@@ -37,6 +24,19 @@ from tests.loops.finish.module_helpers import (
 )
 from tests.loops.helpers import Script
 from tests.rows import row
+from whichloop.loops.finish import (
+    ParseError,
+    Step,
+    module,
+)
+from whichloop.protocol import (
+    BudgetExceeded,
+    Message,
+    ProviderError,
+    Reply,
+    Request,
+    run_sync,
+)
 
 
 class Deeper(module):

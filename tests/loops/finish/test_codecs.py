@@ -11,11 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.finish import FinishCodec, XmlCodec
-from loopbench.loops.finish.codec import native_codec
-from loopbench.loops.finish.output import JsonOutput, ModelOutput
-from loopbench.loops.finish.stated import stated_in_xml
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.grammars import drawn_reply, drawn_value, is_allowed
+from tests.loops.finish.codec_helpers import EVENT, JSON, PLAIN_JSON, WORDS, Event
+from tests.rows import row
+from whichloop.loops.finish import FinishCodec, XmlCodec
+from whichloop.loops.finish.codec import native_codec
+from whichloop.loops.finish.output import JsonOutput, ModelOutput
+from whichloop.loops.finish.stated import stated_in_xml
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -33,10 +37,6 @@ from loopbench.protocol import (
     Understanding,
     WireError,
 )
-from tests.cases import cases
-from tests.grammars import drawn_reply, drawn_value, is_allowed
-from tests.loops.finish.codec_helpers import EVENT, JSON, PLAIN_JSON, WORDS, Event
-from tests.rows import row
 
 OUTPUTS: list[Any] = [
     JsonOutput.of(None),

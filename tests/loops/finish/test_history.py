@@ -10,19 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.finish import (
-    Finish,
-    Step,
-)
-from loopbench.protocol import (
-    Message,
-    Outcome,
-    Query,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
 from tests.cases import cases
 from tests.loops.finish.module_helpers import (
     BAD,
@@ -39,6 +26,19 @@ from tests.loops.finish.module_helpers import (
 )
 from tests.loops.helpers import Script
 from tests.rows import row
+from whichloop.loops.finish import (
+    Finish,
+    Step,
+)
+from whichloop.protocol import (
+    Message,
+    Outcome,
+    Query,
+    StopReason,
+    Tool,
+    Toolbox,
+    run_sync,
+)
 
 
 @row("B3-15", "X-2")

@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.finish import Finish
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, run, says
+from tests.loops.helpers import Script
+from tests.rows import row
+from whichloop.loops.finish import Finish
+from whichloop.protocol import (
     Capabilities,
     ContextOverflow,
     Message,
@@ -25,10 +29,6 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from tests.cases import cases
-from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, run, says
-from tests.loops.helpers import Script
-from tests.rows import row
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

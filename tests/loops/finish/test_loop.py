@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.finish import Finish, Step
-from loopbench.protocol import (
+from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, results, run, says, steps
+from tests.loops.helpers import Script
+from tests.rows import row
+from whichloop.loops.finish import Finish, Step
+from whichloop.protocol import (
     Capabilities,
     ProviderError,
     Query,
@@ -20,9 +23,6 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, results, run, says, steps
-from tests.loops.helpers import Script
-from tests.rows import row
 
 XML_REQUEST = "You must provide your final answer now. Respond with your answer in the following XML structure:"
 

@@ -10,26 +10,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
-from loopbench.loops.finish import (
-    Finish,
-    Module,
-    ParseError,
-    Step,
-    module,
-    resolve_model,
-    tool,
-)
-from loopbench.protocol import (
-    Capabilities,
-    Chunk,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Toolbox,
-    run_sync,
-)
 from tests.loops.finish.module_helpers import (
     BAD,
     FAIL,
@@ -45,6 +25,26 @@ from tests.loops.finish.module_helpers import (
 )
 from tests.loops.helpers import Script, python
 from tests.rows import row
+from whichloop.loops.finish import (
+    Finish,
+    Module,
+    ParseError,
+    Step,
+    module,
+    resolve_model,
+    tool,
+)
+from whichloop.protocol import (
+    Capabilities,
+    Chunk,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    run_sync,
+)
 
 
 @row("S3-1", "S3-2")
@@ -262,7 +262,7 @@ def test_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tried_ag
 @row("S3-47")
 def test_exhausted_retries_are_provider_error_in_an_outcome(caplog: pytest.LogCaptureFixture) -> None:
     model = resolve_model({"model": Flaky(9), "num_retries": 1})
-    caplog.set_level("INFO", "loopbench.loops")
+    caplog.set_level("INFO", "whichloop.loops")
     outcome = run_sync(Finish().run(Query("Q"), Toolbox(), model))
     assert outcome.stop is StopReason.PROVIDER_ERROR
     retried, ended = [record.getMessage() for record in caplog.records]
@@ -274,7 +274,7 @@ def test_exhausted_retries_are_provider_error_in_an_outcome(caplog: pytest.LogCa
 def test_a_name_becomes_a_model_without_litellm_and_anything_else_is_refused() -> None:
     done = python(
         "import os, sys\n"
-        "from loopbench.loops.finish import resolve_model\n"
+        "from whichloop.loops.finish import resolve_model\n"
         "assert 'dspy' not in sys.modules\n"
         "print(resolve_model('openai/gpt-4o-mini').name, 'litellm' in sys.modules, os.environ['LITELLM_LOCAL_MODEL_COST_MAP'])\n",
         OPENAI_API_KEY="none",

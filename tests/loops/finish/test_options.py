@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.finish import Finish
-from loopbench.protocol import (
-    Reply,
-    StopReason,
-    Tool,
-)
-from loopbench.runs.options import options_of
 from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.rows import row
+from whichloop.loops.finish import Finish
+from whichloop.protocol import (
+    Reply,
+    StopReason,
+    Tool,
+)
+from whichloop.runs.options import options_of
 
 
 @row("finish.max_steps")

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, Field
 
-from loopbench.loops.finish import Partial
-from loopbench.loops.finish.output import ModelOutput
-from loopbench.loops.finish.partial import partial_json
 from tests.cases import cases
 from tests.loops.finish.codec_helpers import JSON, PLAIN_JSON
 from tests.rows import row
+from whichloop.loops.finish import Partial
+from whichloop.loops.finish.output import ModelOutput
+from whichloop.loops.finish.partial import partial_json
 
 
 class City(BaseModel):

@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.finish import Finish
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
+from tests.loops.helpers import Script
+from tests.rows import row
+from whichloop.loops.finish import Finish
+from whichloop.protocol import (
     BudgetExceeded,
     Chunk,
     ContextOverflow,
@@ -31,13 +35,9 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.events import ReplyChunk
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.cases import cases
-from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
-from tests.loops.helpers import Script
-from tests.rows import row
+from whichloop.protocol.events import ReplyChunk
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.arithmetic import SUITE
-from loopbench.loops.finish import Finish, Step
-from loopbench.protocol import (
+from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, finish, native, results, run, says, steps
+from tests.loops.helpers import Notes, Script
+from tests.rows import row
+from whichloop.datasets.arithmetic import SUITE
+from whichloop.loops.finish import Finish, Step
+from whichloop.protocol import (
     Message,
     Reply,
     Role,
@@ -19,9 +22,6 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, finish, native, results, run, says, steps
-from tests.loops.helpers import Notes, Script
-from tests.rows import row
 
 REMINDER = (
     "You must respond by calling one of the available tools. Use the provided tools to take action, "

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loopbench.loops.finish import (
+from tests.loops.finish.module_helpers import BAD, FAIL, SEARCH, AnswerOutput, agent_of, contents, finish, native, says, search
+from tests.loops.helpers import Script
+from tests.rows import row
+from whichloop.loops.finish import (
     Finish,
     ParseError,
     Step,
     Unfinished,
     UnfinishedError,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,
     Message,
@@ -29,9 +32,6 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from tests.loops.finish.module_helpers import BAD, FAIL, SEARCH, AnswerOutput, agent_of, contents, finish, native, says, search
-from tests.loops.helpers import Script
-from tests.rows import row
 
 
 def other(x: int) -> int:

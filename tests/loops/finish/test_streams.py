@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.finish import (
+from tests.loops.finish.module_helpers import SEARCH, AnswerOutput, Review, agent_of, contents, finish, native, says
+from tests.loops.helpers import Script, python
+from tests.rows import row
+from whichloop.loops.finish import (
     Finish,
     Partial,
     StreamChunk,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     CallDelta,
     Capabilities,
     Chunk,
@@ -26,9 +29,6 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from tests.loops.finish.module_helpers import SEARCH, AnswerOutput, Review, agent_of, contents, finish, native, says
-from tests.loops.helpers import Script, python
-from tests.rows import row
 
 
 class Streaming:
@@ -228,7 +228,7 @@ def test_a_branch_in_on_stream_inherits_a_text_without_calls() -> None:
 
 def test_importing_the_design_loads_neither_dspy_nor_jsonschema() -> None:
     done = python(
-        "import sys, loopbench.loops.finish as f\nprint([n for n in ('dspy', 'jsonschema', 'mlflow') if n in sys.modules])"
+        "import sys, whichloop.loops.finish as f\nprint([n for n in ('dspy', 'jsonschema', 'mlflow') if n in sys.modules])"
     )
     assert done.stdout.strip() == "[]", done.stderr
-    assert "loopbench.loops.finish" in sys.modules
+    assert "whichloop.loops.finish" in sys.modules

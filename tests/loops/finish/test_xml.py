@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from loopbench.loops.finish.output import JsonOutput, ModelOutput
-from loopbench.loops.finish.stated import StatedAnswer, stated_in_xml
-from loopbench.loops.finish.xml_output import input_xml, instruction, model_xml, output_xml, read_output
 from tests.loops.finish.codec_helpers import EVENT, Event, Place, read
 from tests.rows import row
+from whichloop.loops.finish.output import JsonOutput, ModelOutput
+from whichloop.loops.finish.stated import StatedAnswer, stated_in_xml
+from whichloop.loops.finish.xml_output import input_xml, instruction, model_xml, output_xml, read_output
 
 
 @row("S3-2")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from loopbench.loops.phased import (
+from whichloop.loops.phased import (
     PhaseTask,
     TaskStatus,
     ToolCallStatus,
@@ -18,7 +18,7 @@ from loopbench.loops.phased import (
     ToolExecutorCallbacks,
     ToolExecutorOptions,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Tool,
     run_sync,
 )

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from loopbench.loops.phased import (
+from whichloop.loops.phased import (
     AgentCallbacks,
     Phased,
     Understanding,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     SILENT,
     Act,
     Answer,
@@ -41,7 +41,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.protocol.events import ReplyChunk
+from whichloop.protocol.events import ReplyChunk
 
 Saying = Move | Reply | str | BaseException | Callable[[Request], Any]
 

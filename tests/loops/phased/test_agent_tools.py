@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-import loopbench.loops.phased as package
-from loopbench.loops.phased import (
+import whichloop.loops.phased as package
+from tests.loops.helpers import Script
+from tests.loops.phased.executor_helpers import Async, Sync, UpdateLog, add, asyncio_limit, execute, fail, pure, task
+from tests.rows import row
+from whichloop.loops.phased import (
     Agent,
     AIMessage,
     Phased,
@@ -18,7 +21,7 @@ from loopbench.loops.phased import (
     Scratchpad,
     ToolContextManager,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -32,10 +35,7 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from loopbench.protocol import ToolCall as Call
-from tests.loops.helpers import Script
-from tests.loops.phased.executor_helpers import Async, Sync, UpdateLog, add, asyncio_limit, execute, fail, pure, task
-from tests.rows import row
+from whichloop.protocol import ToolCall as Call
 
 
 def events(agent: Agent, scratchpad: Scratchpad, *calls: Any) -> list[Any]:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-import loopbench.loops.phased as package
-from loopbench.loops.phased import (
+import whichloop.loops.phased as package
+from tests.loops.helpers import Notes, Script
+from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, pure, task
+from tests.rows import row
+from whichloop.loops.phased import (
     Agent,
     PhaseTask,
     TaskStatus,
@@ -17,14 +20,11 @@ from loopbench.loops.phased import (
     ToolExecutor,
     ToolExecutorOptions,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     BudgetExceeded,
     Toolbox,
     run_sync,
 )
-from tests.loops.helpers import Notes, Script
-from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, pure, task
-from tests.rows import row
 
 OUTSIDE = "outside"
 

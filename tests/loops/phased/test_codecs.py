@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopbench.loops.phased.codecs import (
+from tests.rows import row
+from whichloop.loops.phased.codecs import (
     ANSWER,
     PLAN,
     REASON,
@@ -21,8 +22,8 @@ from loopbench.loops.phased.codecs import (
     ContextsCodec,
     SchemaAnswerCodec,
 )
-from loopbench.loops.phased.state import Reflection
-from loopbench.protocol import (
+from whichloop.loops.phased.state import Reflection
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -40,7 +41,6 @@ from loopbench.protocol import (
     Understanding,
     WireError,
 )
-from tests.rows import row
 
 CONTEXTS = ContextsCodec((("c1", "3 [r:1]"), ("c2", "five [r:2]"), ("c3", "")))
 TYPED = SchemaAnswerCodec.of({"type": "integer"})

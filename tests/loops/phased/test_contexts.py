@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.phased import (
-    ToolContextManager,
-)
-from loopbench.protocol import (
-    render_value,
-)
 from tests.loops.helpers import Notes
 from tests.loops.phased.executor_helpers import execute, executor, task
 from tests.rows import row
+from whichloop.loops.phased import (
+    ToolContextManager,
+)
+from whichloop.protocol import (
+    render_value,
+)
 
 KEPT = st.lists(
     st.tuples(

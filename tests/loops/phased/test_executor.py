@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import loopbench.loops.phased as package
-from loopbench.loops.phased import (
+import whichloop.loops.phased as package
+from tests.loops.helpers import Script
+from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, fail, pure, task
+from tests.rows import row
+from whichloop.loops.phased import (
     Agent,
     Phase,
     PhaseTask,
@@ -27,7 +30,7 @@ from loopbench.loops.phased import (
     Understanding,
     get_tools,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Act,
     BudgetExceeded,
     NativeCall,
@@ -36,10 +39,7 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from loopbench.protocol import ToolCall as Call
-from tests.loops.helpers import Script
-from tests.loops.phased.executor_helpers import UpdateLog, add, asyncio_limit, execute, executor, fail, pure, task
-from tests.rows import row
+from whichloop.protocol import ToolCall as Call
 
 
 @row("S1-1", "S1-29")

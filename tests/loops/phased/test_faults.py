@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.phased import (
+from tests.loops.phased.helpers import BAD, FAIL, INCOMPLETE, Brain, adding, by_task, make_phased, plan, run, statuses
+from tests.rows import row
+from whichloop.loops.phased import (
     NO_DATA,
     Phased,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Act,
     Completion,
     Role,
@@ -19,8 +21,6 @@ from loopbench.protocol import (
     Text,
     ToolCall,
 )
-from tests.loops.phased.helpers import BAD, FAIL, INCOMPLETE, Brain, adding, by_task, make_phased, plan, run, statuses
-from tests.rows import row
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import StatelessEnvironment, Suite
-from loopbench.datasets.task import Task as BenchTask
-from loopbench.loops.phased import (
+from tests.loops.helpers import python
+from tests.loops.phased.helpers import (
+    INCOMPLETE,
+    Brain,
+    box,
+    limited,
+    make_phased,
+    run,
+)
+from whichloop.datasets.task import StatelessEnvironment, Suite
+from whichloop.datasets.task import Task as BenchTask
+from whichloop.loops.phased import (
     Phased,
 )
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import (
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import (
     Answer,
     Capabilities,
     Completion,
@@ -27,19 +36,10 @@ from loopbench.protocol import (
     Tasks,
     run_sync,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from tests.loops.helpers import python
-from tests.loops.phased.helpers import (
-    INCOMPLETE,
-    Brain,
-    box,
-    limited,
-    make_phased,
-    run,
-)
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 
 def test_every_request_shows_the_question_and_tools_where_they_can_be_chosen() -> None:
@@ -95,6 +95,6 @@ def test_in_the_tunnel_a_clean_run_is_right_and_asks_as_often_as_its_design_says
 
 
 def test_importing_the_design_needs_no_framework() -> None:
-    code = "import sys, loopbench.loops.phased; print({'dspy', 'pydantic', 'langchain_core', 'mlflow'} & set(sys.modules))"
+    code = "import sys, whichloop.loops.phased; print({'dspy', 'pydantic', 'langchain_core', 'mlflow'} & set(sys.modules))"
     done = python(code)
     assert (done.returncode, done.stdout.strip()) == (0, "set()"), done.stderr

@@ -11,25 +11,6 @@ from typing import Any, Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.phased import (
-    Phased,
-    Understanding,
-)
-from loopbench.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Outcome,
-    PlanTask,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Tasks,
-    Text,
-    ToolCall,
-    run_sync,
-)
 from tests.cases import cases
 from tests.loops.phased.helpers import (
     FAIL,
@@ -49,6 +30,25 @@ from tests.loops.phased.helpers import (
     statuses,
 )
 from tests.rows import row
+from whichloop.loops.phased import (
+    Phased,
+    Understanding,
+)
+from whichloop.protocol import (
+    Act,
+    Answer,
+    Completion,
+    Outcome,
+    PlanTask,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Tasks,
+    Text,
+    ToolCall,
+    run_sync,
+)
 
 CONFIGS = st.builds(
     Phased,

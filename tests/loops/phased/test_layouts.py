@@ -7,28 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-from loopbench.loops.phased import (
-    AgentCallbacks,
-    Phase,
-    Phased,
-    PhaseTask,
-    TaskStatus,
-    ToolCallStatus,
-    ToolContextManager,
-    ToolExecutor,
-    ToolExecutorOptions,
-    Understanding,
-)
-from loopbench.protocol import (
-    Act,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    ToolCall,
-    run_sync,
-)
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
     INCOMPLETE,
@@ -45,6 +23,28 @@ from tests.loops.phased.helpers import (
     statuses,
 )
 from tests.rows import row
+from whichloop.loops.phased import (
+    AgentCallbacks,
+    Phase,
+    Phased,
+    PhaseTask,
+    TaskStatus,
+    ToolCallStatus,
+    ToolContextManager,
+    ToolExecutor,
+    ToolExecutorOptions,
+    Understanding,
+)
+from whichloop.protocol import (
+    Act,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    ToolCall,
+    run_sync,
+)
 
 
 class Own:

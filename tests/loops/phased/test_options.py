@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.phased import (
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
+from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, adding, by_task, limited, make_phased, plan, run, statuses
+from tests.rows import row
+from whichloop.loops.phased import (
     Phase,
     Phased,
 )
-from loopbench.loops.phased.options import PhasedOptions
-from loopbench.loops.shared.tool_settings import ToolSettings
-from loopbench.protocol import (
+from whichloop.loops.phased.options import PhasedOptions
+from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.protocol import (
     Act,
     Outcome,
     Query,
@@ -26,10 +29,7 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from loopbench.runs.options import options_of
-from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
-from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, adding, by_task, limited, make_phased, plan, run, statuses
-from tests.rows import row
+from whichloop.runs.options import options_of
 
 
 @row("phased.max_rounds")

@@ -8,30 +8,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.phased import (
-    NO_DATA,
-    AgentCallbacks,
-    Phase,
-    Phased,
-    Reflection,
-    TaskStatus,
-    Understanding,
-)
-from loopbench.protocol import (
-    Act,
-    Capabilities,
-    Completion,
-    NativeCall,
-    PlanTask,
-    Query,
-    Reply,
-    Role,
-    StopReason,
-    Tasks,
-    Text,
-    ToolCall,
-    run_sync,
-)
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
     BAD,
@@ -48,6 +24,30 @@ from tests.loops.phased.helpers import (
     statuses,
 )
 from tests.rows import row
+from whichloop.loops.phased import (
+    NO_DATA,
+    AgentCallbacks,
+    Phase,
+    Phased,
+    Reflection,
+    TaskStatus,
+    Understanding,
+)
+from whichloop.protocol import (
+    Act,
+    Capabilities,
+    Completion,
+    NativeCall,
+    PlanTask,
+    Query,
+    Reply,
+    Role,
+    StopReason,
+    Tasks,
+    Text,
+    ToolCall,
+    run_sync,
+)
 
 
 @row("S1-1", "S1-29")

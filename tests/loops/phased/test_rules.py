@@ -11,11 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.phased import (
+from tests.loops.helpers import Notes
+from tests.loops.phased.helpers import (
+    INCOMPLETE,
+    Brain,
+    CallbackLog,
+    Listening,
+    add,
+    adding,
+    box,
+    by_task,
+    giving,
+    limited,
+    make_phased,
+    plan,
+    run,
+    statuses,
+)
+from tests.rows import row
+from whichloop.loops.phased import (
     Phased,
     TaskStatus,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Act,
     Answer,
     BudgetExceeded,
@@ -37,26 +55,8 @@ from loopbench.protocol import (
     render_value,
     run_sync,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.loops.helpers import Notes
-from tests.loops.phased.helpers import (
-    INCOMPLETE,
-    Brain,
-    CallbackLog,
-    Listening,
-    add,
-    adding,
-    box,
-    by_task,
-    giving,
-    limited,
-    make_phased,
-    plan,
-    run,
-    statuses,
-)
-from tests.rows import row
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 
 @row("G-2")

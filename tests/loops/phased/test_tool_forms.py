@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from loopbench.loops.phased import (
+from tests.loops.phased.executor_helpers import Async, Sync, add, execute, fail, pure, task
+from tests.rows import row
+from whichloop.loops.phased import (
     ToolExecutor,
     ToolExecutorOptions,
 )
-from tests.loops.phased.executor_helpers import Async, Sync, add, execute, fail, pure, task
-from tests.rows import row
 
 
 @row("S1-32", "B1-14")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic_core import to_jsonable_python
 
-from loopbench.datasets.task import StatelessEnvironment, Suite, Task
-from loopbench.dspy_seam.program import PredictorCall, ReportingModel
-from loopbench.metrics.record import Record
-from loopbench.models.profiles import Clears, Profile
-from loopbench.protocol import (
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.dspy_seam.program import PredictorCall, ReportingModel
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import Clears, Profile
+from whichloop.protocol import (
     SILENT,
     Capabilities,
     Chunk,
@@ -38,11 +38,11 @@ from loopbench.protocol import (
     WrappedModel,
     run_sync,
 )
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
+from whichloop.protocol.names import Spec, parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 LIMIT = 4
 

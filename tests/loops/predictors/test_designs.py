@@ -9,10 +9,19 @@ from typing import Any, cast
 import dspy
 import pytest
 
-from loopbench.dspy_seam import FORMAT
-from loopbench.dspy_seam.program import LoopProgram
-from loopbench.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
-from loopbench.protocol import (
+from tests.loops.predictors.helpers import (
+    _name,
+    examples_of,
+    loop_of,
+    ran,
+    scripted,
+    seen,
+    split,
+)
+from whichloop.dspy_seam import FORMAT
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
+from whichloop.protocol import (
     SILENT,
     Act,
     Answer,
@@ -24,16 +33,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
-from loopbench.protocol.program import CONVERSATION, EXAMPLES
-from tests.loops.predictors.helpers import (
-    _name,
-    examples_of,
-    loop_of,
-    ran,
-    scripted,
-    seen,
-    split,
-)
+from whichloop.protocol.program import CONVERSATION, EXAMPLES
 
 
 @pytest.mark.parametrize(

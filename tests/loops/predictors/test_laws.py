@@ -14,12 +14,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 
-from loopbench.dspy_seam import SignatureCodec
-from loopbench.dspy_seam.program import LoopProgram, PredictorCall
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.loops.predictors.helpers import (
+    PREDICTORS,
+    SPECS,
+    Kept,
+    _name,
+    each,
+    examples_of,
+    loop_of,
+    program_from,
+    ran,
+    scripted,
+    scripted_as_it_is,
+    seen,
+    split,
+)
+from whichloop.dspy_seam import SignatureCodec
+from whichloop.dspy_seam.program import LoopProgram, PredictorCall
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.protocol import (
     Act,
     Answer,
     Completion,
@@ -38,25 +54,9 @@ from loopbench.protocol import (
     ToolCall,
     Understanding,
 )
-from loopbench.protocol.program import CONVERSATION
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from tests.cases import cases
-from tests.loops.predictors.helpers import (
-    PREDICTORS,
-    SPECS,
-    Kept,
-    _name,
-    each,
-    examples_of,
-    loop_of,
-    program_from,
-    ran,
-    scripted,
-    scripted_as_it_is,
-    seen,
-    split,
-)
+from whichloop.protocol.program import CONVERSATION
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 SELDOM = frozenset({"reason", "recovery", "history_summarizer", "entry_summarizer"})
 

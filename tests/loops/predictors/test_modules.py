@@ -11,16 +11,6 @@ import dspy
 import pytest
 from dspy.utils import DummyLM
 
-from loopbench.dspy_seam.program import LoopProgram
-from loopbench.loops import ReactExtract
-from loopbench.protocol import (
-    Loop,
-    NativeCall,
-    Optimizable,
-    Reply,
-)
-from loopbench.protocol.names import parse_spec
-from loopbench.protocol.program import read_program
 from tests.loops.predictors.helpers import (
     PREDICTORS,
     SPECS,
@@ -32,6 +22,16 @@ from tests.loops.predictors.helpers import (
     scripted,
     seen,
 )
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.loops import ReactExtract
+from whichloop.protocol import (
+    Loop,
+    NativeCall,
+    Optimizable,
+    Reply,
+)
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.program import read_program
 
 
 @pytest.mark.parametrize("spec", each(SPECS))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import (
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.protocol import (
     SILENT,
     Observer,
     Outcome,

@@ -10,13 +10,13 @@ from typing import Any
 
 import dspy
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
-from loopbench.protocol import (
-    Tool,
-)
 from tests.loops.helpers import Script, extract, react
 from tests.loops.react_extract.helpers import run
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
+from whichloop.protocol import (
+    Tool,
+)
 
 
 def created(work: Callable[[], object]) -> int:

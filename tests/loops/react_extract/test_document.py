@@ -14,9 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.react_extract import ReactAgent, ReactExtract, format_trajectory
-from loopbench.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep, instructions_with_tools
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.loops.helpers import Script, extract, react
+from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
+from tests.prepared import ran_in_fork
+from tests.rows import row
+from whichloop.loops.react_extract import ReactAgent, ReactExtract, format_trajectory
+from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep, instructions_with_tools
+from whichloop.protocol import (
     Act,
     Inexpressible,
     ProviderError,
@@ -27,11 +32,6 @@ from loopbench.protocol import (
     ToolCall,
     run_sync,
 )
-from tests.cases import cases
-from tests.loops.helpers import Script, extract, react
-from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
-from tests.prepared import ran_in_fork
-from tests.rows import row
 
 
 @row("S2-1")
@@ -99,7 +99,7 @@ def test_at_the_limit_extract_follows_as_well() -> None:
 @row("S2-7")
 def test_an_unreadable_react_reply_is_logged_and_leads_to_extract(caplog: pytest.LogCaptureFixture) -> None:
     model = Script(react("add", a=1, b=2), BAD, extract("3"))
-    with caplog.at_level(logging.INFO, "loopbench.loops.react_extract"):
+    with caplog.at_level(logging.INFO, "whichloop.loops.react_extract"):
         outcome = run(ReactExtract(), model)
     assert "iteration 1: The reply lacks next_thought" in caplog.text
     assert model.roles == [Role.DECIDE, Role.DECIDE, Role.ANSWER]
@@ -168,7 +168,7 @@ def test_instructions_are_built_from_the_tools_given() -> None:
 
 
 class Watched(dict[str, str]):
-    """An environment that keeps the names that loopbench reads of it."""
+    """An environment that keeps the names that whichloop reads of it."""
 
     read: set[str]
 
@@ -177,7 +177,7 @@ class Watched(dict[str, str]):
         module = str(frame.f_globals["__name__"])
         if module == "os" and frame.f_back is not None:
             module = str(frame.f_back.f_globals["__name__"])
-        if module.startswith("loopbench"):
+        if module.startswith("whichloop"):
             self.read.add(key)
         return super().get(key, default)
 
@@ -198,9 +198,9 @@ def test_the_loop_reads_no_environment_but_the_debug_switch(monkeypatch: pytest.
 DEBUGGED = """\
 import os, sys
 import dspy
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram
-from loopbench.protocol import Capabilities, Query, Reply, Role, Toolbox
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
+from whichloop.protocol import Capabilities, Query, Reply, Role, Toolbox
 
 class Model:
     name, capabilities = "m", Capabilities()

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.react_extract import ReactExtract, ReactExtractProgram, format_trajectory
-from loopbench.protocol import (
+from tests.loops.helpers import Notes, Script, extract, react
+from tests.loops.react_extract.helpers import BAD, run, shown, trajectory
+from tests.rows import row
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram, format_trajectory
+from whichloop.protocol import (
     ContextOverflow,
     Role,
     StopReason,
     Tool,
 )
-from tests.loops.helpers import Notes, Script, extract, react
-from tests.loops.react_extract.helpers import BAD, run, shown, trajectory
-from tests.rows import row
 
 
 @row("B2-2")

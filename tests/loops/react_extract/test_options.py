@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import (
-    ContextOverflow,
-    Role,
-    StopReason,
-)
-from loopbench.runs.options import options_of
 from tests.loops.helpers import Script, extract, react
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.react_extract.helpers import BAD, run, shown, system
 from tests.rows import row
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.protocol import (
+    ContextOverflow,
+    Role,
+    StopReason,
+)
+from whichloop.runs.options import options_of
 
 
 @row("react_extract.max_iterations")

@@ -11,18 +11,18 @@ from typing import Any
 
 import dspy
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.react_extract import ExtractAgent, ReactExtract, ReactExtractProgram
-from loopbench.loops.react_extract_codecs import ExtractCodec, FinishingReactCodec, ReactCodec
-from loopbench.protocol import (
+from tests.loops.helpers import Script, extract, react
+from tests.loops.react_extract.helpers import add, run, shown
+from tests.rows import row
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.react_extract import ExtractAgent, ReactExtract, ReactExtractProgram
+from whichloop.loops.react_extract_codecs import ExtractCodec, FinishingReactCodec, ReactCodec
+from whichloop.protocol import (
     Query,
     Role,
     Toolbox,
     run_sync,
 )
-from tests.loops.helpers import Script, extract, react
-from tests.loops.react_extract.helpers import add, run, shown
-from tests.rows import row
 
 
 def answering(request: Any) -> Any:

@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.loops.react_extract import ReactExtract
-from loopbench.protocol import (
+from tests.cases import cases
+from tests.loops.helpers import Script, answer, call, extract, react
+from tests.loops.react_extract.helpers import BAD, add, run, shown, trajectory
+from tests.rows import row
+from whichloop.loops.bare import Bare
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,
     ProviderError,
@@ -24,12 +28,8 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from tests.cases import cases
-from tests.loops.helpers import Script, answer, call, extract, react
-from tests.loops.react_extract.helpers import BAD, add, run, shown, trajectory
-from tests.rows import row
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 CONFIGS = st.builds(
     ReactExtract,

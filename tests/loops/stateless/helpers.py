@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from loopbench.loops.stateless import (
+from whichloop.loops.stateless import (
     ActionDecision,
     ActionType,
     ActivityManager,
@@ -17,7 +17,7 @@ from loopbench.loops.stateless import (
     ManualAgentLoop,
     Stateless,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     SILENT,
     BudgetExceeded,
     Observer,
@@ -26,7 +26,7 @@ from loopbench.protocol import (
     Toolbox,
     run_sync,
 )
-from loopbench.protocol import ToolCall as Call
+from whichloop.protocol import ToolCall as Call
 
 
 def add(a: int, b: int) -> int:

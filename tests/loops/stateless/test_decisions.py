@@ -10,24 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ConversationEntry,
-    HistorySummary,
-    Stateless,
-)
-from loopbench.protocol import (
-    Answer,
-    BudgetExceeded,
-    ContextOverflow,
-    ProviderError,
-    Recovery,
-    Reply,
-    Role,
-    StopReason,
-    run_sync,
-)
 from tests.loops.helpers import Notes, Script
 from tests.loops.stateless.helpers import (
     ADD,
@@ -52,6 +34,24 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
+from whichloop.loops.stateless import (
+    ActionDecision,
+    ActionType,
+    ConversationEntry,
+    HistorySummary,
+    Stateless,
+)
+from whichloop.protocol import (
+    Answer,
+    BudgetExceeded,
+    ContextOverflow,
+    ProviderError,
+    Recovery,
+    Reply,
+    Role,
+    StopReason,
+    run_sync,
+)
 
 
 @row("S0-19")

@@ -8,26 +8,6 @@ from typing import Any
 import dspy
 import pytest
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ActivityManager,
-    AgentReasoner,
-    AgentReasonerSignature,
-    ConversationManager,
-    ConversationState,
-    ErrorRecoveryModule,
-    ErrorRecoverySignature,
-    ManualAgentLoop,
-    ReasoningOutput,
-    ResponseFormatter,
-    ToolCall,
-)
-from loopbench.protocol import (
-    Tool,
-    Toolbox,
-)
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import (
     ADD,
@@ -51,6 +31,26 @@ from tests.loops.stateless.helpers import (
 )
 from tests.prepared import ran_in_fork
 from tests.rows import row
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.stateless import (
+    ActionDecision,
+    ActionType,
+    ActivityManager,
+    AgentReasoner,
+    AgentReasonerSignature,
+    ConversationManager,
+    ConversationState,
+    ErrorRecoveryModule,
+    ErrorRecoverySignature,
+    ManualAgentLoop,
+    ReasoningOutput,
+    ResponseFormatter,
+    ToolCall,
+)
+from whichloop.protocol import (
+    Tool,
+    Toolbox,
+)
 
 
 @row("S0-59", "B0-29")
@@ -225,9 +225,9 @@ def test_results_pass_the_hook_before_they_are_stored() -> None:
 
 
 CARRY_ON = """\
-from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Answer, Toolbox
+from whichloop.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Answer, Toolbox
 
 state = ConversationState.model_validate_json(DUMPED)
 model = FakeModel(Answer("t", "carried on", 0.9))

@@ -10,22 +10,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.stateless import (
-    ActionType,
-    ActivityManager,
-    ConversationState,
-    ManualAgentLoop,
-    MultiToolRegistry,
-    Stateless,
-    ToolCall,
-)
-from loopbench.protocol import (
-    Reply,
-    Role,
-    StopReason,
-    Toolbox,
-    Usage,
-)
 from tests.loops.helpers import Notes, Script
 from tests.loops.stateless.helpers import (
     ADD,
@@ -51,11 +35,27 @@ from tests.loops.stateless.helpers import (
 )
 from tests.prepared import ran_in_fork
 from tests.rows import row
+from whichloop.loops.stateless import (
+    ActionType,
+    ActivityManager,
+    ConversationState,
+    ManualAgentLoop,
+    MultiToolRegistry,
+    Stateless,
+    ToolCall,
+)
+from whichloop.protocol import (
+    Reply,
+    Role,
+    StopReason,
+    Toolbox,
+    Usage,
+)
 
 
 @row("B0-1")
 def test_the_types_stand_before_their_use_and_dropped_ones_are_gone() -> None:
-    import loopbench.loops.stateless as package
+    import whichloop.loops.stateless as package
 
     assert all(hasattr(package, name) for name in package.__all__)
     assert not any(hasattr(package, name) for name in ("ContinuationDecision", "ToolSelectionOutput"))
@@ -207,9 +207,9 @@ def test_a_hung_call_times_out_by_itself_in_every_mode() -> None:
 
 HANGS = """\
 import time
-from loopbench.loops.stateless import Stateless
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Query, Toolbox, ToolCall
+from whichloop.loops.stateless import Stateless
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Act, Answer, Query, Toolbox, ToolCall
 
 def hang() -> None:
     "Hangs."

@@ -6,17 +6,6 @@ import json
 
 import dspy
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.stateless import (
-    ConversationManager,
-    ManualAgentLoop,
-    MultiToolRegistry,
-    ResponseFormatter,
-    Stateless,
-)
-from loopbench.protocol import (
-    Toolbox,
-)
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import (
     STOP,
@@ -34,6 +23,17 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.stateless import (
+    ConversationManager,
+    ManualAgentLoop,
+    MultiToolRegistry,
+    ResponseFormatter,
+    Stateless,
+)
+from whichloop.protocol import (
+    Toolbox,
+)
 
 
 @row("S0-37", "B0-15")

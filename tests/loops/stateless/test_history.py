@@ -6,23 +6,23 @@ import logging
 
 import pytest
 
-from loopbench.loops.stateless import (
+from tests.loops.helpers import Script
+from tests.loops.stateless.helpers import ADD, BAD, STOP, TOOLS, Decides, activity, decision, entry, run, section, shown, think
+from tests.rows import row
+from whichloop.loops.stateless import (
     ActionType,
     ActivityManager,
     ConversationManager,
     Stateless,
     ToolCall,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     ContextOverflow,
     ProviderError,
     Role,
     StopReason,
     Toolbox,
 )
-from tests.loops.helpers import Script
-from tests.loops.stateless.helpers import ADD, BAD, STOP, TOOLS, Decides, activity, decision, entry, run, section, shown, think
-from tests.rows import row
 
 
 def compressed(text: str, findings: str = "F.", unresolved: str = "U.") -> str:
@@ -54,7 +54,7 @@ def test_eleven_entries_become_seven() -> None:
 
 @row("S0-56")
 def test_an_unreadable_summary_keeps_all_entries(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "loopbench.loops")
+    caplog.set_level(logging.INFO, "whichloop.loops")
     made = ConversationManager(max_history_length=1, model=Script(BAD))
     made.add_entry(entry(1))
     made.add_entry(entry(2))

@@ -12,8 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, Stateless
-from loopbench.loops.stateless.signatures import (
+from tests.cases import cases
+from tests.loops.helpers import Script
+from tests.rows import row
+from whichloop.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, Stateless
+from whichloop.loops.stateless.signatures import (
     MAX_CALLS,
     DecideCodec,
     FormatResponse,
@@ -25,8 +28,8 @@ from loopbench.loops.stateless.signatures import (
     summary_codec,
     validate_codec,
 )
-from loopbench.loops.stateless.state import MAX_LEVELS, is_plain_json
-from loopbench.protocol import (
+from whichloop.loops.stateless.state import MAX_LEVELS, is_plain_json
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
@@ -51,9 +54,6 @@ from loopbench.protocol import (
     WireError,
     run_sync,
 )
-from tests.cases import cases
-from tests.loops.helpers import Script
-from tests.rows import row
 
 
 def codecs() -> list[Any]:

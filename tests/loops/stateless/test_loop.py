@@ -7,30 +7,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.stateless import (
-    ActionType,
-    ActivityManager,
-    Stateless,
-)
-from loopbench.protocol import (
-    Act,
-    Answer,
-    BudgetExceeded,
-    Completion,
-    ContextOverflow,
-    Loop,
-    Outcome,
-    ProviderError,
-    Query,
-    Recovery,
-    Role,
-    StopReason,
-    Text,
-    Tool,
-    Toolbox,
-    run_sync,
-)
-from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Notes, Script
 from tests.loops.stateless.helpers import (
     ADD,
@@ -51,6 +27,30 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
+from whichloop.loops.stateless import (
+    ActionType,
+    ActivityManager,
+    Stateless,
+)
+from whichloop.protocol import (
+    Act,
+    Answer,
+    BudgetExceeded,
+    Completion,
+    ContextOverflow,
+    Loop,
+    Outcome,
+    ProviderError,
+    Query,
+    Recovery,
+    Role,
+    StopReason,
+    Text,
+    Tool,
+    Toolbox,
+    run_sync,
+)
+from whichloop.protocol import ToolCall as Call
 
 ENDINGS: list[tuple[dict[str, Any], list[Any], StopReason, str]] = [
     ({}, [STOP], StopReason.FINISHED, "completed"),

@@ -7,22 +7,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ActivityManager,
-    ConversationState,
-    ManualAgentLoop,
-    Stateless,
-    ToolCall,
-)
-from loopbench.protocol import (
-    ProviderError,
-    Role,
-    StopReason,
-    Tool,
-    Toolbox,
-)
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import (
     ADD,
@@ -47,6 +31,22 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
+from whichloop.loops.stateless import (
+    ActionDecision,
+    ActionType,
+    ActivityManager,
+    ConversationState,
+    ManualAgentLoop,
+    Stateless,
+    ToolCall,
+)
+from whichloop.protocol import (
+    ProviderError,
+    Role,
+    StopReason,
+    Tool,
+    Toolbox,
+)
 
 
 @pytest.mark.parametrize(("mode", "safe", "most"), [("sequential", True, 1), ("parallel", True, 5), ("parallel", False, 1)])

@@ -10,30 +10,6 @@ from typing import Any
 import dspy
 import pytest
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.stateless import (
-    ActivityManager,
-    ConversationManager,
-    ManualAgentLoop,
-    Stateless,
-    StatelessProgram,
-)
-from loopbench.loops.stateless.agent import DEFAULT_TOLD
-from loopbench.loops.stateless.options import AgentOptions, ManagerOptions
-from loopbench.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Query,
-    Recovery,
-    Reply,
-    Role,
-    StopReason,
-    Text,
-    Toolbox,
-    run_sync,
-)
-from loopbench.protocol import ToolCall as Call
 from tests.loops.helpers import Script
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.stateless.helpers import (
@@ -57,6 +33,30 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.stateless import (
+    ActivityManager,
+    ConversationManager,
+    ManualAgentLoop,
+    Stateless,
+    StatelessProgram,
+)
+from whichloop.loops.stateless.agent import DEFAULT_TOLD
+from whichloop.loops.stateless.options import AgentOptions, ManagerOptions
+from whichloop.protocol import (
+    Act,
+    Answer,
+    Completion,
+    Query,
+    Recovery,
+    Reply,
+    Role,
+    StopReason,
+    Text,
+    Toolbox,
+    run_sync,
+)
+from whichloop.protocol import ToolCall as Call
 
 
 @pytest.mark.parametrize(

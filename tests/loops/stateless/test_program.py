@@ -8,22 +8,22 @@ from typing import Any
 import dspy
 import pytest
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.stateless import (
+from tests.loops.helpers import Script
+from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, add, formatted, recover, run, system, think
+from tests.rows import row
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.stateless import (
     ConversationState,
     Stateless,
     StatelessProgram,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Act,
     Answer,
     Reply,
     StopReason,
 )
-from loopbench.protocol import ToolCall as Call
-from tests.loops.helpers import Script
-from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, add, formatted, recover, run, system, think
-from tests.rows import row
+from whichloop.protocol import ToolCall as Call
 
 
 def test_a_program_answers_from_the_configured_model_and_lends_its_predictors() -> None:

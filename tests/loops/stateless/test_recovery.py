@@ -9,19 +9,6 @@ from typing import Any
 import dspy
 import pytest
 
-from loopbench.dspy_seam import lm_of
-from loopbench.loops.stateless import (
-    ActionType,
-    ConversationState,
-    ErrorRecoveryModule,
-    ManualAgentLoop,
-)
-from loopbench.protocol import (
-    ProviderError,
-    Role,
-    StopReason,
-    Toolbox,
-)
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import (
     ADD,
@@ -43,6 +30,19 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
+from whichloop.dspy_seam import lm_of
+from whichloop.loops.stateless import (
+    ActionType,
+    ConversationState,
+    ErrorRecoveryModule,
+    ManualAgentLoop,
+)
+from whichloop.protocol import (
+    ProviderError,
+    Role,
+    StopReason,
+    Toolbox,
+)
 
 
 @row("S0-31", "B0-6", "X-11")

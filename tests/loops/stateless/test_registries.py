@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops.stateless import (
+from tests.loops.helpers import Script
+from tests.loops.stateless.helpers import ADD, STOP, Watch, add, fail, search, think
+from tests.rows import row
+from whichloop.loops.stateless import (
     ActivityManager,
     DSPyToolRegistryAdapter,
     ManualAgentLoop,
@@ -19,13 +22,10 @@ from loopbench.loops.stateless import (
     ToolCall,
     ToolRegistry,
 )
-from loopbench.protocol import (
+from whichloop.protocol import (
     Text,
     Toolbox,
 )
-from tests.loops.helpers import Script
-from tests.loops.stateless.helpers import ADD, STOP, Watch, add, fail, search, think
-from tests.rows import row
 
 
 @row("S0-17")

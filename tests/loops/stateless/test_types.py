@@ -8,7 +8,10 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from loopbench.loops.stateless import (
+from tests.loops.helpers import Script
+from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, activity, agent, error, recover, run, shown, state, think
+from tests.rows import row
+from whichloop.loops.stateless import (
     ActionDecision,
     ActionType,
     AgentReasonerSignature,
@@ -19,9 +22,6 @@ from loopbench.loops.stateless import (
     ReasoningOutput,
     ToolCall,
 )
-from tests.loops.helpers import Script
-from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, activity, agent, error, recover, run, shown, state, think
-from tests.rows import row
 
 
 def fields_of(model: Any) -> dict[str, Any]:

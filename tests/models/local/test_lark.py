@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import validate
 
-from loopbench.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS, bounded, lark
-from loopbench.protocol import AnyCall, Grammar, JsonValue, OneOf, Repeated, TextLine, json_object
 from tests.grammars import drawn_value
+from whichloop.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS, bounded, lark
+from whichloop.protocol import AnyCall, Grammar, JsonValue, OneOf, Repeated, TextLine, json_object
 
 PLAIN = st.sampled_from(
     [{"type": name} for name in ("string", "integer", "boolean", "null", ["string", "null"], ["integer", "array"])]

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.local.tools_as_text import with_calls_read, with_tools_as_text
-from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
+from whichloop.models.local.tools_as_text import with_calls_read, with_tools_as_text
+from whichloop.protocol import Message, NativeCall, Reply, Request, ToolSpec
 
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3), max_leaves=4)

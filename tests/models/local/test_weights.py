@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from loopbench.models.local.weights import find_weights
-from loopbench.protocol.names import is_local_model
+from whichloop.models.local.weights import find_weights
+from whichloop.protocol.names import is_local_model
 
 from .fakes import WEIGHTS, package_of
 

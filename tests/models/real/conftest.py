@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loopbench.models import real
+from whichloop.models import real
 
 from .provider import Server, completion, serving
 

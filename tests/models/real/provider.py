@@ -15,11 +15,12 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam import DspyModel, open_lm
-from loopbench.models.local.opening import open_model
-from loopbench.models.real import RealOptions
-from loopbench.models.streaming import pieces
-from loopbench.protocol import (
+from tests.cases import cases
+from whichloop.dspy_seam import DspyModel, open_lm
+from whichloop.models.local.opening import open_model
+from whichloop.models.real import RealOptions
+from whichloop.models.streaming import pieces
+from whichloop.protocol import (
     Chunk,
     Message,
     Model,
@@ -27,7 +28,6 @@ from loopbench.protocol import (
     Reply,
     Request,
 )
-from tests.cases import cases
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"

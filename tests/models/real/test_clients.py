@@ -11,11 +11,11 @@ from email.utils import format_datetime
 import dspy
 import pytest
 
-from loopbench.dspy_seam import DspyModel, close_local_clients, local_client
-from loopbench.dspy_seam.clients import LOCAL_KEY
-from loopbench.models.local.opening import open_model
-from loopbench.models.real import RealModel
-from loopbench.protocol import (
+from whichloop.dspy_seam import DspyModel, close_local_clients, local_client
+from whichloop.dspy_seam.clients import LOCAL_KEY
+from whichloop.models.local.opening import open_model
+from whichloop.models.real import RealModel
+from whichloop.protocol import (
     Model,
     ModelError,
     ProviderError,

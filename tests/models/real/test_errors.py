@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.local.opening import open_model
-from loopbench.models.real import RealOptions
-from loopbench.protocol import (
+from whichloop.models.local.opening import open_model
+from whichloop.models.real import RealOptions
+from whichloop.protocol import (
     ContextOverflow,
     Message,
     ModelError,

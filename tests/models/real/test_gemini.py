@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.local.opening import open_model
-from loopbench.models.real import RealModel, RealOptions
-from loopbench.models.server import ServedTrial, Server
-from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import (
+from tests.models.served import Book, fixed
+from whichloop.models.fake import FakeModel
+from whichloop.models.local.opening import open_model
+from whichloop.models.real import RealModel, RealOptions
+from whichloop.models.server import ServedTrial, Server
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import (
     Chunk,
     ContextOverflow,
     Message,
@@ -29,7 +30,6 @@ from loopbench.protocol import (
     ToolSpec,
     Usage,
 )
-from tests.models.served import Book, fixed
 
 from .provider import EACH, NAMES, OBJECT, TEXT
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.models.fake import FakeModel
-from loopbench.models.local.model import _as_served
-from loopbench.protocol import Answer, Message, ProviderError, Request, run_sync
-from loopbench.protocol.images import Image
-from loopbench.protocol.tokens import IMAGE_TOKENS, estimate_input
+from whichloop.models.fake import FakeModel
+from whichloop.models.local.model import _as_served
+from whichloop.protocol import Answer, Message, ProviderError, Request, run_sync
+from whichloop.protocol.images import Image
+from whichloop.protocol.tokens import IMAGE_TOKENS, estimate_input
 
 from .provider import NAME, Server, ask, completion
 

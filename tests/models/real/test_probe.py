@@ -13,11 +13,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from loopbench.cli.check_model import check_model
-from loopbench.models.local.opening import open_model
-from loopbench.models.prices import Price
-from loopbench.models.probe import ProbeReport, probe
-from loopbench.models.real import ABILITIES, RealOptions
+from whichloop.cli.check_model import check_model
+from whichloop.models.local.opening import open_model
+from whichloop.models.prices import Price
+from whichloop.models.probe import ProbeReport, probe
+from whichloop.models.real import ABILITIES, RealOptions
 
 from .provider import SECRET, CannedAnswer, Server, failure, serving
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.loops.finish.loop import Finish
-from loopbench.models.local.opening import open_model
-from loopbench.models.metering import MeteredModel
-from loopbench.models.real import RealModel, RealOptions
-from loopbench.models.server import ServedTrial, Server
-from loopbench.protocol import ContextOverflow, Message, NativeCall, ProviderError, Query, Reply, Request, Sampling
-from loopbench.protocol.tokens import estimate_usage
-from loopbench.protocol.wire import to_json
+from whichloop.loops.finish.loop import Finish
+from whichloop.models.local.opening import open_model
+from whichloop.models.metering import MeteredModel
+from whichloop.models.real import RealModel, RealOptions
+from whichloop.models.server import ServedTrial, Server
+from whichloop.protocol import ContextOverflow, Message, NativeCall, ProviderError, Query, Reply, Request, Sampling
+from whichloop.protocol.tokens import estimate_usage
+from whichloop.protocol.wire import to_json
 
 from .. import bench
 from ..served import QUESTION, Book, fixed, of

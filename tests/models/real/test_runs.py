@@ -16,29 +16,29 @@ import dspy
 import pytest
 import zstandard
 
-from loopbench.cli.main import main
-from loopbench.datasets import arithmetic
-from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import Replayed, replay
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.loops.react_extract_codecs import ExtractAnswer, ExtractCodec, ReactCodec, ReactStep
-from loopbench.metrics.record import Record
-from loopbench.models.real import RealOptions
-from loopbench.protocol import (
+from whichloop.cli.main import main
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import Replayed, replay
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.loops.react_extract_codecs import ExtractAnswer, ExtractCodec, ReactCodec, ReactStep
+from whichloop.metrics.record import Record
+from whichloop.models.real import RealOptions
+from whichloop.protocol import (
     Act,
     Answer,
     Codec,
     ToolCall,
     run_sync,
 )
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import read_records
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.records import read_records
 
 from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completion, failure, in_turn, serving
 
@@ -193,7 +193,7 @@ def hook(event, args):
     elif event == "socket.getaddrinfo":
         print(args[:2], file=log)
 sys.addaudithook(hook)
-from loopbench.cli.main import main
+from whichloop.cli.main import main
 main()
 """
 
@@ -235,7 +235,7 @@ class Here:
     """What was connected to."""
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        self.monkeypatch.setattr(sys, "argv", ["loopbench", *arguments])
+        self.monkeypatch.setattr(sys, "argv", ["whichloop", *arguments])
         with pytest.raises(SystemExit) as left:
             main()
         code, said = left.value.code, self.capsys.readouterr()

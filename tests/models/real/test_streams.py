@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.local.opening import open_model
-from loopbench.protocol import (
+from whichloop.models.local.opening import open_model
+from whichloop.protocol import (
     ModelError,
     NativeCall,
     ProviderError,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam import DspyModel, clients
-from loopbench.models.local.opening import open_model
-from loopbench.protocol import (
+from whichloop.dspy_seam import DspyModel, clients
+from whichloop.models.local.opening import open_model
+from whichloop.protocol import (
     Message,
     NativeCall,
     Reply,

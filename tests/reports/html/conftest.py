@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS
-from loopbench.runs.store.traces import TraceWriter, read_trace
 from tests.sealing import reseal
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
+from whichloop.runs.store.traces import TraceWriter, read_trace
 
 VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
 TAGS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.why import Why, losses_explained
-from loopbench.reports.html.document import PageSection
-from loopbench.reports.html.page import report_html, sections
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.why.why import Why, losses_explained
+from whichloop.reports.html.document import PageSection
+from whichloop.reports.html.page import report_html, sections
 
 _MADE: dict[tuple[int, Callable[..., Any], frozenset[tuple[str, Any]]], tuple[Results, Any]] = {}
 """By the identity of a run, the function and its options: the run, so that no other gets that identity, and the result."""

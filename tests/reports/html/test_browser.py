@@ -14,8 +14,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from loopbench.experiments.compare.several_runs import collect
-from loopbench.reports.html.page import collection_html, report_html
+from whichloop.experiments.compare.several_runs import collect
+from whichloop.reports.html.page import collection_html, report_html
 
 BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 FLAGS = (

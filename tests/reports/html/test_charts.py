@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.factors.factorial import Effect
-from loopbench.metrics.statistics import Interval, Verdict
-from loopbench.metrics.views import CostPoint, Front
-from loopbench.reports.html import charts
-from loopbench.reports.html.histograms import MAX_BINS, steps_chart
-from loopbench.reports.html.svg import (
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.factors.factorial import Effect
+from whichloop.metrics.statistics import Interval, Verdict
+from whichloop.metrics.views import CostPoint, Front
+from whichloop.reports.html import charts
+from whichloop.reports.html.histograms import MAX_BINS, steps_chart
+from whichloop.reports.html.svg import (
     CHAR,
     COLUMN_CHARS,
     NARROW,
@@ -33,7 +33,7 @@ from loopbench.reports.html.svg import (
     scale,
     standalone,
 )
-from loopbench.text.plain_text import terminal_safe
+from whichloop.text.plain_text import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
 

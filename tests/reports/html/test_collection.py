@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.several_runs import SeveralRuns, collect, several_runs_tables, to_markdown, verdicts
-from loopbench.reports.html.document import Grid
-from loopbench.reports.html.overview import overview_section
-from loopbench.reports.html.page import collection_html
-from loopbench.reports.html.titles import run_title
-from loopbench.runs.store.files import RunError
 from tests.benchmarks import load_benchmark
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_runs_tables, to_markdown, verdicts
+from whichloop.reports.html.document import Grid
+from whichloop.reports.html.overview import overview_section
+from whichloop.reports.html.page import collection_html
+from whichloop.reports.html.titles import run_title
+from whichloop.runs.store.files import RunError
 
 IN_ONE_FORK = "the run of three designs that has a page"
 

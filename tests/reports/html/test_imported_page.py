@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.reports.html import report_html
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.reports.html import report_html
 
 HIDDEN = (
     *("fault profile", "repeats, seed", "false success", "repeated calls", "wasted steps"),
     *("finish/flaky-tools", "a reply of the model to a request that asks"),
 )
-"""What is said of runs of loopbench's own only."""
+"""What is said of runs of whichloop's own only."""
 
 
 @pytest.fixture(scope="module")

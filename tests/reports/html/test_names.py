@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.protocol.names import Spec
-from loopbench.reports.html.names import MAX_CHARS, chart_names
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.protocol.names import Spec
+from whichloop.reports.html.names import MAX_CHARS, chart_names
 
 OPTIONS = st.dictionaries(
     st.sampled_from(["max_steps", "parse_retries", "forced_finish", "typed_output"]),

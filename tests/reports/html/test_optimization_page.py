@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
-from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import run as optimize
-from loopbench.reports.html.page import optimization_html
-from loopbench.runs.config import CompareConfig
 from tests.sealing import reseal
+from whichloop.experiments.optimize.config import OptimizeConfig, SearchConfig
+from whichloop.experiments.optimize.prepare import prepare as prepare_optimization
+from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
+from whichloop.experiments.optimize.run import run as optimize
+from whichloop.reports.html.page import optimization_html
+from whichloop.runs.config import CompareConfig
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
     assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
     (changed,) = (element.text for element in found.named("pre") if element.attributes.get("class") == "diff")
     assert changed.splitlines()[:3] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}", "decide"]
-    (command,) = (element.text for element in found.named("code") if element.text.startswith("loopbench compare"))
+    (command,) = (element.text for element in found.named("code") if element.text.startswith("whichloop compare"))
     assert " --loop bare --loop " in command
     assert " --profile teachable --suite 'arithmetic(size=60)' --split test --tasks 6" in command
     assert "What each design gained" in [element.text for element in found.named("title")]

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.comparison import compare
-from loopbench.metrics.record import FaultRecord
-from loopbench.reports.html.document import Grid
-from loopbench.reports.html.page import report_html
-from loopbench.runs.store.files import RunError, read_manifest_json
-from loopbench.text.plain_text import terminal_safe
 from tests.cases import cases
 from tests.reports.html.made_once import page_of, sections_of
 from tests.sealing import reseal, unseal
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.record import FaultRecord
+from whichloop.reports.html.document import Grid
+from whichloop.reports.html.page import report_html
+from whichloop.runs.store.files import RunError, read_manifest_json
+from whichloop.text.plain_text import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
 

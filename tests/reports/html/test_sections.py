@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.ablate.ablation import ablation_result
-from loopbench.experiments.ablate.prepare import AblationRequest
-from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
-from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.optimize.watchers import SILENT
-from loopbench.experiments.why.base_rates import doubts_in_words
-from loopbench.experiments.why.why import ArmLosses
-from loopbench.metrics.ranking import ranked
-from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
-from loopbench.metrics.trajectory.trajectory import course, unmatched
-from loopbench.reports.html.causes import MAX_TRACES, choose_examples, find_losses
-from loopbench.reports.html.document import (
+from tests.reports.html.made_once import sections_of, why_of
+from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.ablate.prepare import AblationRequest
+from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
+from whichloop.experiments.ablate.tables import conclusions
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.optimize.watchers import SILENT
+from whichloop.experiments.why.base_rates import doubts_in_words
+from whichloop.experiments.why.why import ArmLosses
+from whichloop.metrics.ranking import ranked
+from whichloop.metrics.trace import ModelExchange, Note, ToolRun, Trace
+from whichloop.metrics.trajectory.trajectory import course, unmatched
+from whichloop.reports.html.causes import MAX_TRACES, choose_examples, find_losses
+from whichloop.reports.html.document import (
     Amount,
     Banner,
     Folded,
@@ -38,14 +39,13 @@ from loopbench.reports.html.document import (
     Subsection,
     cell_text,
 )
-from loopbench.reports.html.page import report_html, sections
-from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
-from loopbench.reports.html.verdict import verdict_section
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.store.files import TRACES
-from loopbench.runs.store.traces import read_trace
-from loopbench.text.numbers import interval, p_value
-from tests.reports.html.made_once import sections_of, why_of
+from whichloop.reports.html.page import report_html, sections
+from whichloop.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
+from whichloop.reports.html.verdict import verdict_section
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.store.files import TRACES
+from whichloop.runs.store.traces import read_trace
+from whichloop.text.numbers import interval, p_value
 
 IN_ONE_FORK = "the run of three designs that has a page"
 
@@ -141,7 +141,7 @@ def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):
     trials = {f"{record.arm}/{record.task}/{record.repeat}": record for record in breeze.records}
     told_of = set()
     for trial, winner, cause, detail, _, command in (tuple(map(cell_text, row)) for row in examples.rows):
-        assert command == f"loopbench show {breeze.folder.name} {trial}"
+        assert command == f"whichloop show {breeze.folder.name} {trial}"
         record = trials[trial]
         assert record.accuracy < 1
         assert trials[f"{winner}/{record.task}/{record.repeat}"].accuracy == 1
@@ -381,4 +381,4 @@ def test_commands_can_be_pasted_into_a_shell(breeze):
     trace = lost_pair(breeze)[1]
     trace = replace(trace, head=replace(trace.head, arm=arm))
     made = side_by_side((trace, trace), "a run").trials[0]
-    assert shlex.split(made.command) == ["loopbench", "show", "a run", f"{arm}/{trace.head.task}/{trace.head.repeat}"]
+    assert shlex.split(made.command) == ["whichloop", "show", "a run", f"{arm}/{trace.head.task}/{trace.head.repeat}"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.metrics.trial_limits import TrialLimits
-from loopbench.reports.html import page as pages
-from loopbench.reports.html.causes import find_losses
-from loopbench.runs.store.files import TRACES
 from tests.reports.html.made_once import page_of
+from whichloop.metrics.trial_limits import TrialLimits
+from whichloop.reports.html import page as pages
+from whichloop.reports.html.causes import find_losses
+from whichloop.runs.store.files import TRACES
 
 IN_ONE_FORK = "the run of three designs that has a page"
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.experiments.compare.results import Results
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import compare
-from loopbench.reports.html.titles import MAX_LOOPS, compared
-from loopbench.runs.manifest import ArmEntry, Manifest
+from whichloop.experiments.compare.results import Results
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import compare
+from whichloop.reports.html.titles import MAX_LOOPS, compared
+from whichloop.runs.manifest import ArmEntry, Manifest
 
 
 def made(record, accuracies: dict[str, float], profiles=("p",), model: str = "scripted") -> Results:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from loopbench.reports.mlflow import prepared
-from loopbench.reports.mlflow.prepared import prepare_store
-from loopbench.reports.mlflow.store import open_store
+from whichloop.reports.mlflow import prepared
+from whichloop.reports.mlflow.prepared import prepare_store
+from whichloop.reports.mlflow.store import open_store
 
 
 def content(store: Path) -> list[list[str]]:
@@ -31,16 +31,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home folder in which an empty store is kept."""
     home: Path = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOOPBENCH_HOME", str(home))
+        patch.setenv("WHICHLOOP_HOME", str(home))
         prepare_store(home / "first.db")
     return home
 
 
 @pytest.fixture
 def home(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of that folder, which is LOOPBENCH_HOME."""
+    """A copy of that folder, which is WHICHLOOP_HOME."""
     copied = shutil.copytree(made, tmp_path / "home")
-    monkeypatch.setenv("LOOPBENCH_HOME", str(copied))
+    monkeypatch.setenv("WHICHLOOP_HOME", str(copied))
     return copied
 
 
@@ -88,7 +88,7 @@ def test_where_none_can_be_kept_mlflow_makes_its_own(tmp_path, monkeypatch, fail
         store.write_bytes(b"half")
         raise failure
 
-    monkeypatch.setenv("LOOPBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WHICHLOOP_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(prepared, "_make", fail)
     prepare_store(tmp_path / "new.db")
     assert not (tmp_path / "new.db").exists()

@@ -24,17 +24,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.live import Live
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.reports.progress import trials as progress
-from loopbench.reports.progress.counts import MAX_KIND_CHARS, MAX_KINDS, ProgressCounts
-from loopbench.reports.progress.trials import clock, watching
-from loopbench.runs.config import BudgetConfig, CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.journal import Journal
 from tests.prepared import Prepared
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.reports.progress import trials as progress
+from whichloop.reports.progress.counts import MAX_KIND_CHARS, MAX_KINDS, ProgressCounts
+from whichloop.reports.progress.trials import clock, watching
+from whichloop.runs.config import BudgetConfig, CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.journal import Journal
 
 LOOPS = tuple(f"bare(max_steps={number})" for number in range(1, 4))
 
@@ -302,10 +302,10 @@ def test_seconds_are_shown_as_on_a_clock(seconds, shown):
 WATCHED = """
 import sys, time
 from pathlib import Path
-from loopbench.reports.progress.trials import watching
-from loopbench.runs.config import CompareConfig
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.metrics.record import Record
+from whichloop.reports.progress.trials import watching
+from whichloop.runs.config import CompareConfig
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.metrics.record import Record
 
 arms = int(sys.argv[2])
 loops = tuple(f"bare(max_steps={number + 1})" for number in range(arms))

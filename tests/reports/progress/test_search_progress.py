@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.config import load_optimize_config
-from loopbench.experiments.optimize.prepare import Optimization, prepare
-from loopbench.experiments.optimize.watchers import Watchers
-from loopbench.metrics.record import Record
-from loopbench.reports.progress import search as optimize_progress
-from loopbench.reports.progress.search import SearchDisplay, Searched, watching
-from loopbench.runs.config import BudgetConfig
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.prepare import Optimization, prepare
+from whichloop.experiments.optimize.watchers import Watchers
+from whichloop.metrics.record import Record
+from whichloop.reports.progress import search as optimize_progress
+from whichloop.reports.progress.search import SearchDisplay, Searched, watching
+from whichloop.runs.config import BudgetConfig
 
 OWN, OTHER = Candidate(0, "0", {}), Candidate(1, "1", {})
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import forks_of, run_apart
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine import forked
-from loopbench.runs.engine.forked import ForkedWorker
 from tests.processes import is_alive
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import forks_of, run_apart
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine import forked
+from whichloop.runs.engine.forked import ForkedWorker
 
 from ..conftest import Told
 

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.run import run
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.run import run
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
 
 Victims = Callable[[int], list[int]]
 """From a sitting to the processes that run its trials."""
@@ -36,7 +36,7 @@ RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # stays at 127.0.0.1
 }
-WORKER = "loopbench.runs.engine.worker"
+WORKER = "whichloop.runs.engine.worker"
 ACTOR = "ray::RemoteWorker"
 MAX_BEFORE_A_KILL_S = 0.6
 

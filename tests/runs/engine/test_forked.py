@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import job_of
-from loopbench.runs import forking
-from loopbench.runs.config import BudgetConfig
-from loopbench.runs.engine.forked import MAX_FORKS, MIN_TRIALS, forked_workers, forks_for
 from tests.prepared import Prepared
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import job_of
+from whichloop.runs import forking
+from whichloop.runs.config import BudgetConfig
+from whichloop.runs.engine.forked import MAX_FORKS, MIN_TRIALS, forked_workers, forks_for
 
 ROOT = Path(__file__).parents[3]
 

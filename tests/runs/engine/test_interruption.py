@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.api.carry_out import apart
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.engine import interruption
-from loopbench.runs.engine.interruption import SAME_WISH_S, Interruption, press_everywhere
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.silent_end import ORDERLY_ENDS
+from whichloop.api.carry_out import apart
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.engine import interruption
+from whichloop.runs.engine.interruption import SAME_WISH_S, Interruption, press_everywhere
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.silent_end import ORDERLY_ENDS
 
 ENGINES: dict[str, dict[str, Any]] = {"one process": {"concurrency": 4}, "workers": {"workers": 2, "concurrency": 4}}
 

@@ -12,20 +12,20 @@ import time
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
 from tests.prepared import Prepared
 from tests.processes import is_alive
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
 
 RUN = """
 import sys
 from pathlib import Path
-from loopbench.experiments.compare.run import run
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.runs.permissions import Permissions
+from whichloop.experiments.compare.run import run
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.runs.permissions import Permissions
 run(reopen(Path(sys.argv[1]), Permissions(code=sys.argv[2:])), Unwatched())
 """
 LIMIT_S = 60.0
@@ -107,7 +107,7 @@ def ticks(process: int) -> int:
 
 @pytest.mark.thorough
 def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, undisturbed, told, workers_of, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.engine.pool.SILENCE_GRACE_S", 0.5)
+    monkeypatch.setattr("whichloop.runs.engine.pool.SILENCE_GRACE_S", 0.5)
     asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=6)"}
     whole = undisturbed(**asked)
 

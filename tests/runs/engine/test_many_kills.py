@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record_table import records_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import read_trace
 from tests.prepared import Prepared
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record_table import records_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import read_trace
 
 ROOT = Path(__file__).parents[3]
 SLOW = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.runs.engine.messages import Frames, framed
+from whichloop.runs.engine.messages import Frames, framed
 
 
 @given(st.lists(st.binary(max_size=50)), st.lists(st.integers(1, 20)))

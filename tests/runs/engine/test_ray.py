@@ -21,17 +21,17 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import load_config
-from loopbench.runs.engine.messages import WorkerError
-from loopbench.runs.engine.ray import PREFIX, cluster_links, ray_folder
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.each_record import each_record
 from tests.prepared import Prepared
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import load_config
+from whichloop.runs.engine.messages import WorkerError
+from whichloop.runs.engine.ray import PREFIX, cluster_links, ray_folder
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.each_record import each_record
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""
@@ -143,7 +143,7 @@ def cluster(environment: dict[str, str]) -> Iterator[Cluster]:
 
 @dataclass
 class Driver:
-    """`loopbench compare` in a process of its own."""
+    """`whichloop compare` in a process of its own."""
 
     process: subprocess.Popen[str]
     runs: Path
@@ -178,7 +178,7 @@ def compare(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
         environment: dict[str, str],
         *flags: str,
         profiles: tuple[str, ...] = PROFILES,
-        start: tuple[str, str] = ("-m", "loopbench"),
+        start: tuple[str, str] = ("-m", "whichloop"),
         as_process: type[subprocess.Popen[str]] = subprocess.Popen,
     ) -> Driver:
         runs = tmp_path / "runs"
@@ -297,14 +297,14 @@ def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, com
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.timeout(LIMIT_S * 2)
-def test_a_node_without_loopbench_is_told_in_one_line(environment, compare, tmp_path):
-    (tmp_path / "loopbench").mkdir()
-    (tmp_path / "loopbench" / "__init__.py").write_text("raise ImportError('not installed here')")
-    of_workers = f"import os; from loopbench.cli.main import main; os.environ['PYTHONPATH'] = {str(tmp_path)!r}; main()"
+def test_a_node_without_whichloop_is_told_in_one_line(environment, compare, tmp_path):
+    (tmp_path / "whichloop").mkdir()
+    (tmp_path / "whichloop" / "__init__.py").write_text("raise ImportError('not installed here')")
+    of_workers = f"import os; from whichloop.cli.main import main; os.environ['PYTHONPATH'] = {str(tmp_path)!r}; main()"
     process = compare(1, environment, "--workers", "1", "--quiet", start=("-c", of_workers)).process
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
-    assert err.startswith("error: worker 1: loopbench cannot be imported on its node: ImportError: not installed here; once ")
+    assert err.startswith("error: worker 1: whichloop cannot be imported on its node: ImportError: not installed here; once ")
     assert err.count("\n") == 1
 
 

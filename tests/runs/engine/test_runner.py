@@ -14,29 +14,29 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import Suite
-from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.reopen import SessionSettings, reopen
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import records_digest
-from loopbench.models.metering import Meter
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import BudgetExceeded, Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
-from loopbench.protocol.names import Spec
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import SLICE, Unwatched, run_trials
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.run_state import MAX_ATTEMPTS
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.store import journal
-from loopbench.runs.store.files import TRIALS, RunError
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.trial.setting import NotRun, TrialContext
-from loopbench.runs.trial.trial import run_trial
 from tests.sealing import reseal, unseal
+from whichloop.datasets.task import Suite
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import records_digest
+from whichloop.models.metering import Meter
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import BudgetExceeded, Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason
+from whichloop.protocol.names import Spec
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import SLICE, Unwatched, run_trials
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.run_state import MAX_ATTEMPTS
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.store import journal
+from whichloop.runs.store.files import TRIALS, RunError
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.trial.setting import NotRun, TrialContext
+from whichloop.runs.trial.trial import run_trial
 
 
 class Count(Unwatched):
@@ -212,7 +212,7 @@ def test_a_run_that_another_process_stops_lets_no_request_through_though_its_own
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.store.journal.BATCH_S", 0.05)
+    monkeypatch.setattr("whichloop.runs.store.journal.BATCH_S", 0.05)
     suite = tiny()
     suite = replace(suite, tasks=tuple(replace(suite.tasks[0], id=name) for name in ("quick", "slow")))
     seen: list[list[str]] = []
@@ -238,7 +238,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(journal, "MAX_UNSYNCED", 5)
-    monkeypatch.setattr("loopbench.runs.store.files.os.fsync", full)
+    monkeypatch.setattr("whichloop.runs.store.files.os.fsync", full)
     with pytest.raises(RunError, match=r"traces\.zst: No space left on device"):
         run(experiment, Count())
     monkeypatch.undo()
@@ -249,7 +249,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.trial.loop_run.GRACE_S", 0.1)
+    monkeypatch.setattr("whichloop.runs.trial.loop_run.GRACE_S", 0.1)
 
     async def immortal(*arguments: Any) -> Outcome:
         while True:
@@ -292,7 +292,7 @@ class Down:
 def real(configured, monkeypatch) -> tuple[Experiment, Down]:
     """An experiment on a real model that is down."""
     model = Down()
-    monkeypatch.setattr("loopbench.runs.real_models.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("whichloop.runs.real_models.open_model", lambda *arguments, **options: model)
     return prepare(configured(models=("openai/fake",), profiles=("clean",), suite="arithmetic(size=3)")), model
 
 
@@ -327,7 +327,7 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* loopbench rescore"),
+        (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* whichloop rescore"),
         (("suite", "tasks"), 3, r"the number of tasks \(3, now 6\)"),
         (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* start a new run"),
         (("versions", "policy_and_profiles"), -1, r"the scripted model \(version -1, now \d+\)"),
@@ -397,7 +397,7 @@ def test_bad_input_leaves_nothing_behind(configured, changes):
 def test_a_suites_name_cannot_lead_out_of_the_runs_folder(configured, tmp_path, monkeypatch):
     (tmp_path / "own_named.py").write_text(
         "from dataclasses import replace\n"
-        "from loopbench.datasets.arithmetic import load\n"
+        "from whichloop.datasets.arithmetic import load\n"
         "def suite(): return replace(load(size=1), name='../../x y/' + 'n' * 300)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.runs.engine import pool
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.records import read_records
-from loopbench.runs.trial import watchdog
 from tests.prepared import start_command
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.runs.engine import pool
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.records import read_records
+from whichloop.runs.trial import watchdog
 
 UNRULY = '''
 """Designs that reach out of their trial."""
@@ -26,7 +26,7 @@ import os
 import threading
 import time
 
-from loopbench.protocol import HARNESS_STOPS, Outcome, StopReason, ToolCall
+from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, ToolCall
 
 OVER = threading.Event()
 

@@ -18,18 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import BudgetConfig
-from loopbench.runs.engine import arm_deaths, pool
-from loopbench.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
-from loopbench.runs.engine.messages import WorkerError
-from loopbench.runs.engine.pool_worker import PoolWorker
-from loopbench.runs.engine.seen_lines import SeenLines
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.run_state import Spent, overrun, read_state
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import BudgetConfig
+from whichloop.runs.engine import arm_deaths, pool
+from whichloop.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
+from whichloop.runs.engine.messages import WorkerError
+from whichloop.runs.engine.pool_worker import PoolWorker
+from whichloop.runs.engine.seen_lines import SeenLines
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.run_state import Spent, overrun, read_state
 
 CLEAN = ("clean",)
 

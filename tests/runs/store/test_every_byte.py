@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.gate import bless, read_baseline, read_run, write_baseline
-from loopbench.models.cassette import Recording
-from loopbench.models.fake import FakeModel
-from loopbench.protocol import read_program
-from loopbench.protocol.checksums import seal_document
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.manifest import read_manifest
-from loopbench.runs.store.each_record import find_trial
-from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import Traces
 from tests.models.cassettes import RECORD, ask, use
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
+from whichloop.models.cassette import Recording
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import read_program
+from whichloop.protocol.checksums import seal_document
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.each_record import find_trial
+from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import Traces
 
 BASELINE, PROGRAM, RECORDING = "baseline.json", "optimized.json", "m.jsonl"
 FLIPS = 10_000
@@ -56,7 +56,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert not run(experiment, Unwatched())
     folder = experiment.folder
     write_baseline(folder / BASELINE, bless(read_run(folder)))
-    program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "loopbench": {"loop": "bare"}}
+    program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "whichloop": {"loop": "bare"}}
     (folder / PROGRAM).write_bytes(seal_document((json.dumps(program, indent=2) + "\n").encode()))
     use(folder, RECORD, [ask("one"), ask("two")], FakeModel("first", "second"))
     return folder

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from tests.cases import cases
+from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import Record
-from loopbench.runs.store import each_record as finding
-from loopbench.runs.store import index_writer, records
-from loopbench.runs.store.each_record import each_record, find_trial
-from loopbench.runs.store.files import TRIALS, DiskError, RunError, write_manifest_json
-from loopbench.runs.store.index import INDEX, blocks_of
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
+from whichloop.metrics.record import Record
+from whichloop.runs.store import each_record as finding
+from whichloop.runs.store import index_writer, records
+from whichloop.runs.store.each_record import each_record, find_trial
+from whichloop.runs.store.files import TRIALS, DiskError, RunError, write_manifest_json
+from whichloop.runs.store.index import INDEX, blocks_of
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
 
 FIRST = Record("a/clean", "s", "d", "t-0", 0, 5, "scored", stop="finished", scores={"accuracy": 1.0}, wall_s=0.25)
 SOME = [

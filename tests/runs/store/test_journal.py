@@ -14,19 +14,19 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import FaultRecord, Record, Shared
-from loopbench.metrics.record_table import records_digest
-from loopbench.protocol.checksums import open_line
-from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.runs.store.each_record import find_trial, name_meant
-from loopbench.runs.store.files import TRACES, TRIALS, RunError
-from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.seal import tally_of
-from loopbench.runs.store.traces import read_trace
 from tests.cases import cases
 from tests.prepared import ran_in_fork, start_command
 from tests.sealing import reseal
+from whichloop.metrics.record import FaultRecord, Record, Shared
+from whichloop.metrics.record_table import records_digest
+from whichloop.protocol.checksums import open_line
+from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.runs.store.each_record import find_trial, name_meant
+from whichloop.runs.store.files import TRACES, TRIALS, RunError
+from whichloop.runs.store.journal import MAX_UNSYNCED, Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.seal import tally_of
+from whichloop.runs.store.traces import read_trace
 
 COUNT, NUMBER = st.integers(0, 10**6), st.floats(0, 1e9)
 JSON = st.recursive(
@@ -299,7 +299,7 @@ def test_a_number_that_is_none_stops_the_run_and_is_never_written_as_null(tmp_pa
 
 def test_a_second_process_is_refused_and_told_why(tmp_path, record):
     (tmp_path / "writes.py").write_text(
-        "import sys; from pathlib import Path; from loopbench.runs.store.journal import Journal\n"
+        "import sys; from pathlib import Path; from whichloop.runs.store.journal import Journal\n"
         f"with Journal(Path({str(tmp_path)!r})): print('writing', flush=True); sys.stdin.read()"
     )
     with start_command([], tmp_path, {}, module="writes", stdin=subprocess.PIPE) as child:
@@ -316,9 +316,9 @@ def test_a_second_process_is_refused_and_told_why(tmp_path, record):
 FILLS = """
 import resource, sys
 from pathlib import Path
-from loopbench.runs.store.files import RunError
-from loopbench.runs.store.journal import Journal
-from loopbench.metrics.record import Record
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.journal import Journal
+from whichloop.metrics.record import Record
 {limit}
 with Journal(Path(sys.argv[1])) as journal:
     for number in range(4000):

@@ -21,17 +21,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import Note, Trace
-from loopbench.runs.store import index_writer
-from loopbench.runs.store.each_record import each_record
-from loopbench.runs.store.files import TRACES, TRIALS, RunError
-from loopbench.runs.store.index import INDEX
-from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import Traces
 from tests.cases import cases
 from tests.prepared import Prepared
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Note, Trace
+from whichloop.runs.store import index_writer
+from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.files import TRACES, TRIALS, RunError
+from whichloop.runs.store.index import INDEX
+from whichloop.runs.store.journal import MAX_UNSYNCED, Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import Traces
 
 Key = tuple[str, str, int]
 

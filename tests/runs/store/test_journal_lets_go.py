@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.metrics.record import Record
-from loopbench.runs.store import journal
-from loopbench.runs.store.files import TRACES, TRIALS
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.traces import TraceWriter
+from whichloop.metrics.record import Record
+from whichloop.runs.store import journal
+from whichloop.runs.store.files import TRACES, TRIALS
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.traces import TraceWriter
 
 
 def open_files(folder: Path) -> set[str]:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics import record_table
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.record_table import (
+from tests.cases import cases
+from whichloop.metrics import record_table
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.record_table import (
     OWN,
     RecordTable,
     by_key,
@@ -25,15 +26,14 @@ from loopbench.metrics.record_table import (
     shared_fields,
     trace_lengths,
 )
-from loopbench.metrics.summary import METRICS, summarize, task_values
-from loopbench.protocol.checksums import open_line, seal_line
-from loopbench.protocol.digest import canonical_json
-from loopbench.runs.run_state import EndedTrials, TrialState, read_state
-from loopbench.runs.store.each_record import each_record
-from loopbench.runs.store.files import TRIALS, RunError
-from loopbench.runs.store.record_lines import RecordReader, latest
-from loopbench.runs.store.records import read_records
-from tests.cases import cases
+from whichloop.metrics.summary import METRICS, summarize, task_values
+from whichloop.protocol.checksums import open_line, seal_line
+from whichloop.protocol.digest import canonical_json
+from whichloop.runs.run_state import EndedTrials, TrialState, read_state
+from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.files import TRIALS, RunError
+from whichloop.runs.store.record_lines import RecordReader, latest
+from whichloop.runs.store.records import read_records
 
 DIGESTED = (
     "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",

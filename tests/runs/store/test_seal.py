@@ -10,21 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.cli.main import main
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.compare.run import run
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.each_record import find_trial
-from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.seal import break_seal, read_seal, run_lines
-from loopbench.runs.store.traces import TracePolicy
 from tests.cases import cases
 from tests.sealing import unseal
+from whichloop.cli.main import main
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.each_record import find_trial
+from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.seal import break_seal, read_seal, run_lines
+from whichloop.runs.store.traces import TracePolicy
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=cases(6))
 Lines = list[bytes]
@@ -98,7 +98,7 @@ def ended(copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     """Runs a command over the run, and returns its exit code and what it printed."""
 
     def call(command: str, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["loopbench", command, str(copied), *arguments])
+        monkeypatch.setattr("sys.argv", ["whichloop", command, str(copied), *arguments])
         code: object = 0
         try:
             main()

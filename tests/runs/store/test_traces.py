@@ -16,23 +16,24 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run
-from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.gate.data.baseline import bless
-from loopbench.experiments.learn_plans.learn import learn_run
-from loopbench.experiments.why.why import losses_explained
-from loopbench.metrics.record import Record
-from loopbench.metrics.trace import Trace
-from loopbench.reports.html.page import report_html
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.store.each_record import find_trial
-from loopbench.runs.store.files import TRACES, TRIALS, RunError, write_manifest_json
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
-from loopbench.runs.store.traces import (
+from tests.cases import cases
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.fit_profile.fit import fit_run
+from whichloop.experiments.gate.data.baseline import bless
+from whichloop.experiments.learn_plans.learn import learn_run
+from whichloop.experiments.why.why import losses_explained
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Trace
+from whichloop.reports.html.page import report_html
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.each_record import find_trial
+from whichloop.runs.store.files import TRACES, TRIALS, RunError, write_manifest_json
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.traces import (
     FRAME_BYTES,
     FRAME_TRACES,
     MAX_TEXT,
@@ -42,7 +43,6 @@ from loopbench.runs.store.traces import (
     TraceWriter,
     read_trace,
 )
-from tests.cases import cases
 
 
 def line_of(record: Record, pad: str = "") -> bytes:
@@ -120,7 +120,7 @@ def test_traces_that_stand_side_by_side_are_expanded_once(tmp_path, record):
 
 
 def test_a_reader_holds_no_more_than_some_frames(tmp_path, record, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.store.traces.MAX_FRAMES_BYTES", 3 * FRAME_BYTES)
+    monkeypatch.setattr("whichloop.runs.store.traces.MAX_FRAMES_BYTES", 3 * FRAME_BYTES)
     made = write(tmp_path, [record(task=f"t{number}") for number in range(40)], [noise(FRAME_BYTES, n) for n in range(40)])
     traces = Traces(tmp_path)
     for each in made:

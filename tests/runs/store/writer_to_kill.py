@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
-from loopbench.metrics.record import Record
-from loopbench.runs.store import index_writer
-from loopbench.runs.store.journal import Journal
-from loopbench.runs.store.records import read_records
+from whichloop.metrics.record import Record
+from whichloop.runs.store import index_writer
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.records import read_records
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loopbench.runs.trial import loop_run
-from loopbench.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial import loop_run
+from whichloop.runs.trial.setting import FinishedTrial
 
 
 def check(done: FinishedTrial) -> FinishedTrial:

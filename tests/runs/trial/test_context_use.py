@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.context import DISTANCES
-from loopbench.models.receipts import Ledger, Truth, call_digest
-from loopbench.protocol import Message, Plan, PlannedCall, Request, Role, ToolSpec
-from loopbench.runs.trial.context_use import MIN_CACHED_BYTES, PrefixCount, RetentionCount
 from tests.models.receipts import issue
+from whichloop.metrics.context import DISTANCES
+from whichloop.models.receipts import Ledger, Truth, call_digest
+from whichloop.protocol import Message, Plan, PlannedCall, Request, Role, ToolSpec
+from whichloop.runs.trial.context_use import MIN_CACHED_BYTES, PrefixCount, RetentionCount
 
 TEXTS = st.sampled_from(["", "a", "ab", "abc", "b", "ä", "abd", "x" * 40])
 PROMPTS = st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=8)

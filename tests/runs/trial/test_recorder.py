@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.trace import TraceHead
-from loopbench.runs.trial.recorder import Recorder
+from whichloop.metrics.trace import TraceHead
+from whichloop.runs.trial.recorder import Recorder
 
 HEAD = TraceHead("a", "t", 0)
 

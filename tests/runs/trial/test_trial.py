@@ -16,14 +16,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopbench.datasets.task import Suite
-from loopbench.loops.bare import Bare
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import records_digest
-from loopbench.models.fake import FakeModel
-from loopbench.models.metering import Budget, Meter
-from loopbench.protocol import (
+from whichloop.datasets.task import Suite
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import records_digest
+from whichloop.models.fake import FakeModel
+from whichloop.models.metering import Budget, Meter
+from whichloop.protocol import (
     Message,
     Outcome,
     Query,
@@ -33,9 +33,9 @@ from loopbench.protocol import (
     StopReason,
     ToolCall,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.trial.setting import NotRun
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.trial.setting import NotRun
 
 ANSWER = '{"final_answer": "42"}'
 FINISHED = Outcome("42", StopReason.FINISHED, 0)

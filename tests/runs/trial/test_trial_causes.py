@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets.task import StatelessEnvironment, Suite
-from loopbench.loops.bare import Bare
-from loopbench.loops.bare_codecs import CODEC
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import (
+from whichloop.datasets.task import StatelessEnvironment, Suite
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import (
     Capabilities,
     Chunk,
     Message,
@@ -30,14 +30,14 @@ from loopbench.protocol import (
     Tool,
     ToolCall,
 )
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial import loop_run, trial_parts
-from loopbench.runs.trial import trial as trial_module
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial_models import TrialModels
+from whichloop.protocol.names import Spec, parse_spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial import loop_run, trial_parts
+from whichloop.runs.trial import trial as trial_module
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
 
 ANSWER = '{"final_answer": "42"}'
 FINISHED = Outcome("42", StopReason.FINISHED, 0)

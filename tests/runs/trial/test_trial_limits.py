@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.loops.bare import Bare
-from loopbench.metrics.record import Record
-from loopbench.metrics.summary import dollars_of_trial
-from loopbench.metrics.trial_limits import exceeds
-from loopbench.metrics.views import Unit, to_be_typed, within_limit
-from loopbench.models.fake import FakeModel
-from loopbench.models.metering import Budget
-from loopbench.models.prices import Price
-from loopbench.protocol import Message, Outcome, Query, Reply, Request, StopReason, Usage, run_sync
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.lookup import resolve
-from loopbench.runs.schedule import schedule
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial_models import TrialModels
 from tests.cases import cases
+from whichloop.loops.bare import Bare
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import dollars_of_trial
+from whichloop.metrics.trial_limits import exceeds
+from whichloop.metrics.views import Unit, to_be_typed, within_limit
+from whichloop.models.fake import FakeModel
+from whichloop.models.metering import Budget
+from whichloop.models.prices import Price
+from whichloop.protocol import Message, Outcome, Query, Reply, Request, StopReason, Usage, run_sync
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.lookup import resolve
+from whichloop.runs.schedule import schedule
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
 
 PROFILES = ("clean", "flaky-format", "flaky-tools", "provider-trouble", "stubborn")
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")

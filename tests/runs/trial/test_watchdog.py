@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import Record
-from loopbench.models.profiles import load_profile
-from loopbench.protocol import Tool
-from loopbench.protocol.names import Spec
-from loopbench.runs.registry import make_loop
-from loopbench.runs.schedule import Arm, Trial
-from loopbench.runs.trial import watchdog
-from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial.watchdog import BlockingTime, HangingTrials, Watch, _Clock
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import Tool
+from whichloop.protocol.names import Spec
+from whichloop.runs.registry import make_loop
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial import watchdog
+from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.watchdog import BlockingTime, HangingTrials, Watch, _Clock
 
 BUSY = ("Sleeps", "SwallowsTwo", *(pytest.param(loop, marks=pytest.mark.slow) for loop in ("Spins", "SpinsInATask")))
 
@@ -133,7 +133,7 @@ def test_an_event_loop_that_has_turned_is_not_blocked(monkeypatch):
         watch = Watch(60.0, lambda _: None)
         watch._last_holder = BlockingTime("a t1 0")
         later = time.monotonic() + 100.0
-        monkeypatch.setattr("loopbench.runs.trial.watchdog.time.monotonic", lambda: later)
+        monkeypatch.setattr("whichloop.runs.trial.watchdog.time.monotonic", lambda: later)
         assert watch.stuck_s == pytest.approx(100.0, abs=1.0)
         assert watch.holder == "a t1 0"
         watch.turn()
@@ -188,8 +188,8 @@ def test_time_in_which_this_process_did_not_run_is_left_out(steps):
     """Each step: seconds that pass, those in which this process computes, and whether the thread looks after them."""
     with pytest.MonkeyPatch.context() as patch:
         now, computed = [50.0], [0.0]
-        patch.setattr("loopbench.runs.trial.watchdog.time.monotonic", lambda: now[0])
-        patch.setattr("loopbench.runs.trial.watchdog.time.process_time", lambda: computed[0])
+        patch.setattr("whichloop.runs.trial.watchdog.time.monotonic", lambda: now[0])
+        patch.setattr("whichloop.runs.trial.watchdog.time.process_time", lambda: computed[0])
         clock, most, unseen, own = _Clock(), 50.0, 0.0, 0.0
         before = clock.time()
         for seconds, computing, looks in steps:

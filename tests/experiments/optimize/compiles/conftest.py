@@ -12,11 +12,11 @@ from typing import Any
 import dspy
 import pytest
 
-from loopbench.dspy_seam import lm_of
-from loopbench.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction
-from loopbench.experiments.optimize.compiling import Workshop
-from loopbench.experiments.optimize.optimizer import optimizer_named
-from loopbench.protocol import (
+from whichloop.dspy_seam import lm_of
+from whichloop.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction
+from whichloop.experiments.optimize.compiling import Workshop
+from whichloop.experiments.optimize.optimizer import optimizer_named
+from whichloop.protocol import (
     SILENT,
     Capabilities,
     Chunk,
@@ -33,8 +33,8 @@ from loopbench.protocol import (
     Toolbox,
     own_prompt,
 )
-from loopbench.protocol.names import parse_spec
-from loopbench.protocol.program import merged
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.program import merged
 
 HINT = "Mind the units."
 

@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.dspy_seam.program import LoopProgram
-from loopbench.experiments.optimize.compiling import OptimizerFailed, Workshop, judge, score
-from loopbench.experiments.optimize.optimizer import optimizer_named, optimizers, unread_proposals_warning
-from loopbench.experiments.optimize.quiet_dspy import LOGGERS
-from loopbench.protocol import Program, program_digest
-from loopbench.protocol.names import Spec, parse_spec
 from tests.experiments.optimize.compiles.conftest import SPECS, compiled_once
 from tests.prepared import ran_in_fork
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.experiments.optimize.compiling import OptimizerFailed, Workshop, judge, score
+from whichloop.experiments.optimize.optimizer import optimizer_named, optimizers, unread_proposals_warning
+from whichloop.experiments.optimize.quiet_dspy import LOGGERS
+from whichloop.protocol import Program, program_digest
+from whichloop.protocol.names import Spec, parse_spec
 
 if TYPE_CHECKING:
     from tests.experiments.optimize.compiles.conftest import Bench
@@ -106,7 +106,7 @@ def test_dspy_knows_the_options(name: str) -> None:
         ("json:JSONDecoder", "it must be a class with a compile"),
         ("json:decoder", "it must be a class with a compile"),
         ("no.such:Thing", "optimizer 'no.such:Thing': no module named 'no'"),
-        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric is not an option: loopbench sets it"),
+        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric is not an option: whichloop sets it"),
         ("dspy:COPRO(depht=3)", "optimizer dspy:COPRO: unknown option 'depht'"),
     ],
 )
@@ -231,7 +231,7 @@ def test_another_process_gives_the_same_programs(tmp_path: Path) -> None:
     """Whatever the order of its sets: the hash seed of the fork was drawn."""
     code = f"""
 import importlib.util, sys
-from loopbench.protocol import Program, program_digest
+from whichloop.protocol import Program, program_digest
 found = importlib.util.spec_from_file_location("shared", {str(Path(__file__).with_name("conftest.py"))!r})
 shared = sys.modules["shared"] = importlib.util.module_from_spec(found)
 found.loader.exec_module(shared)
@@ -402,7 +402,7 @@ def test_a_plug_in_is_found_by_its_name(own_module: str, tmp_path: Path, bench: 
     meta = tmp_path / "plugged-1.0.dist-info"
     meta.mkdir()
     (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n", encoding="utf-8")
-    points = f"[loopbench.optimizers]\npolite = {own_module}:Own\nbroken = {own_module}:Nothing\n"
+    points = f"[whichloop.optimizers]\npolite = {own_module}:Own\nbroken = {own_module}:Nothing\n"
     (meta / "entry_points.txt").write_text(points, encoding="utf-8")
     assert bench.compile("polite").program["decide"].instructions == "Decide. please"
     with pytest.raises(ValueError, match="optimizer 'broken': loading own_teleprompters:Nothing failed: AttributeError"):

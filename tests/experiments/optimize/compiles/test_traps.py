@@ -20,17 +20,17 @@ import pytest
 from dspy.utils.hasher import Hasher
 from dspy.utils.parallelizer import ParallelExecutor
 
-from loopbench.dspy_seam import lm_of
-from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
-from loopbench.experiments.optimize.budget_spent import BudgetSpent
-from loopbench.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
-from loopbench.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
-from loopbench.experiments.optimize.rollouts import Rollouts
-from loopbench.protocol import Optimizable, Program, own_prompt, read_program
-from loopbench.protocol.names import Spec, parse_spec
-from loopbench.runs.built_in import builtin_names
-from loopbench.runs.options import options_of
-from loopbench.runs.registry import find, make_loop
+from whichloop.dspy_seam import lm_of
+from whichloop.dspy_seam.program import LoopProgram, PredictorCall, loop_with
+from whichloop.experiments.optimize.budget_spent import BudgetSpent
+from whichloop.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
+from whichloop.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
+from whichloop.experiments.optimize.rollouts import Rollouts
+from whichloop.protocol import Optimizable, Program, own_prompt, read_program
+from whichloop.protocol.names import Spec, parse_spec
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.options import options_of
+from whichloop.runs.registry import find, make_loop
 
 pytestmark = pytest.mark.thorough
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from mlflow import MlflowClient
 
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.reports import mlflow as tracking
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, TASKS, of_size
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.reports import mlflow as tracking
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def uri(run) -> str:
 
 @pytest.fixture(scope="session")
 def tracked(run, uri) -> tracking.Tracked:
-    return tracking.log_run(run, uri, "loopbench")
+    return tracking.log_run(run, uri, "whichloop")
 
 
 @pytest.fixture(scope="session")

@@ -25,13 +25,13 @@ from mlflow.server.constants import (
     SERVE_ARTIFACTS_ENV_VAR,
 )
 
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import Results, results
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow.prepared import prepare_store
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow.prepared import prepare_store
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 LOOPS = ("bare", "bare(max_steps=3, instructions='Say \"yes\", é.')")
 PROFILES = ("clean", "flaky-tools")
@@ -41,8 +41,8 @@ TASKS = 7
 
 def children(client: MlflowClient, tracked: tracking.Tracked) -> dict[str, Any]:
     found = client.search_runs([tracked.experiment_id], f"tags.`mlflow.parentRunId` = '{tracked.parent_run_id}'")
-    assert len({child.data.tags["loopbench.arm"] for child in found}) == len(found)
-    return {child.data.tags["loopbench.arm"]: child for child in found}
+    assert len({child.data.tags["whichloop.arm"] for child in found}) == len(found)
+    return {child.data.tags["whichloop.arm"]: child for child in found}
 
 
 def traces(client: MlflowClient, tracked: tracking.Tracked, run_id: str) -> list[Any]:
@@ -127,5 +127,5 @@ def fetch(url: str) -> bytes:
 def models(client: MlflowClient, experiment_id: str) -> dict[str, Any]:
     """The models of an experiment, by id; each version once."""
     found = client.search_logged_models([experiment_id])
-    assert len({model.tags["loopbench.version"] for model in found}) == len(found)
+    assert len({model.tags["whichloop.version"] for model in found}) == len(found)
     return {model.model_id: model for model in found}

@@ -15,25 +15,25 @@ from typing import NoReturn
 
 import pytest
 
-from loopbench.reports import mlflow as tracking
-from loopbench.reports import tracking_beside
-from loopbench.reports.mlflow.notes import REPORT
-from loopbench.reports.mlflow.store import open_store, run_name
-from loopbench.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
-from loopbench.runs import forking
-from loopbench.runs.config import CompareConfig
 from tests.prepared import Prepared
+from whichloop.reports import mlflow as tracking
+from whichloop.reports import tracking_beside
+from whichloop.reports.mlflow.notes import REPORT
+from whichloop.reports.mlflow.store import open_store, run_name
+from whichloop.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
+from whichloop.runs import forking
+from whichloop.runs.config import CompareConfig
 
 IN_ONE_FORK = "the comparison that is logged once"
 
 SCRIPT = """
 import ctypes, json, os, signal, sys
 from pathlib import Path
-from loopbench.experiments.compare.results import results
-from loopbench.reports import tracking_beside
-from loopbench.reports.tracking_beside import run_log
-from loopbench.runs import forking
-from loopbench.runs.config import CompareConfig
+from whichloop.experiments.compare.results import results
+from whichloop.reports import tracking_beside
+from whichloop.reports.tracking_beside import run_log
+from whichloop.runs import forking
+from whichloop.runs.config import CompareConfig
 
 def fails(parent):
     raise OSError("what the forked process raises may not get into the code of the command")
@@ -102,7 +102,7 @@ def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path
     if not mlflow:
         assert (tmp_path / "beside.db").read_text(encoding="utf-8") == "é the page" * 100_000
         return
-    store = open_store(uri, "loopbench", run.folder.parent)
+    store = open_store(uri, "whichloop", run.folder.parent)
     parent = store.parent(run_name(run.folder))
     assert parent is not None
     assert parent.info.status == "FINISHED"
@@ -129,7 +129,7 @@ def test_nothing_is_written_before_the_page_is(run, tmp_path):
     uri = f"sqlite:///{tmp_path}/cut.db"
 
     def look() -> object:
-        return open_store(uri, "loopbench", run.folder.parent).parent(run_name(run.folder))
+        return open_store(uri, "whichloop", run.folder.parent).parent(run_name(run.folder))
 
     orders = CutOff(json.dumps(str(run.folder)).encode() + b"\n", look)
     reason = tracking_beside._logged(CompareConfig(runs=run.folder.parent, tracking_uri=uri), orders)

@@ -7,9 +7,9 @@ import socket
 import pytest
 from mlflow.tracing.client import TracingClient
 
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow import store
 from tests.reports.mlflow.comparison.helpers import children, content, free_port, traces
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow import store
 
 IN_ONE_FORK = "the comparison that is logged once"
 
@@ -25,7 +25,7 @@ def test_a_failure_is_one_line_and_costs_nothing(run, tmp_path, capsys):
         (f"sqlite:///{tmp_path}/no/such/folder/x.db", "No such file or directory"),
         (f"sqlite:///{tmp_path}/file.db", "not a database"),
     ]:
-        reason = tracking.track(run, uri, "loopbench")
+        reason = tracking.track(run, uri, "whichloop")
         assert isinstance(reason, str)
         assert known in reason
         assert "secret1" not in reason
@@ -39,7 +39,7 @@ def test_a_server_that_never_answers_is_asked_once(run, monkeypatch):
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
-        reason = tracking.track(run, f"http://127.0.0.1:{deaf.getsockname()[1]}", "loopbench")
+        reason = tracking.track(run, f"http://127.0.0.1:{deaf.getsockname()[1]}", "whichloop")
         deaf.setblocking(False)
         deaf.accept()[0].close()
         with pytest.raises(BlockingIOError):
@@ -61,5 +61,5 @@ def test_traces_that_were_logged_without_their_calls_are_completed(short, uri, c
     for arm, child in arms.items():
         sampled = tracking.sample([record for record in short.records if record.arm == arm])
         logged = traces(client, tracked, child.info.run_id)
-        assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(record.task for record in sampled)
+        assert sorted(trace.info.tags["whichloop.task"] for trace in logged) == sorted(record.task for record in sampled)
         assert all(trace.data.spans for trace in logged)

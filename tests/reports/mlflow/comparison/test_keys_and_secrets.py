@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-from loopbench.protocol.redact import public_address
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow.addresses import reason
+from whichloop.protocol.redact import public_address
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow.addresses import reason
 
 IN_ONE_FORK = "the comparison that is logged once"
 

@@ -13,21 +13,21 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from loopbench.experiments.ablate.prepare import AblationRequest
-from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.results import results
-from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.metrics.summary import METRICS
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.html.page import report_html
-from loopbench.reports.html.titles import run_title
-from loopbench.reports.mlflow.comparison import mean_key
-from loopbench.reports.mlflow.notes import arm_note, files
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
 from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, SOLVED_TASKS, TASKS, children, models, traces
 from tests.sealing import reseal
+from whichloop.experiments.ablate.prepare import AblationRequest
+from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.metrics.summary import METRICS
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.html.page import report_html
+from whichloop.reports.html.titles import run_title
+from whichloop.reports.mlflow.comparison import mean_key
+from whichloop.reports.mlflow.notes import arm_note, files
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
 
 IN_ONE_FORK = "the comparison that is logged once"
 
@@ -39,10 +39,10 @@ def test_the_parent_run_holds_the_comparison(run, client, tracked):
     assert parent.info.status == "FINISHED"
     assert (parent.info.end_time - parent.info.start_time) / 1000 == pytest.approx(run.wall_s, abs=0.01)
     tags = parent.data.tags
-    assert tags["loopbench.run"] == run.folder.name
-    assert tags["loopbench.digest"] == run.digest
-    assert tags["loopbench.complete"] == "true"
-    assert tags["loopbench.suite_digest"] == run.manifest.suite.digest
+    assert tags["whichloop.run"] == run.folder.name
+    assert tags["whichloop.digest"] == run.digest
+    assert tags["whichloop.complete"] == "true"
+    assert tags["whichloop.suite_digest"] == run.manifest.suite.digest
     assert tags["mlflow.note.content"] == tracking.note(run)
     assert parent.data.metrics["trials.of_run.scored"] == len(run.records)
     assert not [key for key in parent.data.metrics if ".vs." in key]  # hundreds of charts in front of the arms'
@@ -107,7 +107,7 @@ def test_factors_are_parameters(run, client, tracked):
         params = logged[made.arm].data.params
         assert (params["loop"], params["model"], params["profile"]) == ("bare", "scripted", made.profile)
         assert all(name in ("loop", "model", "profile") or name.startswith("option.") for name in params)
-        assert logged[made.arm].data.tags["loopbench.loop_code"] == made.code
+        assert logged[made.arm].data.tags["whichloop.loop_code"] == made.code
     typed = [child.data.params for child in logged.values() if "option.max_steps" in child.data.params]
     assert len(typed) == len(PROFILES)
     assert all(params["option.max_steps"] == "3" for params in typed)
@@ -183,13 +183,13 @@ def test_a_sample_of_traces_belongs_to_each_arm(run, client, tracked):
     for name, child in children(client, tracked).items():
         records = {record.task: record for record in run.records if record.arm == name}
         logged = traces(client, tracked, child.info.run_id)
-        assert {trace.info.tags["loopbench.task"] for trace in logged} == {
+        assert {trace.info.tags["whichloop.task"] for trace in logged} == {
             record.task for record in tracking.sample(list(records.values()))
         }
         for trace in logged:
-            known = records[trace.info.tags["loopbench.task"]]
-            assert trace.info.tags["loopbench.arm"] == name
-            assert trace.info.tags["loopbench.stop"] == known.stop
+            known = records[trace.info.tags["whichloop.task"]]
+            assert trace.info.tags["whichloop.arm"] == name
+            assert trace.info.tags["whichloop.stop"] == known.stop
             assert str(trace.info.state.value) == ("OK" if known.stop in ("finished", "forced") else "ERROR")
             assert sum(span.span_type == "CHAT_MODEL" for span in trace.data.spans) == known.lm_calls
             assert trace.info.token_usage["total_tokens"] == known.tokens
@@ -223,7 +223,7 @@ def test_logging_again_changes_nothing(run, uri, client, tracked):
 
     before = everything()
     assert len(before) == 2 + len(run.comparison.arms) + len(LOOPS)
-    assert tracking.log_run(run, uri, "loopbench") == tracked
+    assert tracking.log_run(run, uri, "whichloop") == tracked
     assert everything() == before
 
 
@@ -240,7 +240,7 @@ def test_a_resumed_run_is_brought_up_to_date(short, uri, client, tmp_path):
     part = tracking.log_run(results(folder), uri, "resumed")
     first = {trace.info.trace_id for trace in client.search_traces(locations=[part.experiment_id])}
     assert client.get_run(part.parent_run_id).info.status == "KILLED"
-    assert client.get_run(part.parent_run_id).data.tags["loopbench.complete"] == "false"
+    assert client.get_run(part.parent_run_id).data.tags["whichloop.complete"] == "false"
     ids = {name: child.info.run_id for name, child in children(client, part).items()}
 
     (folder / "trials.jsonl").write_text("".join(lines))
@@ -253,7 +253,7 @@ def test_a_resumed_run_is_brought_up_to_date(short, uri, client, tmp_path):
     parent = client.get_run(whole.parent_run_id)
     assert (parent.info.status, parent.info.run_name) == ("FINISHED", run_title(short))
     assert parent.data.params["python"] == short.manifest.python  # a parameter is for ever
-    assert parent.data.tags["loopbench.digest"] == short.digest
+    assert parent.data.tags["whichloop.digest"] == short.digest
     assert {name: child.info.run_id for name, child in children(client, whole).items()} == ids
     for arm in short.comparison.arms:
         metrics = client.get_run(ids[arm.info.arm]).data.metrics
@@ -262,5 +262,5 @@ def test_a_resumed_run_is_brought_up_to_date(short, uri, client, tmp_path):
         assert metrics["trials.errors.provider.gone"] == metrics["trials.retries.provider.gone"] == 0
         records = [record for record in short.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])
-        assert sorted(trace.info.tags["loopbench.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))
+        assert sorted(trace.info.tags["whichloop.task"] for trace in logged) == sorted(r.task for r in tracking.sample(records))
         assert not first & {trace.info.trace_id for trace in logged}

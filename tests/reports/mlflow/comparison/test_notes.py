@@ -9,12 +9,12 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.comparison import compare as metrics_of
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow import store
-from loopbench.reports.mlflow.notes import MAX_LOOPS, arm_note
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.metrics.comparison import compare as metrics_of
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow import store
+from whichloop.reports.mlflow.notes import MAX_LOOPS, arm_note
 
 IN_ONE_FORK = "the comparison that is logged once"
 

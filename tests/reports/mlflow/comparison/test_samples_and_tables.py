@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.trace import ModelExchange, ToolRun, Trace
-from loopbench.protocol import StopReason
-from loopbench.reports import mlflow as tracking
-from loopbench.runs.store.traces import read_trace
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace
+from whichloop.protocol import StopReason
+from whichloop.reports import mlflow as tracking
+from whichloop.runs.store.traces import read_trace
 
 IN_ONE_FORK = "the comparison that is logged once"
 
@@ -163,7 +163,7 @@ def test_a_call_that_failed_is_a_span_that_failed():
     ]
     assert lost.outputs is None
     assert lost.end_time_ns - lost.start_time_ns == 500_000_000
-    assert lost.attributes["loopbench.fault"] == "provider.server"
+    assert lost.attributes["whichloop.fault"] == "provider.server"
     assert garbled.inputs["messages"] == lost.inputs["messages"] == [{"role": "user", "content": "? hi"}]
     assert native.outputs["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "add", "arguments": "{"}
     assert tool.outputs == "x"

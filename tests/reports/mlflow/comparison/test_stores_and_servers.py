@@ -24,10 +24,6 @@ import pytest
 from mlflow import MlflowClient
 from requests.adapters import HTTPAdapter
 
-from loopbench.experiments.compare.results import Results
-from loopbench.metrics.record import Record
-from loopbench.reports import mlflow as tracking
-from loopbench.runs.store.traces import Traces
 from tests.reports.mlflow.comparison.helpers import (
     SOLVED_TASKS,
     children,
@@ -39,6 +35,10 @@ from tests.reports.mlflow.comparison.helpers import (
     traces,
     wait_for,
 )
+from whichloop.experiments.compare.results import Results
+from whichloop.metrics.record import Record
+from whichloop.reports import mlflow as tracking
+from whichloop.runs.store.traces import Traces
 
 IN_ONE_FORK = "the comparison that is logged once"
 
@@ -52,13 +52,13 @@ def no_network(event, arguments):
         os.write(2, f"{event} {arguments}".encode()); os._exit(7)
 sys.addaudithook(no_network)
 from pathlib import Path
-from loopbench.reports import mlflow as tracking
-from loopbench.experiments.compare.results import results
+from whichloop.reports import mlflow as tracking
+from whichloop.experiments.compare.results import results
 
 def log(folder):
     code = 1
     try:
-        tracked = tracking.track(results(Path(folder)), sys.argv[1], "loopbench")
+        tracked = tracking.track(results(Path(folder)), sys.argv[1], "whichloop")
         assert isinstance(tracked, tracking.Tracked), tracked
         assert not {"litellm", "dspy"} & (set(sys.modules) - known)
         code = 0
@@ -110,8 +110,8 @@ def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(s
     assert code == 0
     assert list(here.iterdir()) == []
     client = MlflowClient(tracking_uri=uri)
-    logged = client.search_runs([client.get_experiment_by_name("loopbench").experiment_id], "tags.`loopbench.kind` = 'run'")
-    assert {run.data.tags["loopbench.run"] for run in logged} == set(names)
+    logged = client.search_runs([client.get_experiment_by_name("whichloop").experiment_id], "tags.`whichloop.kind` = 'run'")
+    assert {run.data.tags["whichloop.run"] for run in logged} == set(names)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def check_that_it_takes_a_run(run: Results, address: str) -> None:
         assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
         records = [record for record in run.records if record.arm == arm.info.arm]
         found = traces(client, over_http, child.info.run_id)
-        shown = {trace.info.tags["loopbench.task"] for trace in found}
+        shown = {trace.info.tags["whichloop.task"] for trace in found}
         assert shown == {record.task for record in tracking.sample(records)}
         assert all(len(trace.data.spans) > 1 for trace in found)
 
@@ -263,12 +263,12 @@ def postgresql() -> Iterator[str]:
         if given:
             os.chown(folder, given["user"], given["group"])
         data = str(folder / "data")
-        make = ["initdb", "--pgdata", data, "--auth", "trust", "--username", "loopbench", "--encoding", "UTF8", "--no-sync"]
+        make = ["initdb", "--pgdata", data, "--auth", "trust", "--username", "whichloop", "--encoding", "UTF8", "--no-sync"]
         subprocess.run(make, cwd=folder, check=True, capture_output=True, **given)
         start = ["postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", str(folder), "-c", "fsync=off"]
         server = subprocess.Popen(start, cwd=folder, stderr=subprocess.DEVNULL, **given)
         wait_for_port(port)
-        yield f"postgresql+psycopg://loopbench@127.0.0.1:{port}/postgres"
+        yield f"postgresql+psycopg://whichloop@127.0.0.1:{port}/postgres"
     finally:
         if server is not None:
             server.send_signal(signal.SIGINT)  # fast shutdown: clients are sent away
@@ -280,7 +280,7 @@ def wait_for_port(port: int) -> None:
     give_up = time.monotonic() + 60
     while True:
         try:
-            with psycopg.connect(host="127.0.0.1", port=port, user="loopbench", dbname="postgres"):
+            with psycopg.connect(host="127.0.0.1", port=port, user="whichloop", dbname="postgres"):
                 return
         except psycopg.OperationalError:  # it is not up, or still getting ready
             assert time.monotonic() < give_up
@@ -302,5 +302,5 @@ def test_postgresql_is_a_store_by_itself_and_below_a_server(run, postgresql, tmp
                 assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
                 assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
                 records = [record for record in run.records if record.arm == arm.info.arm]
-                shown = {trace.info.tags["loopbench.task"] for trace in traces(client, tracked, child.info.run_id)}
+                shown = {trace.info.tags["whichloop.task"] for trace in traces(client, tracked, child.info.run_id)}
                 assert shown == {record.task for record in tracking.sample(records)}

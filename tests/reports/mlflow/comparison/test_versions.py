@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_logged_model_name
 
-from loopbench.experiments.compare.results import results
-from loopbench.protocol import render_value
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow import store
-from loopbench.reports.mlflow.comparison import model_keys
-from loopbench.reports.mlflow.versions import Version
 from tests.reports.mlflow.comparison.helpers import LOOPS, children, models, traces
+from whichloop.experiments.compare.results import results
+from whichloop.protocol import render_value
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow import store
+from whichloop.reports.mlflow.comparison import model_keys
+from whichloop.reports.mlflow.versions import Version
 
 IN_ONE_FORK = "the comparison that is logged once"
 
@@ -52,7 +52,7 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
         model = logged[given.model_id]
         assert model.status == "READY"
         assert model.model_type == "agent"
-        assert model.tags["loopbench.loop_code"] == made[name].code
+        assert model.tags["whichloop.loop_code"] == made[name].code
         fields = tracking.config_fields(made[name].configuration)
         assert model.params == {"loop": "bare"} | {key: render_value(value) for key, value in fields.items()}
         assert {file.path for file in client.list_logged_model_artifacts(model.model_id)} == {"MLmodel", "loop.json"}
@@ -92,9 +92,9 @@ def test_a_run_from_before_there_were_models_gets_them(short, uri, client, tmp_p
     shutil.copytree(short.folder, tmp_path / "old")
     name = short.comparison.arms[0].info.arm
     opened = store.open_store(uri, "old", tmp_path)
-    tags = {"loopbench.run": "old", "loopbench.kind": "run", "mlflow.note.content": "of old"}
+    tags = {"whichloop.run": "old", "whichloop.kind": "run", "mlflow.note.content": "of old"}
     parent_id = opened.put(None, store.RunEntry("old", tags, {}, {"pair.a.vs.b": 1.0}, 0, 500))
-    tags = {"loopbench.run": "old", "loopbench.arm": name, "mlflow.parentRunId": parent_id}
+    tags = {"whichloop.run": "old", "whichloop.arm": name, "mlflow.parentRunId": parent_id}
     right = short.comparison.arms[0].summary.means["steps"].value
     child_id = opened.put(None, store.RunEntry(name, tags, {}, {"accuracy": 0.123, "steps": right}, 0, 500))
 

@@ -8,22 +8,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.datasets import arithmetic
-from loopbench.experiments.compare import run as compare
-from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.optimize.files import PROGRAM
-from loopbench.experiments.optimize.log import log_digest
-from loopbench.experiments.optimize.result import optimization_result
-from loopbench.protocol import program_digest
-from loopbench.protocol.names import parse_spec
-from loopbench.reports import mlflow as tracking
-from loopbench.runs.code_digests import code_digest
-from loopbench.runs.config import CompareConfig
-from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import TEST
-from loopbench.runs.new_manifest import configuration
-from loopbench.runs.registry import make_loop
-from loopbench.runs.store.files import write_manifest_json
 from tests.reports.mlflow.optimization.helpers import (
     DESIGNS,
     EVENTS,
@@ -38,6 +22,22 @@ from tests.reports.mlflow.optimization.helpers import (
     tracker_of,
     write_design,
 )
+from whichloop.datasets import arithmetic
+from whichloop.experiments.compare import run as compare
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.optimize.files import PROGRAM
+from whichloop.experiments.optimize.log import log_digest
+from whichloop.experiments.optimize.result import optimization_result
+from whichloop.protocol import program_digest
+from whichloop.protocol.names import parse_spec
+from whichloop.reports import mlflow as tracking
+from whichloop.runs.code_digests import code_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import TEST
+from whichloop.runs.new_manifest import configuration
+from whichloop.runs.registry import make_loop
+from whichloop.runs.store.files import write_manifest_json
 
 TEST_TASKS = 3
 

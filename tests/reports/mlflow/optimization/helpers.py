@@ -17,21 +17,21 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.entities.model_registry import PromptVersion
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM
-from loopbench.experiments.optimize.manifest import (
+from tests.sealing import reseal
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM
+from whichloop.experiments.optimize.manifest import (
     DesignEntry,
     OptimizationManifest,
 )
-from loopbench.experiments.optimize.tried import SearchTasks
-from loopbench.metrics.record import Record
-from loopbench.protocol import Program, program_digest
-from loopbench.protocol.names import parse_spec
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow import OptimizationTracker, board
-from loopbench.reports.mlflow.artifacts import program_file
-from loopbench.runs.registry import make_loop
-from tests.sealing import reseal
+from whichloop.experiments.optimize.tried import SearchTasks
+from whichloop.metrics.record import Record
+from whichloop.protocol import Program, program_digest
+from whichloop.protocol.names import parse_spec
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow import OptimizationTracker, board
+from whichloop.reports.mlflow.artifacts import program_file
+from whichloop.runs.registry import make_loop
 
 DESIGNS = ("react_extract", "bare(max_steps=3)")
 TASKS = ("d1", "d2", "d3")
@@ -155,9 +155,9 @@ def below(client: MlflowClient, run_id: str) -> list[Run]:
 
 
 def designs(client: MlflowClient, tracked: tracking.Tracked) -> dict[str, Run]:
-    found = [run for run in below(client, tracked.parent_run_id) if run.data.tags["loopbench.kind"] == "design"]
-    assert len({run.data.tags["loopbench.design"] for run in found}) == len(found)
-    return {run.data.tags["loopbench.design"]: run for run in found}
+    found = [run for run in below(client, tracked.parent_run_id) if run.data.tags["whichloop.kind"] == "design"]
+    assert len({run.data.tags["whichloop.design"] for run in found}) == len(found)
+    return {run.data.tags["whichloop.design"]: run for run in found}
 
 
 def artifact(client: MlflowClient, run: Run, name: str, folder: Path) -> Any:
@@ -177,7 +177,7 @@ def versions(client: MlflowClient, name: str, experiment_id: str) -> list[Prompt
 
 def models_of(client: MlflowClient, run: Run) -> dict[str, Any]:
     found = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
-    return {model.tags.get("loopbench.role", model.name): model for model in found}
+    return {model.tags.get("whichloop.role", model.name): model for model in found}
 
 
 def experiment_of(client: MlflowClient, name: str) -> str:

@@ -14,15 +14,6 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from loopbench.experiments.optimize.candidates import Candidate
-from loopbench.experiments.optimize.manifest import (
-    read_optimization_manifest,
-)
-from loopbench.protocol import program_digest
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow import OptimizationTracker
-from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
-from loopbench.runs.store.files import write_manifest_json
 from tests.reports.mlflow.comparison.helpers import served
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
@@ -43,6 +34,15 @@ from tests.reports.mlflow.optimization.helpers import (
     tracker_of,
     versions,
 )
+from whichloop.experiments.optimize.candidates import Candidate
+from whichloop.experiments.optimize.manifest import (
+    read_optimization_manifest,
+)
+from whichloop.protocol import program_digest
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow import OptimizationTracker
+from whichloop.reports.mlflow.prompts import prompt_name, prompt_text
+from whichloop.runs.store.files import write_manifest_json
 
 IN_ONE_FORK = "the optimization that is logged once"
 
@@ -132,7 +132,7 @@ def test_no_rollout_waits_for_a_store_that_does_not_answer(made: Made, tracked: 
             fcntl.flock(lock, fcntl.LOCK_UN)
             tracker.flush()
     client = client_of(made)
-    (run,) = client.search_runs([client.get_experiment_by_name("slow").experiment_id], "tags.loopbench.candidate = '0'")
+    (run,) = client.search_runs([client.get_experiment_by_name("slow").experiment_id], "tags.whichloop.candidate = '0'")
     assert run.data.metrics["rollouts"] == 1003
     assert len(client.get_metric_history(run.info.run_id, "rollouts")) <= 5
 
@@ -167,7 +167,7 @@ def test_secrets_and_odd_characters_do_no_harm(made: Made, monkeypatch: pytest.M
         tell(tracker, [("began", (design, own)), ("tried", (design, kept)), ("ended", (design, ended, kept))])
         tracker.flush()
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    (run,) = client.search_runs([client.get_experiment_by_name("odd").experiment_id], "tags.`loopbench.kind` = 'design'")
+    (run,) = client.search_runs([client.get_experiment_by_name("odd").experiment_id], "tags.`whichloop.kind` = 'design'")
     assert run.info.status == "FAILED"
     newest = client.get_prompt_version(prompt_name(design, name), json.loads(run.data.tags["mlflow.linkedPrompts"])[-1]["version"])
     assert newest.format().startswith("[redacted] \ufffd ? é {{query}} ' \" -- {% endraw %}")

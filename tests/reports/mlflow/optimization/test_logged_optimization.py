@@ -10,19 +10,6 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from loopbench.experiments.compare.results import results as read_results
-from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
-from loopbench.experiments.optimize.manifest import read_optimization_manifest
-from loopbench.protocol import program_digest, read_program
-from loopbench.protocol.names import parse_spec
-from loopbench.reports import mlflow as tracking
-from loopbench.reports.mlflow import board
-from loopbench.reports.mlflow.artifacts import note
-from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
-from loopbench.runs.folders import TEST
-from loopbench.runs.registry import make_loop
-from loopbench.runs.store.files import MANIFEST, read_manifest_json
-from loopbench.text.table import markdown_cell
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
     CHOSEN,
@@ -48,6 +35,19 @@ from tests.reports.mlflow.optimization.helpers import (
     tracker_of,
     versions,
 )
+from whichloop.experiments.compare.results import results as read_results
+from whichloop.experiments.optimize.files import CANDIDATES, PROGRAM
+from whichloop.experiments.optimize.manifest import read_optimization_manifest
+from whichloop.protocol import program_digest, read_program
+from whichloop.protocol.names import parse_spec
+from whichloop.reports import mlflow as tracking
+from whichloop.reports.mlflow import board
+from whichloop.reports.mlflow.artifacts import note
+from whichloop.reports.mlflow.prompts import prompt_name, prompt_text
+from whichloop.runs.folders import TEST
+from whichloop.runs.registry import make_loop
+from whichloop.runs.store.files import MANIFEST, read_manifest_json
+from whichloop.text.table import markdown_cell
 
 IN_ONE_FORK = "the optimization that is logged once"
 
@@ -98,8 +98,8 @@ def test_each_design_is_a_run_with_its_numbers(made: Made, tracked: tracking.Tra
     for item in made.result["designs"]:
         run, metrics = found[item["design"]], found[item["design"]].data.metrics
         assert run.info.status == "FINISHED"
-        assert (run.data.tags["loopbench.status"], run.data.tags["loopbench.reason"]) == ("budget", "22 calls")
-        assert run.data.tags["loopbench.candidates"] == "4 of 4 have a run of their own"
+        assert (run.data.tags["whichloop.status"], run.data.tags["whichloop.reason"]) == ("budget", "22 calls")
+        assert run.data.tags["whichloop.candidates"] == "4 of 4 have a run of their own"
         assert metrics["candidates"] == len(SCORES)
         assert (metrics["rollouts"], metrics["calls"], metrics["tokens"]) == (11, 22, 110)
         assert metrics["cost_usd"] == pytest.approx(0.011)
@@ -127,9 +127,9 @@ def test_each_candidate_is_a_run_below_its_design(made: Made, tracked: tracking.
             known = candidate_of(design, number)
             scores, metrics = SCORES[number], child.data.metrics
             assert child.info.status == "FINISHED"
-            assert child.data.params["digest"] == child.data.tags["loopbench.digest"] == known.digest
+            assert child.data.params["digest"] == child.data.tags["whichloop.digest"] == known.digest
             assert (child.data.params["number"], child.data.params["design"]) == (str(number), design)
-            assert child.data.tags["loopbench.best"] == ("true" if number == CHOSEN else "false")
+            assert child.data.tags["whichloop.best"] == ("true" if number == CHOSEN else "false")
             is_whole = len(scores) == len(TASKS)
             assert metrics.get("dev") == (sum(scores) / len(scores) if is_whole else None)  # sorting by it is right
             assert (metrics["dev_so_far"], metrics["dev_tasks"]) == (sum(scores) / len(scores), len(scores))
@@ -151,9 +151,9 @@ def test_prompts_are_versions_the_kept_one_the_latest(made: Made, tracked: track
             assert (newest.format(), first.format()) == (prompt_text(kept), prompt_text(own))
             assert BRACES in newest.format()
             assert newest.variables == set()
-            assert newest.tags["loopbench.digest"] == end_of(design)[1].digest
-            assert newest.tags["loopbench.run"] == made.folder.name
-            assert (first.tags["loopbench.role"], newest.tags["loopbench.role"]) == ("own", "optimized")
+            assert newest.tags["whichloop.digest"] == end_of(design)[1].digest
+            assert newest.tags["whichloop.run"] == made.folder.name
+            assert (first.tags["whichloop.role"], newest.tags["whichloop.role"]) == ("own", "optimized")
             assert {"name": name, "version": str(newest.version)} in linked
 
 
@@ -178,21 +178,21 @@ def test_each_version_of_a_loop_is_a_model_with_its_scores(made: Made, tracked: 
 def all_models(client: MlflowClient, experiment: str) -> dict[str, Any]:
     """By version, each there once."""
     found = client.search_logged_models([client.get_experiment_by_name(experiment).experiment_id])
-    assert len({model.tags["loopbench.version"] for model in found}) == len(found)
-    return {model.tags["loopbench.version"]: model for model in found}
+    assert len({model.tags["whichloop.version"] for model in found}) == len(found)
+    return {model.tags["whichloop.version"]: model for model in found}
 
 
 def test_the_test_tries_the_models_that_the_optimization_made(made: Made, tracked: tracking.Tracked) -> None:
     client = client_of(made)
     models = all_models(client, "whole")
     assert len(models) == 2 * len(DESIGNS)
-    (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["loopbench.kind"] == "run"]
+    (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["whichloop.kind"] == "run"]
     tried = set()
     for arm in below(client, test.info.run_id):
         (given,) = client.get_run(arm.info.run_id).inputs.model_inputs
         tried.add(given.model_id)
         (model,) = [model for model in models.values() if model.model_id == given.model_id]
-        assert model.tags["loopbench.role"] == ("optimized" if "program" in arm.data.params else "own")
+        assert model.tags["whichloop.role"] == ("optimized" if "program" in arm.data.params else "own")
         accuracy = [metric.value for metric in model.metrics if metric.key == "accuracy"]
         assert accuracy == [arm.data.metrics["accuracy"]]
     assert tried == {model.model_id for model in models.values()}
@@ -223,11 +223,11 @@ def test_a_model_that_a_comparison_has_made_is_found_again(made: Made) -> None:
 
 def test_the_comparison_of_the_test_stands_below_the_optimization(made: Made, tracked: tracking.Tracked) -> None:
     client = client_of(made)
-    (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["loopbench.kind"] == "run"]
-    assert test.data.tags["loopbench.run"] == f"{made.folder.name}/{TEST}"
+    (test,) = [run for run in below(client, tracked.parent_run_id) if run.data.tags["whichloop.kind"] == "run"]
+    assert test.data.tags["whichloop.run"] == f"{made.folder.name}/{TEST}"
     assert test.info.run_name.startswith("Test: react_extract vs ")
     arms = below(client, test.info.run_id)
-    assert {run.data.tags["loopbench.kind"] for run in arms} == {"arm"}
+    assert {run.data.tags["whichloop.kind"] for run in arms} == {"arm"}
     assert len(arms) == 2 * len(DESIGNS)
     programs = [run.data.params["program"] for run in arms if "program" in run.data.params]
     assert sorted(programs) == sorted(
@@ -265,9 +265,9 @@ def test_candidates_beyond_the_first_get_a_run_only_when_they_become_best(made: 
         tell(tracker, search(design)[-1:])
         tracker.flush()
     client = client_of(made)
-    (run,) = client.search_runs([client.get_experiment_by_name("many").experiment_id], "tags.`loopbench.kind` = 'design'")
+    (run,) = client.search_runs([client.get_experiment_by_name("many").experiment_id], "tags.`whichloop.kind` = 'design'")
     assert [child.data.params["number"] for child in below(client, run.info.run_id)] == ["0", "1", str(CHOSEN)]
-    said = run.data.tags["loopbench.candidates"]
+    said = run.data.tags["whichloop.candidates"]
     assert said == "3 of 50 have a run of their own: the first 2, and those that became best"
 
 

@@ -10,17 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities.model_registry import PromptVersion
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost
-from loopbench.experiments.optimize.manifest import (
-    DesignEntry,
-    OptimizationManifest,
-    OptimizerEntry,
-    SearchedSuite,
-    SplitEntry,
-)
-from loopbench.protocol import Prompt, program_digest
-from loopbench.reports.mlflow.board import SearchBoard
-from loopbench.reports.mlflow.prompts import as_template, prompt_name, prompt_text
 from tests.reports.mlflow.optimization.helpers import (
     DESIGNS,
     TASKS,
@@ -34,6 +23,17 @@ from tests.reports.mlflow.optimization.helpers import (
     tracker_of,
     trial,
 )
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost
+from whichloop.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    SplitEntry,
+)
+from whichloop.protocol import Prompt, program_digest
+from whichloop.reports.mlflow.board import SearchBoard
+from whichloop.reports.mlflow.prompts import as_template, prompt_name, prompt_text
 
 IN_ONE_FORK = "the optimization that is logged once"
 
@@ -59,7 +59,7 @@ def test_every_design_and_predictor_has_a_prompt_name_of_its_own(one: str, other
 def test_a_prompt_s_text_shows_instructions_and_demonstrations() -> None:
     text = prompt_text(Prompt("Do.", {"query": str}, {"reply": str}, ({"query": "1?", "reply": {"a": [1]}},)))
     assert text == 'Do.\n\nExample 1:\n\n```text\nquery: 1?\nreply: {"a": [1]}\n```'
-    assert prompt_name("react_extract", "react") == "loopbench.react_extract.react"
+    assert prompt_name("react_extract", "react") == "whichloop.react_extract.react"
 
 
 # --- what the board says ---
@@ -115,6 +115,6 @@ def test_a_prompt_too_long_for_the_registry_is_left_out_and_named(made: Made) ->
         tell(tracker, [("began", (design, candidate_of(design, 0))), ("ended", (design, ended, kept))])
         tracker.flush()
     client = client_of(made)
-    (run,) = client.search_runs([client.get_experiment_by_name("long").experiment_id], "tags.`loopbench.kind` = 'design'")
-    assert run.data.tags["loopbench.not_registered"] == f"too long for MLflow's prompt registry: {name}"
+    (run,) = client.search_runs([client.get_experiment_by_name("long").experiment_id], "tags.`whichloop.kind` = 'design'")
+    assert run.data.tags["whichloop.not_registered"] == f"too long for MLflow's prompt registry: {name}"
     assert models_of(client, run).keys() == {"own", "optimized"}

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from loopbench.reports.mlflow.prompts import prompt_name
 from tests.reports.mlflow.optimization.helpers import (
     CHOSEN,
     DESIGNS,
@@ -29,6 +28,7 @@ from tests.reports.mlflow.optimization.helpers import (
     tell,
     tracker_of,
 )
+from whichloop.reports.mlflow.prompts import prompt_name
 
 IN_ONE_FORK = "the optimization that is logged once"
 
@@ -64,7 +64,7 @@ def test_a_run_that_was_left_goes_on_in_the_same_runs(light: Made, plain: list[A
 
 KILLED = """
 import importlib.util, json, os, pathlib, signal, sys
-from loopbench.experiments.optimize.manifest import read_optimization_manifest
+from whichloop.experiments.optimize.manifest import read_optimization_manifest
 spec = importlib.util.spec_from_file_location("helpers", sys.argv[1])
 helpers = importlib.util.module_from_spec(spec)
 sys.modules["helpers"] = helpers

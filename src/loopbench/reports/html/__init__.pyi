@@ -1,3 +1,0 @@
-from loopbench.reports.html.page import collection_html as collection_html
-from loopbench.reports.html.page import optimization_html as optimization_html
-from loopbench.reports.html.page import report_html as report_html

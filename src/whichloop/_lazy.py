@@ -1,0 +1,75 @@
+"""Public names that load on first use (PEP 562)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+
+@contextmanager
+def explained_imports(what: str) -> Iterator[None]:
+    """Let a failed import within the block name the extra that is missing. `what`: the beginning of that sentence."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        extras = importlib.import_module("whichloop._extras")  # only now: `import whichloop` and help load as little as possible
+        with extras.needed_by(what):
+            raise
+
+
+@contextmanager
+def explained_module(module: str) -> Iterator[None]:
+    """Let a failed import at the top of a module name the extra that the module needs.
+
+    A block of `explained_imports` or `needed_by` around it says instead what the module was imported for.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extras = importlib.import_module("whichloop._extras")
+        package = (error.name or "").partition(".")[0]
+        if package not in extras.EXTRA_OF:
+            raise
+        raise extras.missing(module, package, is_import=True) from None
+
+
+def lazy(
+    package: str, homes: Mapping[str, Sequence[str]], needs: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__`, which knows `__all__`, too, and `__dir__` of a package whose names live in other modules.
+
+    `homes`: module → names. `needs`: module → the package of an extra that it needs. Where that is not installed, `__all__` leaves
+    the module's names out, so that `from package import *` gives what is there; such a name, asked for alone, says what it needs.
+    """
+    module_of = {name: module for module, names in homes.items() for name in names}
+
+    def offered() -> list[str]:
+        if not needs:
+            return sorted(module_of)
+        extras = importlib.import_module("whichloop._extras")
+        there = {needed: extras.is_installed(needed) for needed in {*needs.values()}}
+        return sorted(name for name, module in module_of.items() if module not in needs or there[needs[module]])
+
+    def load(name: str) -> object:
+        if name == "__all__":
+            return offered()
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with explained_imports(f"{package}.{name}"):
+            return getattr(_imported(module_of[name]), name)
+
+    def listing() -> list[str]:
+        return sorted(module_of)
+
+    return load, listing
+
+
+def _imported(module: str) -> ModuleType:
+    """Import a module. Raises ImportError for an AttributeError in it: `__getattr__` would say with that that a name is missing."""
+    try:
+        return importlib.import_module(module)
+    except AttributeError as error:
+        raise ImportError(f"{module} cannot be imported: {error}") from error

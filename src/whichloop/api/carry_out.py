@@ -1,0 +1,128 @@
+"""Runs and searches that a program starts: carried out with progress, a page and a log, also where an event loop is running."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.protocol.counts import counted
+from whichloop.protocol.names import lives_in_one_process, without_process
+from whichloop.protocol.threads import in_event_loop
+from whichloop.reports.dataframes import Loaded
+from whichloop.reports.html.files import PAGE, write_page
+from whichloop.reports.html.page import report_html
+from whichloop.reports.progress.display import run_display
+from whichloop.reports.tracking import log_results
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.interruption import press_everywhere
+from whichloop.runs.engine.runner import Progress
+from whichloop.runs.permissions import Permissions, own_code
+from whichloop.runs.run_state import read_state
+from whichloop.runs.typed_runs import named_alike
+
+from .arguments import naming_files
+from .warned import warn_caller
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class CutSearch:
+    """An optimization that was cut off, and what of it the user allows again."""
+
+    folder: Path
+    allowed: Permissions
+
+
+def carry_out_run(
+    prepared: Callable[[], Experiment],
+    settings: Mapping[str, Any],
+    progress: bool | None,
+    carry_on: Callable[[Experiment, Progress], str] = run,
+) -> Loaded:
+    """Run what `prepared` makes, write its page, log it to MLflow, and return its results. `settings`: of the call, for errors.
+    `carry_on` runs the trials, and returns why it stopped early.
+
+    Raises ValueError for bad input, and KeyboardInterrupt.
+    """
+    notes: list[str] = []
+
+    def finish() -> Results:
+        with naming_files(settings):
+            experiment = prepared()
+        with run_display(experiment, progress) as watching:
+            stopped = carry_on(experiment, watching)
+        run_results = results(experiment.folder)
+        notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
+        notes.extend(_publish(experiment, run_results))
+        notes.extend(filter(None, [named_alike(experiment.folder, experiment.config.name)]))
+        return run_results
+
+    run_results = apart(finish)
+    warn_caller(notes)
+    return Loaded(run_results)
+
+
+def _publish(experiment: Experiment, run: Results) -> Sequence[str]:
+    """Write the page and log the run; a failure of either is a note and loses no result."""
+    page = report_html(run)
+    notes = write_or_note(page, run.folder)
+    tracked = log_results(run, experiment.config, page)
+    return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
+
+
+def write_or_note(page: str, folder: Path) -> list[str]:
+    """Write a page into a run directory; return a note if that fails."""
+    try:
+        write_page(page, folder / PAGE)
+    except OSError as error:
+        return [f"the page was not written: {error}"]
+    return []
+
+
+def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence[str]:
+    """Return how a run that stopped early goes on; nothing for one that did not."""
+    if not reason:
+        return []
+    ended_trials = counted(len(read_state(folder).ended), "trial has", "trials have")
+    return [f"{reason}: {ended_trials} ended; {way_on(folder, own_code(config))}"]
+
+
+def way_on(folder: Path, names: Sequence[str]) -> str:
+    """Return how a run that was cut off goes on; `names`: of the user's own code in it."""
+    here = [without_process(name) for name in names if lives_in_one_process(name)]
+    if not here:
+        return f"go on with whichloop resume {folder}"
+    resumed = f"whichloop.resume({str(folder)!r})"
+    return f"go on in this session with {resumed}; a later one cannot, because {here[0]} lives in this session alone"
+
+
+def apart(work: Callable[[], Result]) -> Result:
+    """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
+    if not in_event_loop():
+        return work()
+    outcomes: list[Result | BaseException] = []
+
+    def carry_out() -> None:
+        try:
+            outcomes.append(work())
+        except BaseException as error:  # handed to the caller's thread
+            outcomes.append(error)
+
+    thread = threading.Thread(target=carry_out, name="whichloop", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:  # a notebook's button to stop: it reaches this thread only
+            if not press_everywhere():
+                raise
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    return outcomes[0]

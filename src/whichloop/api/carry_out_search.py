@@ -1,0 +1,56 @@
+"""A search that a program starts; it needs DSPy, which a run does not."""
+
+from __future__ import annotations
+
+from whichloop.experiments.optimize.config import OptimizeConfig
+from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
+from whichloop.experiments.optimize.result import EVERYTHING_RAN, OptimizationResult, optimization_result
+from whichloop.experiments.optimize.tables import search_warnings
+from whichloop.protocol.names import parse_spec
+from whichloop.reports.html.page import optimization_html
+from whichloop.reports.progress.display import search_display
+from whichloop.reports.search_tracking import run_logged
+from whichloop.runs.permissions import own_code
+from whichloop.runs.typed_runs import named_alike
+
+from .arguments import naming_files
+from .carry_out import CutSearch, apart, way_on, write_or_note
+from .warned import warn_caller
+
+
+def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:
+    """Search and test, or go on with a search that was cut off, log it to MLflow, and return the result.
+
+    Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
+    """
+    notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
+
+    def finish() -> OptimizationResult:
+        optimization = _prepared(request)
+        with search_display(optimization, progress) as watching:
+            logged = run_logged(optimization, watching, notes.append)
+        result = optimization_result(optimization.folder)
+        notes.extend(_how_it_stopped(logged.stopped, optimization, result))
+        notes.extend(search_warnings(result))
+        notes.extend(filter(None, [named_alike(result.folder, optimization.config.compare.name)]))
+        notes.extend(write_or_note(logged.page or optimization_html(result), result.folder))
+        return result
+
+    result = apart(finish)
+    warn_caller(notes)
+    return result
+
+
+def _how_it_stopped(reason: str, optimization: Optimization, result: OptimizationResult) -> list[str]:
+    """Return how a search or its test that stopped early goes on; nothing for one that did not."""
+    if not reason:
+        return []
+    names = [parse_spec(optimization.config.search.optimizer).name, *own_code(optimization.config.compare)]
+    return [f"{reason}; {result.state or EVERYTHING_RAN}; {way_on(optimization.folder, names)}"]
+
+
+def _prepared(request: OptimizeConfig | CutSearch) -> Optimization:
+    if isinstance(request, CutSearch):
+        return reopen(request.folder, request.allowed)
+    with naming_files(request.compare.model_dump()):
+        return prepare(request)

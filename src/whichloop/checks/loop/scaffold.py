@@ -1,0 +1,110 @@
+"""A user's first loop: the template under another name, and a test that checks the laws on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from whichloop.runs.built_in import builtin_names
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+TEST = '''\
+"""The laws that every loop must keep, held against {name}."""
+
+from whichloop.checks.loop import check_loop
+{separation}from {module} import {design}
+
+
+def test_every_law_holds() -> None:
+    broken = [finding for finding in check_loop({design}()) if finding.status == "failed"]
+    assert not broken, broken
+'''
+
+
+_PUBLIC_IMPORT = "from whichloop.loops import bounded, checked_options\n"
+_OWN_IMPORTS = (
+    "from whichloop.loops.shared.boundary import bounded\nfrom whichloop.loops.shared.option_checks import checked_options\n"
+)
+"""What a loop of ours has in the place of the template's import: a module of the package imports from modules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """The written files and the name of the loop."""
+
+    loop: Path
+    test: Path
+    root: Path
+    """The directory from which `target` can be imported."""
+    target: str
+    """`package.module:Name`."""
+
+
+def new_loop(name: str, folder: Path) -> Scaffold:
+    """Write `NAME.py` and `test_NAME.py` into a directory; into that of the built-in loops `NAME.py`, the test among theirs.
+
+    Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
+    """
+    if keyword.iskeyword(name):
+        raise ValueError(
+            f"{name!r} is a keyword of Python, which no module can be imported by: choose another name, such as my_loop"
+        )
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a valid name for a loop: use lowercase letters, digits and underscores, such as my_loop")
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a directory")
+    root, packages = _packages(folder.resolve())
+    is_built_in = packages == ["whichloop", "loops"]  # these need no package name
+    tests_of_loops = root.parent / "tests" / "loops"
+    loop = folder / f"{name}.py"
+    test = (tests_of_loops if is_built_in and tests_of_loops.is_dir() else folder) / f"test_{name}.py"
+    for path in (loop, test):
+        if path.exists():
+            raise ValueError(f"{path} already exists; nothing was written")
+    if not packages and name in builtin_names("loop"):
+        raise ValueError(f"a built-in loop is named {name!r}; choose another name")
+    if not packages and _is_taken(name):
+        raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
+    module = ".".join([*packages, name])
+    design = _class_name(name)
+    template = resources.files("whichloop.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
+    text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
+    codec = f"{design.removesuffix('Loop')}Codec"
+    text = text.replace("template_loop", name).replace("TemplateLoop", design).replace("ObjectCodec", codec)
+    if is_built_in:
+        text = text.replace(_PUBLIC_IMPORT, _OWN_IMPORTS)
+        text = f"{text}\n\nLOOP = {design}\n"
+    _write(loop, text)
+    separation = "" if packages[:1] == ["whichloop"] else "\n"  # imports of another package stand apart
+    _write(test, TEST.format(name=name, module=module, design=design, separation=separation))
+    return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")
+
+
+def _class_name(name: str) -> str:
+    """Return PlanFirstLoop for `plan_first`; the suffix avoids the names of the template."""
+    camel_case = "".join(part.capitalize() for part in name.split("_"))
+    return camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
+
+
+def _packages(folder: Path) -> tuple[Path, list[str]]:
+    """Return the directory above the outermost package that contains `folder`, and the package names below it."""
+    names: list[str] = []
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, names
+
+
+def _is_taken(name: str) -> bool:
+    return name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)

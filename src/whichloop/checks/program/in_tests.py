@@ -1,0 +1,63 @@
+"""The check of agents within a team's own tests: the value of the pytest plugin's fixture `agent_checks`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from whichloop.protocol import Loop
+from whichloop.text.plain_text import safe_for_others
+
+from ..pytest_items import check_not_async
+from .agent_faults import BY_NAME
+from .check import HANG_S, MAX_REQUESTS, CheckLimits, ProgramReport, Trouble, check_program
+from .naming import agent_of
+from .requirements import parse_requirements
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChecks:
+    """A check of agents from within one test."""
+
+    item: pytest.Item
+    say: Callable[[str], None]
+    """A function that adds a line to the summary of the session."""
+
+    def __call__(
+        self,
+        agent: str | type[Loop] | Loop | Callable[..., object],
+        *,
+        require: Mapping[str, str] | str = "",
+        faults: Sequence[str] = (),
+        max_requests: int = MAX_REQUESTS,
+        tool_seconds: float = HANG_S,
+    ) -> ProgramReport:
+        """Run an agent with one fault at a time, and fail the test if a demanded outcome is missing.
+
+        `agent`: a command line, `my.module:solve`, a framework, a design, or an object: a loop, its class, a function. `require`:
+        fault → outcome, such as {"unknown_tool": "told", "empty": "recovered"}; without it the test fails only if the agent does
+        not solve the task undisturbed. `faults`: only these, beside those that are demanded. Bad settings fail the test with a
+        line that names them.
+        """
+        check_not_async(self.item, "agent_checks")
+        try:
+            demanded = parse_requirements(require)
+            names = {*faults, *(one.fault for one in demanded)} if faults or demanded else set(BY_NAME)
+            for name in names - BY_NAME.keys():
+                raise ValueError(f"there is no fault {name!r}; known: {', '.join(BY_NAME)}")
+            loop, name = agent_of(agent)
+            chosen = tuple(fault for fault in BY_NAME.values() if fault.name in names)
+            report = check_program(loop, name, faults=chosen, limits=CheckLimits(max_requests, tool_seconds))
+        except (ValueError, OSError, Trouble) as error:
+            mistake = str(error)
+        else:
+            counts = Counter(finding.outcome for finding in report.findings)
+            self.say(f"{report.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
+            lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in report.unmet(demanded)]
+            if lines:
+                pytest.fail(safe_for_others("\n".join([f"agent_checks: {report.agent}", *lines])), pytrace=False)
+            return report
+        pytest.fail(f"agent_checks: {safe_for_others(mistake)}", pytrace=False)  # out here, where no context prints it twice

@@ -1,0 +1,367 @@
+"""Reference agents that test a suite: one that follows each plan, and others that do no work.
+
+They are loops, run by the harness like any other. The first must solve every task, the others almost none: do-nothing agents pass
+22 of 50 tasks of a well-known benchmark (tau2-bench, issue 224), and lead its table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from whichloop.datasets.generating import Draw
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import Replayed, carry_out, planned_answer
+from whichloop.datasets.validity.checks import MAX_UNANSWERABLE
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Interval, accuracy_interval
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.models.filling import Unfillable, fits, least
+from whichloop.models.profiles import load_profile
+from whichloop.protocol import (
+    SILENT,
+    Capabilities,
+    Loop,
+    Message,
+    Model,
+    ModelError,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    WireError,
+)
+from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.model import StreamsWhole
+from whichloop.protocol.names import SCRIPTED, Spec
+from whichloop.protocol.wire import read_call
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.setting import FinishedTrial, TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial_models import TrialModels
+
+SUSPECT, TOO_MANY = 0.05, 0.10
+"""Limits of the share of tasks that an agent passes without work, for the lower end of its 95 % interval and for its value.
+
+In a sample of a suite's tasks only the interval counts. A single passed task is always allowed.
+"""
+
+ENDS = frozenset({StopReason.FINISHED})
+
+
+# --- the agents ---
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """An agent that makes the calls of one task's plan and gives the plan's answer."""
+
+    task: Task
+    replayed: list[Replayed] = field(default_factory=list, compare=False)
+    """The calls of its run, for who judges the plan; empty where one could not be made."""
+
+    name = "oracle"
+    stops = ENDS | {StopReason.TERMINATED}
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        assert self.task.plan is not None
+        try:
+            calls = await carry_out(self.task, self.task.plan.calls, tools)
+            self.replayed.extend(calls)
+            answer = planned_answer(self.task, calls)
+        except ValueError as error:
+            return Outcome(None, StopReason.TERMINATED, 0, details={"problem": str(error)})
+        return Outcome(NOT_DETERMINED if answer is None else answer, StopReason.FINISHED, len(calls))
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """An agent that makes the model's calls and never shows it the results."""
+
+    steps: int = 3
+    """Number of steps; a constant prompt gets the same reply, so more would not help."""
+
+    name = "blind"
+    stops = ENDS | {StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR}
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, steps=min(self.steps, tool_steps))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        request = Request((Message("user", query.full_text),), tools.specs)
+        for step in range(1, self.steps + 1):
+            try:
+                reply = await model.complete(request)
+            except ModelError:
+                return Outcome(None, StopReason.PROVIDER_ERROR, step)
+            if not reply.calls:
+                return Outcome(reply.text, StopReason.FINISHED, step)
+            for call in _readable(reply):
+                await tools.call(call)
+        return Outcome(None, StopReason.MAX_STEPS, self.steps)
+
+
+def _readable(reply: Reply) -> Iterator[ToolCall]:
+    for call in reply.calls:
+        try:
+            yield read_call(call)
+        except WireError:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An agent that always gives the same answer and calls no tool."""
+
+    answer: Any = ""
+    """The answer; an empty text means no answer."""
+
+    name = "constant"
+    stops = ENDS
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return Outcome(self.answer, StopReason.FINISHED, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """An agent that answers with the text of the question."""
+
+    name = "echo"
+    stops = ENDS
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return Outcome(query.full_text, StopReason.FINISHED, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomCalls:
+    """An agent that calls random tools with words and numbers of the question and the results, and answers with the last result."""
+
+    seed: int = 0
+    calls: int = 5
+
+    name = "random-calls"
+    stops = ENDS
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, calls=min(self.calls, tool_steps))
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        draw, seen_text, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
+        specs = tools.specs
+        for _ in range(self.calls if specs else 0):
+            spec = draw.choice(specs)
+            observation = await tools.call(ToolCall(spec.name, _RandomValues(draw, seen_text, spec.parameters).arguments()))
+            seen_text += f" {observation.data[:MAX_SHOWN]}"
+            answer = observation.data if observation.ok else answer
+        return Outcome(answer or None, StopReason.FINISHED, self.calls)
+
+
+MAX_SHOWN = 2_000
+"""Maximum number of characters of a result that random calls draw words from."""
+MAX_DEPTH = 5
+"""Maximum depth of random values for a schema; below it they are minimal."""
+_QUOTED = re.compile(r"[\"']([^\"']{1,60})[\"']")
+_WORD = re.compile(r"[\w-]+")
+_INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
+
+
+@dataclass(frozen=True, slots=True)
+class _RandomValues:
+    """A source of random values that fit a schema, with words and numbers of a text."""
+
+    draw: Draw
+    text: str
+    root: Mapping[str, Any]
+    """The whole schema, in which references are resolved."""
+
+    def arguments(self) -> dict[str, Any]:
+        value = self._object(self.root, 0)
+        return value if isinstance(value, dict) else {}
+
+    def _value(self, schema: Any, depth: int) -> object:
+        schema = self._resolved(schema)
+        if "enum" in schema or "const" in schema:
+            return self.draw.choice(schema.get("enum") or [schema.get("const")])
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return self._value(self.draw.choice(options), depth)
+        kind = schema.get("type")
+        if depth < MAX_DEPTH and kind == "object":
+            return self._object(schema, depth)
+        if depth < MAX_DEPTH and kind == "array":
+            count = self.draw.integer(max(1, int(schema.get("minItems", 0))), max(2, int(schema.get("minItems", 0))))
+            return [self._value(schema.get("items", {}), depth + 1) for _ in range(count)]
+        value = self._plain(kind)
+        return value if fits(schema, value) else self._minimum(schema)
+
+    def _plain(self, kind: object) -> Any:
+        if kind == "boolean":
+            return self.draw.chance(0.5)
+        if kind in ("integer", "number"):
+            return int(self.draw.choice(_INTEGER.findall(self.text) or [str(self.draw.integer(0, 100))]))
+        if kind == "null":
+            return None
+        return self.draw.choice((_QUOTED if self.draw.chance(0.5) else _WORD).findall(self.text) or ["x"])
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> object:
+        required = schema.get("required", ())
+        properties: Mapping[str, object] = schema.get("properties", {})
+        return {
+            name: self._value(rules, depth + 1) for name, rules in properties.items() if name in required or self.draw.chance(0.5)
+        }
+
+    def _resolved(self, schema: object) -> Mapping[str, Any]:
+        target: Any = schema if isinstance(schema, Mapping) else {}
+        for _ in range(MAX_DEPTH):
+            name = str(target.get("$ref", ""))
+            if not name.startswith("#/$defs/"):
+                return target if isinstance(target, Mapping) else {}
+            target = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
+        return {}
+
+    def _minimum(self, schema: Mapping[str, object]) -> object:
+        try:
+            return least({**({"$defs": self.root["$defs"]} if "$defs" in self.root else {}), **schema})
+        except Unfillable:
+            return None
+
+
+# --- their limits ---
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceAgent:
+    """An agent, with limits for the share of tasks that it may pass."""
+
+    name: str
+    says: str
+    loop: Callable[[Task], Loop]
+    calls_tools: bool = False
+    asks_model: bool = False
+    """Whether it uses the scripted model under the profile `clean`, which needs tasks with a plan."""
+    suspect: float = SUSPECT
+    """The limit for the lower bound of the share."""
+    most: float = TOO_MANY
+    """The limit for the share itself."""
+
+    def too_many(self, passed: Interval, *, drawn: bool = False) -> bool:
+        """Return whether the share shows that the suite can be solved without work. `drawn`: the tasks are a random sample."""
+        surely = passed.low > self.suspect
+        return passed.value * passed.n > 1 and (surely or (passed.value > self.most and not drawn))
+
+
+ORACLE = ReferenceAgent("oracle", "follows the plan", Oracle, calls_tools=True, suspect=1.0, most=1.0)
+
+
+def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...]:
+    """Return all agents that do no work. `tasks` give the most frequent answer, `seed` the random calls."""
+    return (
+        ReferenceAgent("blind", "sees no result", lambda task: Blind(), calls_tools=True, asks_model=True),
+        ReferenceAgent("random calls", "answers with the last result", lambda task: RandomCalls(seed), calls_tools=True),
+        *without_calls(tasks),
+    )
+
+
+def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
+    """Return the agents that call no tool."""
+    common = Constant(most_frequent_answer(tasks))
+    nothing, none, echo = Constant(), Constant(NOT_DETERMINED), Echo()
+    return (
+        ReferenceAgent("do nothing", "gives no answer", lambda task: nothing),
+        ReferenceAgent("same answer", "always the suite's most frequent one", lambda task: common),
+        # This is the right answer to each task without an answer, whose number has its own limit.
+        ReferenceAgent("not determined", "always that there is no answer", lambda task: none, suspect=MAX_UNANSWERABLE),
+        ReferenceAgent("echo", "answers with the question", lambda task: echo),
+    )
+
+
+def most_frequent_answer(tasks: Iterable[Task]) -> object:
+    """Return the most frequent expected answer, the first of equals; an empty text if no task has an answer."""
+    counts = Counter[str](canonical_json(task.expected) for task in tasks if task.expected is not None)
+    return json.loads(counts.most_common(1)[0][0]) if counts else ""
+
+
+# --- running them ---
+
+
+class _UnaskedModel(StreamsWhole):
+    """A model for loops that never call one."""
+
+    name = "nobody"
+    capabilities = Capabilities()
+
+    async def complete(self, request: Request) -> Reply:
+        raise ProviderError("this baseline asks no model", "bad_request")
+
+
+NOBODY = _UnaskedModel()
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineResult:
+    """The tasks that a baseline passed."""
+
+    baseline: ReferenceAgent
+    share: Interval | None
+    """The mean score over tasks, in [0, 1]; None if none was scored."""
+    failed: tuple[str, ...] = ()
+    """Tasks with a score below 1."""
+    solved: tuple[str, ...] = ()
+    """The other scored tasks."""
+    not_scored: tuple[str, ...] = ()
+    """The reasons why tasks were not scored, a line each."""
+    drawn: bool = False
+    """Whether they are a sample of the suite's tasks."""
+
+    @property
+    def is_too_many(self) -> bool:
+        return self.share is not None and self.baseline.too_many(self.share, drawn=self.drawn)
+
+
+def bench(suite: Suite, tasks: Sequence[Task]) -> TrialContext:
+    """Return the context of baseline trials, with a suite of only these tasks to avoid the digest of a large one."""
+    return TrialContext(replace(suite, tasks=tasks, step_limit=suite.max_tool_steps), TrialModels({NOBODY.name: NOBODY}))
+
+
+async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> FinishedTrial:
+    """Run one baseline on one task like any other loop."""
+    loop = baseline.loop(task).with_step_limit(setting.suite.max_tool_steps)
+    model = SCRIPTED if baseline.asks_model else NOBODY.name
+    arm = Arm(baseline.name, Spec(loop.name, {}), loop, model, load_profile("clean"))
+    return await run_trial(Trial(arm, task, 0, 0), setting)
+
+
+def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool = False) -> BaselineResult:
+    """Summarize a baseline's trials, one per task. `drawn`: the tasks are a sample."""
+    trials = list(records)
+    scored = [record for record in trials if record.status == "scored"]
+    share = None
+    if scored:
+        share = accuracy_interval([[record.accuracy] for record in scored], [record.cluster for record in scored])
+    return BaselineResult(
+        baseline,
+        share,
+        tuple(record.task for record in scored if not record.is_solved),
+        tuple(record.task for record in scored if record.is_solved),
+        tuple(f"task {record.task!r}: {record.status}: {record.reason}" for record in trials if record.status != "scored"),
+        drawn,
+    )

@@ -1,0 +1,55 @@
+"""How a command tells that it cannot go on: in one line, and in others what would be right, without secrets and control characters.
+
+Loaded when it has to.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from whichloop.protocol.cured_error import CuredError
+from whichloop.protocol.files import file_error_words
+from whichloop.protocol.redact import redact
+from whichloop.protocol.values import one_line
+from whichloop.text.plain_text import terminal_safe
+
+from .usage import usage_line
+
+
+def error_line(error: ValueError | OSError) -> str:
+    """Return the line for a user's mistake; what would be right has lines of its own where it is known apart from the mistake."""
+    if isinstance(error, CuredError):
+        first, *others = error.lines
+        return "\n".join([_line(f"error: {first}"), *(_indented(line) for line in others)])
+    return _line(f"error: {error_words(error)}")
+
+
+def _indented(line: str) -> str:
+    """Return a line in one line, with the spaces before it."""
+    return f"{' ' * (len(line) - len(line.lstrip(' ')))}{_line(line)}"
+
+
+def usage_error_line(error: Any) -> str:
+    """Return the line for what the parser of the command line raises."""
+    return _line(usage_line(error))
+
+
+def exit_line(raised: SystemExit) -> str:
+    """Return the line for code of the user's own that has left Python."""
+    reason = raised.code if isinstance(raised.code, str) else f"code of a loop, a tool or a suite called sys.exit({raised.code!r})"
+    return _line(f"error: {reason}")
+
+
+def crash_text(error: Exception) -> str:
+    """Return what Python prints of a mistake of ours, which may quote a request."""
+    return redact("".join(traceback.format_exception(error)))
+
+
+def _line(text: str) -> str:
+    return terminal_safe(one_line(redact(text)))
+
+
+def error_words(error: ValueError | OSError) -> str:
+    """Return the error in words; an error about a file names the file first and no error number."""
+    return file_error_words(error) if isinstance(error, OSError) else str(error)

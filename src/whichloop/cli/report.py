@@ -1,0 +1,130 @@
+"""`whichloop report`: print what a run says, and write it as a page; no model is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from pydantic import Field
+
+from whichloop.experiments.ablate import tables as ablation_tables
+from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.several_runs import collect
+from whichloop.experiments.compare.several_runs import to_markdown as collection_to_markdown
+from whichloop.experiments.compare.tables import to_csv, to_markdown
+from whichloop.experiments.optimize.result import optimization_result
+from whichloop.reports import html as pages
+from whichloop.reports.html.files import PAGE
+from whichloop.reports.known_pages import source_of
+from whichloop.runs.config import IfAbsent
+from whichloop.runs.folders import TEST, is_optimization, run_name
+from whichloop.runs.typed_runs import run_folder
+
+from . import render
+from .optimize_report import exit_code, print_optimization
+from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
+from .outcome import code_of_run, print_results, renew_report, write, write_optimization
+
+
+class RunsChoice(RunsOption):
+    run: Annotated[list[Path], typer.Argument(), IfAbsent("latest"), Field(default_factory=lambda: [LATEST])]
+    """Run directory, its name in the runs folder, or `latest`; several runs are reported side by side."""
+
+
+class ReportOptions(VerboseOption):
+    all_metrics: bool = False
+    """Print all tables and notes, and comparisons of steps, calls and tokens, too."""
+    as_csv: Annotated[bool, typer.Option("--csv")] = False
+    """Print the arms as CSV."""
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False
+    """Print the tables as Markdown."""
+    html: Annotated[Path | None, IfAbsent("report.html, in the run directory or, for several runs, here")] = None
+    """File to write the page to."""
+    no_html: bool = False
+    """Do not write a page."""
+
+    @property
+    def depth(self) -> Depth:
+        """How much of a comparison is printed."""
+        return "all metrics" if self.all_metrics else "tables" if self.verbose else "arms"
+
+    def form(self, output: JsonOption) -> Literal["tables", "json", "csv", "markdown"]:
+        """Return what is printed. Raises ValueError for flags that exclude each other."""
+        if output.as_json + self.as_csv + self.as_markdown > 1:
+            raise ValueError("--json, --csv and --markdown exclude each other")
+        if self.html is not None and self.no_html:
+            raise ValueError("--html and --no-html exclude each other")
+        return "json" if output.as_json else "csv" if self.as_csv else "markdown" if self.as_markdown else "tables"
+
+    def refuse_for(self, what: str) -> None:
+        """Raise ValueError for flags that only one comparison can have."""
+        if self.as_csv or self.all_metrics:
+            raise ValueError(f"--{'csv' if self.as_csv else 'all-metrics'} is for {what}")
+
+
+@with_options()
+def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> None:
+    """Print what a run says, and write its page.
+
+    What each arm took, and the answer; -v prints all tables. No model is called.
+    """
+    form = options.form(output)
+    folders = [run_folder(name, choice.runs) for name in choice.run]
+    if len(folders) > 1:
+        code = _several(folders, form, options)
+    elif is_optimization(folders[0]):
+        code = _optimization(folders[0], form, options)
+    else:
+        code = _one(folders[0], form, options)
+    raise typer.Exit(code)
+
+
+def _one(folder: Path, form: str, options: ReportOptions) -> int:
+    source = "" if options.no_html else source_of(folder)
+    run = results(folder)
+    if form == "csv":
+        print(to_csv(run.comparison), end="")
+    elif form == "markdown":
+        print(_markdown(run), end="")
+    else:
+        print_results(run, as_json=form == "json", depth=options.depth)
+    if not options.no_html:
+        renew_report(run, options.html, source)
+    return code_of_run(run)
+
+
+def _markdown(run: Results) -> str:
+    ablation = ablation_result(run)
+    if ablation is not None:
+        return ablation_tables.to_markdown(ablation)
+    return to_markdown(run_name(run.folder), run.comparison, run.views)
+
+
+def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
+    options.refuse_for(f"comparisons; the test is one: {folder / TEST}")
+    result = optimization_result(folder)
+    print_optimization(result, form, verbose=options.verbose)
+    if not options.no_html:
+        write_optimization(result, options.html)
+    return exit_code(result)
+
+
+def _several(folders: Sequence[Path], form: str, options: ReportOptions) -> int:
+    options.refuse_for(f"one run, not for {len(folders)}")
+    for folder in folders:
+        if is_optimization(folder):
+            raise ValueError(f"{folder} is an optimization; compare its test with other runs: {folder / TEST}")
+    collection = collect([results(folder) for folder in folders])
+    if form == "json":
+        print(json.dumps(collection.to_json(), ensure_ascii=True, allow_nan=False))
+    elif form == "markdown":
+        print(collection_to_markdown(collection), end="")
+    else:
+        render.collection(collection)
+    if not options.no_html:
+        write(pages.collection_html(collection), options.html, Path(PAGE))
+    return max(map(code_of_run, collection.runs))

@@ -1,0 +1,198 @@
+"""BFCL's files: rows become tasks, and what is wrong with a file is said by file, line and field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from whichloop.protocol import Query, plan_to_json
+
+from ..importing.json_files import JsonRow, checked, json_lines
+from ..task import Task
+from .functions import Checker, FunctionRow, stub_functions, tool_names
+from .literals import Language
+from .official import officially_right
+from .plans import Contradiction, plan_of
+
+CATEGORIES = (
+    "simple",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "irrelevance",
+    "java",
+    "javascript",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+    "live_irrelevance",
+    "live_relevance",
+)
+ANY_CALL = "any call"
+"""What a row of relevance expects."""
+_PUBLISHED = {"simple_python": "simple", "simple_java": "java", "simple_javascript": "javascript"}
+"""Version 4's names of categories that version 3 calls otherwise."""
+_NAMES = "|".join((*CATEGORIES, *_PUBLISHED))
+_FILE = re.compile(rf"(?:BFCL_v\d+_)?(?:{_NAMES})\.jsonl?")
+_ID = re.compile(rf"({_NAMES})_\d+(?:-\d+)*")
+_SUPPORTED = f"supported are single-turn rows of the categories {', '.join(CATEGORIES)}, with ids such as 'parallel_0'"
+
+
+class _Message(JsonRow):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class _Question(JsonRow):
+    id: str
+    question: Annotated[list[list[_Message]], Field(min_length=1, max_length=1)]
+    function: list[FunctionRow]
+
+
+class _Id(JsonRow):
+    id: str
+
+
+_Call = Annotated[dict[str, dict[str, list[Any]]], Field(min_length=1, max_length=1)]
+
+
+class _Answers(JsonRow):
+    id: str
+    ground_truth: list[_Call]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSelection:
+    """Which rows of the files become tasks, and how their calls are judged."""
+
+    category: str | None
+    """Only this one; None: all."""
+    limit: int | None
+    """How many rows of each file, from its start; None: all."""
+    checker: Checker
+
+
+def language_of(category: str) -> Language:
+    """Return the language of a category's functions."""
+    return "java" if category == "java" else "javascript" if category == "javascript" else "python"
+
+
+def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task:
+    """Make the task of a row. `calls`: the right ones; None if the file does not give them."""
+    category = _category(row.id)
+    task = Task(
+        row.id,
+        Query(
+            _question_text(row.question[0]), "\n\n".join(message.content for message in row.question[0] if message.role == "system")
+        ),
+        expected=ANY_CALL if category == "live_relevance" else calls,
+        scorer=f'bfcl(checker = "{checker}")',
+        labels={"category": category},
+        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": checker},
+    )
+    functions = stub_functions(row.function, calls, language_of(category), checker)
+    if len(functions) < len(row.function):
+        return _unusable(task, "two of its functions have the same name")
+    if category == "live_relevance":
+        return replace(task, no_plan="any call of a function counts as right, so that no call is known to be the right one")
+    if calls is None:
+        return _unusable(task, "possible_answer has no entry for it")
+    if (calls == []) != ("irrelevance" in category):
+        return _unusable(task, "possible_answer lists no call")
+    try:
+        plan = plan_of(calls, functions, language_of(category))
+        plan_to_json(plan)
+    except Contradiction as error:
+        return _unusable(task, f"possible_answer: {error}")
+    except ValueError as error:  # no value fits, or one looks like a reference
+        return replace(task, no_plan=str(error))
+    planned_calls = [(call.tool, call.arguments) for call in plan.calls]
+    if checker == "official" and calls and not _officially_right(row, calls, planned_calls):
+        return _unusable(task, "possible_answer: the published checker takes none of its allowed values")
+    if any(call in planned_calls[:place] for place, call in enumerate(planned_calls)):
+        return replace(task, no_plan="two of its calls are the same, and a model that follows a plan could not tell them apart")
+    return replace(task, plan=plan)
+
+
+def _officially_right(row: _Question, calls: Sequence[Any], planned_calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+    published = {tool: name for name, tool in tool_names([function.name for function in row.function]).items()}
+    planned = [{"function": published[tool], "arguments": arguments} for tool, arguments in planned_calls]
+    functions = [function.model_dump(exclude_unset=True) for function in row.function]
+    return officially_right(calls, planned, functions, language_of(_category(row.id)))
+
+
+def _question_text(messages: Sequence[_Message]) -> str:
+    """Return what the user said; with whose words are whose, if the assistant has said something, too."""
+    spoken = [message for message in messages if message.role != "system"]
+    if all(message.role == "user" for message in spoken):
+        return "\n\n".join(message.content for message in spoken)
+    return "\n\n".join(f"{message.role.title()}: {message.content}" for message in spoken)
+
+
+def _unusable(task: Task, reason: str) -> Task:
+    return replace(task, no_plan=reason, quarantined=reason)
+
+
+def _category(identifier: str) -> str:
+    """Return a row's category; empty if it is not supported."""
+    match = _ID.fullmatch(identifier)
+    return _PUBLISHED.get(match[1], match[1]) if match else ""
+
+
+def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Question]]:
+    """Read a file's rows, of one category if one is named, and where each stands."""
+    for where, _, value in json_lines(path):
+        identifier = checked(_Id, value, where).id
+        if not _category(identifier):
+            raise ValueError(f"{where}: row {identifier!r} belongs to no supported category; {_SUPPORTED}")
+        if category is not None and _category(identifier) != category:
+            continue
+        row = checked(_Question, value, where)
+        if not any(message.role == "user" for message in row.question[0]):
+            raise ValueError(f"{where}: field 'question': there is no user message")
+        yield where, row
+
+
+def _right_calls(path: Path) -> dict[str, list[Any]]:
+    """Read the right calls by row id. Raises ValueError."""
+    calls_by_row: dict[str, list[Any]] = {}
+    for where, _, value in json_lines(path):
+        row = checked(_Answers, value, where)
+        if row.id in calls_by_row:
+            raise ValueError(f"{where}: id {row.id!r} is a duplicate")
+        calls_by_row[row.id] = row.ground_truth
+    return calls_by_row
+
+
+def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]]:
+    """Read a file's tasks, and where each stands. Raises OSError and ValueError."""
+    rows = list(islice(_questions(path, selection.category), selection.limit))
+    answered = [row.id for _, row in rows if not _category(row.id).endswith("relevance")]
+    answers = path.parent / "possible_answer" / path.name
+    right: dict[str, list[Any]] = {}
+    if answered:
+        if not answers.is_file():
+            raise ValueError(f"{path}: no file {answers} with the calls that are right")
+        right = _right_calls(answers)
+        if not right.keys() & set(answered):
+            raise ValueError(f"{answers}: none of its ids is in {path}")
+    for where, row in rows:
+        yield where, _task(row, [] if "irrelevance" in _category(row.id) else right.get(row.id), selection.checker)
+
+
+def files_in(data: Path) -> list[Path]:
+    """Return the files that are read: the one named, or a folder's that are supported. Raises ValueError if there is none."""
+    if not data.is_dir():
+        return [data]
+    files = sorted(path for path in data.iterdir() if _FILE.fullmatch(path.name))
+    if not files:
+        names = ", ".join(f"BFCL_v4_{name}.json" for name in ("simple_python", *CATEGORIES[1:]))
+        raise ValueError(f"{data}: the folder holds none of the files that are supported ({names}; BFCL_v3_… too)")
+    return files

@@ -1,0 +1,264 @@
+"""BFCL's functions as they are published, and as stub tools that acknowledge a call and note it down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import jsonschema
+from pydantic import Field
+
+from whichloop.protocol import Tool, ToolArgumentError
+
+from ..importing.json_files import JsonRow
+from .literals import Language
+from .strict import loose_text
+
+Checker = Literal["official", "strict"]
+ACKNOWLEDGED = {"status": "accepted", "note": "This function is a stub: it does nothing and has no result to wait for."}
+MAX_NAME = 64
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that providers do not allow in a function's name; dots above all."""
+
+_TYPES = {
+    "string": "string",
+    "integer": "integer",
+    "float": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "array": "array",
+    "list": "array",
+    "tuple": "array",
+    "dict": "object",
+    "object": "object",
+}
+"""BFCL's name of a type → JSON schema's; "any" has none, and Java's and JavaScript's are texts."""
+_JSON_TYPES: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def _enum(validator: Any, options: Sequence[Any], value: Any, schema: Mapping[str, Any]) -> Iterable[jsonschema.ValidationError]:
+    if not any(loose_text(value) == loose_text(option) for option in options):
+        yield jsonschema.ValidationError(f"{value!r} is not one of {list(options)!r}")
+
+
+_Strict = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
+)
+"""JSON schema, but 5.0 is no integer: BFCL goes by Python's types, where an int does for a float and not the reverse."""
+_Official = jsonschema.validators.extend(_Strict, {"enum": _enum})
+"""The same, and an enum's texts are compared without letter case and punctuation."""
+
+
+class ParameterRow(JsonRow):
+    """A parameter as BFCL describes it."""
+
+    type: Literal[
+        "string", "integer", "float", "number", "boolean", "array", "list", "tuple", "dict", "object", "any",
+        "byte", "short", "long", "double", "char", "String", "Array", "ArrayList", "Set", "HashMap", "Hashtable", "Queue", "Stack",
+        "Boolean", "Bigint", "",
+    ] = "any"  # fmt: skip
+    """Python's names of types, Java's, and JavaScript's; in one published row none."""
+    description: str | None = None
+    format: str | None = None
+    enum: Annotated[list[Any], Field(min_length=1)] | None = None
+    default: Any = None
+    properties: dict[str, ParameterRow] | None = None
+    required: list[str] | None = None
+    items: ParameterRow | None = None
+
+    def as_schema(self, language: Language) -> dict[str, Any]:
+        """Return the parameter as JSON schema; one of Java or JavaScript is a text that says its type."""
+        if language != "python":
+            note = f" A {language.title().replace('script', 'Script')} literal of type {self.type or 'any'}, as text."
+            return {"type": "string", "description": f"{self.description or ''}{note}".strip()}
+        schema: dict[str, Any] = {"type": _TYPES[self.type]} if self.type in _TYPES else {}
+        for name in ("description", "format", "enum", "default", "required"):
+            if name in self.model_fields_set and (name == "default" or getattr(self, name) is not None):
+                schema[name] = getattr(self, name)
+        if self.properties is not None:
+            schema["properties"] = {name: inner.as_schema(language) for name, inner in self.properties.items()}
+        if self.items is not None:
+            schema["items"] = self.items.as_schema(language)
+        return schema
+
+
+class ParametersRow(ParameterRow):
+    """All parameters of a function."""
+
+    type: Literal["dict", "object"]
+
+    def as_schema(self, language: Language) -> dict[str, Any]:
+        """Return them as the JSON schema of an object that takes no others."""
+        inner = {name: parameter.as_schema(language) for name, parameter in (self.properties or {}).items()}
+        required = {} if self.required is None else {"required": self.required}
+        return {"type": "object", **required, "properties": inner, "additionalProperties": False}
+
+
+class FunctionRow(JsonRow):
+    """A function as BFCL describes it."""
+
+    name: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    parameters: ParametersRow
+
+
+@dataclass(frozen=True, slots=True)
+class StubFunction:
+    """A function of a row, as its tool needs it."""
+
+    name: str
+    """The name as published."""
+    tool: str
+    """The tool's name, which providers' protocols allow."""
+    row: FunctionRow
+    schema: Mapping[str, Any]
+    """JSON schema of the arguments as a model is shown it."""
+    accepted_schema: Mapping[str, Any]
+    """JSON schema of the arguments that the stub takes: those of `schema`, and the allowed values that contradict it."""
+    checker: Checker
+
+    def problem(self, arguments: Mapping[str, Any]) -> str:
+        """Return what is wrong with a call's arguments; empty if nothing is."""
+        return "; ".join(map(_complaint, self._validator(self.accepted_schema).iter_errors(arguments)))
+
+    def shows(self, parameter: str, value: Any) -> bool:
+        """Whether a value fits the schema of a parameter that the function has."""
+        return bool(_Strict(self.schema["properties"][parameter]).is_valid(value))
+
+    @property
+    def _validator(self) -> Any:
+        return _Official if self.checker == "official" else _Strict
+
+
+def _complaint(error: jsonschema.ValidationError) -> str:
+    where = ".".join(map(str, error.absolute_path))
+    return f"{where}: {error.message}" if where else str(error.message)
+
+
+def tool_names(names: Sequence[str]) -> dict[str, str]:
+    """Return, for each published name, one that providers allow: "." and the like become "_", and what then clashes gets a number.
+
+    A name that is legal already keeps itself.
+    """
+    legal_names: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: (_legal(name) != name, names.index(name))):
+        base, number = _legal(name), 1
+        legal = base
+        while legal in legal_names.values():
+            number += 1
+            legal = f"{base[: MAX_NAME - len(str(number)) - 1]}_{number}"
+        legal_names[name] = legal
+    return legal_names
+
+
+def _legal(name: str) -> str:
+    return _ILLEGAL.sub("_", name)[:MAX_NAME]
+
+
+def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, checker: Checker) -> dict[str, StubFunction]:
+    """Return functions by published name, in the row's order.
+
+    `calls`: those that are right, `[{function: {parameter: [value, …]}}]`.
+    """
+    names = tool_names(list(dict.fromkeys(row.name for row in rows)))
+    functions = {}
+    for row in rows:
+        schema = row.parameters.as_schema(language)
+        taken = schema if language != "python" else _accepted_schema(schema, _allowed_values(row.name, calls), checker)
+        functions[row.name] = StubFunction(row.name, names[row.name], row, schema, taken, checker)
+    return functions
+
+
+def _allowed_values(function: str, calls: Any) -> dict[str, list[Any]]:
+    """Return all values that are allowed anywhere for each parameter of a function."""
+    values: dict[str, list[Any]] = {}
+    for call in calls if isinstance(calls, list) else ():
+        for name, options in call.get(function, {}).items():
+            values.setdefault(name, []).extend(options)
+    return values
+
+
+def _accepted_schema(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], checker: Checker) -> dict[str, Any]:
+    """Return the schema of what a stub takes: no allowed value is refused, whatever the function's own schema says of it."""
+    widened = {
+        name: (_official if checker == "official" else _strict)(inner, allowed.get(name, ()))
+        for name, inner in schema.get("properties", {}).items()
+    }
+    return {**schema, "properties": widened}
+
+
+def _strict(schema: Mapping[str, Any], allowed: Sequence[Any]) -> Mapping[str, Any]:
+    """Add the allowed values that the schema does not take; objects are left to it, for their fields have allowed values again."""
+    others = [value for value in allowed if value != "" and not isinstance(value, dict) and not _Strict(schema).is_valid(value)]
+    return {"anyOf": [schema, {"enum": others}]} if others else schema
+
+
+def _official(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
+    """Return what the official checker looks at before it compares values: a type, that of a list's items, and the enum."""
+    merged = _type_or_enum(schema, allowed)
+    if merged.get("type") and isinstance(schema.get("items"), dict):
+        merged["items"] = _type_or_enum(schema["items"], [item for value in allowed if isinstance(value, list) for item in value])
+    return merged
+
+
+def _type_or_enum(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    if "type" in schema:
+        types = sorted({schema["type"], *(_JSON_TYPES[type(value)] for value in allowed if value != "")})
+        if "number" in types and "integer" in types:
+            types.remove("integer")
+        merged["type"] = types[0] if len(types) == 1 else types
+    if "enum" in schema:
+        merged["enum"] = [*schema["enum"], *allowed]
+    return merged
+
+
+class StubTools:
+    """A row's functions as tools that only note down how they are called."""
+
+    def __init__(self, functions: Iterable[StubFunction]) -> None:
+        self._calls: list[dict[str, Any]] = []
+        self._refused: list[dict[str, Any]] = []
+        self.tools = tuple(
+            Tool(item.tool, item.row.description, item.schema, _Stub(partial(self._called, item)), blocking=False)
+            for item in functions
+        )
+
+    def _called(self, function: StubFunction, arguments: dict[str, Any]) -> Mapping[str, str]:
+        """Note a call. Raises ToolArgumentError for arguments that the function does not take."""
+        call = {"function": function.name, "arguments": arguments}
+        problem = function.problem(arguments)
+        if problem:
+            self._refused.append(call)
+            raise ToolArgumentError(f"Tool '{function.tool}': {problem}")
+        self._calls.append(call)
+        return ACKNOWLEDGED
+
+    def state(self) -> dict[str, Any]:
+        """Return the calls made and those refused, each in order, under the functions' published names."""
+        return {"calls": list(self._calls), "refused": list(self._refused)}
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stub:
+    """A function that takes arguments of any name, `self` too."""
+
+    called: partial[Mapping[str, str]]
+
+    def __call__(self, /, **arguments: Any) -> Mapping[str, str]:
+        return self.called(arguments)

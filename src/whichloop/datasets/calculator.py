@@ -1,0 +1,192 @@
+"""Calculator tools: pure, quick, and the same result on every machine.
+
+Arguments are read as the decimals that they are written as, so 0.1 + 0.2 is 0.3. An integral result is an int, any other a float
+of at most 12 significant digits. Arguments and results lie within ±10^15, where every int is exact as a float; what leaves that
+range raises OverflowError, and nothing here can hang.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+
+from whichloop.protocol import Tool
+
+Number = int | float
+
+LIMIT = 10**15
+"""Largest magnitude of an argument or a result."""
+MAX_EXPONENT = 64
+MAX_DIGITS = 12
+
+_EXACT = Context(prec=40, rounding=ROUND_HALF_UP)
+_SIGNIFICANT = Context(prec=12, rounding=ROUND_HALF_UP)
+
+_UNITS: dict[str, dict[str, Decimal]] = {
+    "length": {
+        "mm": Decimal(1),
+        "cm": Decimal(10),
+        "m": Decimal(1000),
+        "km": Decimal(1_000_000),
+        "inch": Decimal("25.4"),
+        "foot": Decimal("304.8"),
+        "yard": Decimal("914.4"),
+        "mile": Decimal(1_609_344),
+    },
+    "mass": {
+        "mg": Decimal(1),
+        "g": Decimal(1000),
+        "kg": Decimal(1_000_000),
+        "tonne": Decimal(1_000_000_000),
+        "ounce": Decimal("28349.523125"),
+        "pound": Decimal("453592.37"),
+    },
+    "time": {
+        "second": Decimal(1),
+        "minute": Decimal(60),
+        "hour": Decimal(3600),
+        "day": Decimal(86_400),
+        "week": Decimal(604_800),
+    },
+    "volume": {
+        "ml": Decimal(1),
+        "cl": Decimal(10),
+        "l": Decimal(1000),
+        "cup": Decimal("236.5882365"),
+        "pint": Decimal("473.176473"),
+        "quart": Decimal("946.352946"),
+        "gallon": Decimal("3785.411784"),
+    },
+}
+"""Kind → unit → size in the kind's first unit, all exact: the international yard and pound of 1959, the US liquid gallon."""
+
+
+def add(a: float, b: float) -> Number:
+    """Add two numbers: a + b."""
+    return _number(_EXACT.add(_decimal(a), _decimal(b)))
+
+
+def subtract(a: float, b: float) -> Number:
+    """Subtract b from a: a - b."""
+    return _number(_EXACT.subtract(_decimal(a), _decimal(b)))
+
+
+def multiply(a: float, b: float) -> Number:
+    """Multiply two numbers: a * b."""
+    return _number(_EXACT.multiply(_decimal(a), _decimal(b)))
+
+
+def divide(a: float, b: float) -> Number:
+    """Divide a by b: a / b. Dividing by zero is an error."""
+    divisor = _decimal(b)
+    if not divisor:
+        raise ZeroDivisionError(f"division by zero: {a:.12g} / 0 has no value")
+    return _number(_EXACT.divide(_decimal(a), divisor))
+
+
+def power(base: float, exponent: float) -> Number:
+    """Raise base to the exponent, which lies between -64 and 64."""
+    if not abs(exponent) <= MAX_EXPONENT:
+        raise ValueError(f"exponent {exponent:.12g} is beyond ±{MAX_EXPONENT}")
+    ground, height = _decimal(base), _decimal(exponent)
+    if not height:
+        return 1
+    if not ground and height < 0:
+        raise ZeroDivisionError("division by zero: 0 has no negative power")
+    if ground < 0 and height % 1:
+        raise ValueError(f"{base:.12g} is negative: a power with the fractional exponent {exponent:.12g} is no real number")
+    return _number(_EXACT.power(ground, height))
+
+
+def remainder(a: float, b: float) -> Number:
+    """What is left when a is divided by b; it has the sign of b. Dividing by zero is an error."""
+    divisor = _decimal(b)
+    if not divisor:
+        raise ZeroDivisionError(f"division by zero: {a:.12g} / 0 has no remainder")
+    rest = Fraction(_decimal(a)) % Fraction(divisor)  # a Decimal's own % gives up where the quotient is long
+    return _number(_EXACT.divide(Decimal(rest.numerator), Decimal(rest.denominator)))
+
+
+def round_to(number: float, digits: int) -> Number:
+    """Round to `digits` decimals, between -12 and 12; halves are rounded away from zero."""
+    if not abs(digits) <= MAX_DIGITS:
+        raise ValueError(f"digits is {digits}, and must lie between -{MAX_DIGITS} and {MAX_DIGITS}")
+    return _number(_decimal(number).quantize(Decimal(1).scaleb(-digits), context=_EXACT))
+
+
+def percent_of(percent: float, number: float) -> Number:
+    """A percentage of a number: percent / 100 * number."""
+    return _number(_EXACT.divide(_EXACT.multiply(_decimal(percent), _decimal(number)), Decimal(100)))
+
+
+def minimum(a: float, b: float) -> Number:
+    """The smaller of two numbers."""
+    return _number(min(_decimal(a), _decimal(b)))
+
+
+def maximum(a: float, b: float) -> Number:
+    """The larger of two numbers."""
+    return _number(max(_decimal(a), _decimal(b)))
+
+
+def convert_units(value: float, from_unit: str, to_unit: str) -> Number:
+    """Convert a value to another unit of the same kind.
+
+    Length: mm, cm, m, km, inch, foot, yard, mile. Mass: mg, g, kg, tonne, ounce, pound.
+    Time: second, minute, hour, day, week. Volume: ml, cl, l, cup, pint, quart, gallon.
+    """
+    kind = _kind_of(from_unit)
+    if _kind_of(to_unit) != kind:
+        raise ValueError(f"{from_unit!r} cannot become {to_unit!r}: {kind} has the units {', '.join(_UNITS[kind])}")
+    table = _UNITS[kind]
+    return _number(_EXACT.divide(_EXACT.multiply(_decimal(value), table[from_unit]), table[to_unit]))
+
+
+def _kind_of(unit: str) -> str:
+    for kind, table in _UNITS.items():
+        if unit in table:
+            return kind
+    units = "; ".join(f"{kind}: {', '.join(table)}" for kind, table in _UNITS.items())
+    raise ValueError(f"unknown unit {unit!r}; known are {units}")
+
+
+def _decimal(value: float) -> Decimal:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no finite number")
+    if abs(value) > LIMIT:
+        raise OverflowError(f"{value:.12g} is beyond ±{LIMIT:g}, the range of this calculator")
+    return Decimal(repr(float(value)))
+
+
+def _number(value: Decimal) -> Number:
+    if abs(value) > LIMIT:
+        raise OverflowError(f"the result is beyond ±{LIMIT:g}, the range of this calculator")
+    if value == value.to_integral_value():
+        return int(value)
+    rounded = float(_SIGNIFICANT.plus(value))
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+TOOLS: tuple[Tool, ...] = tuple(
+    Tool.from_function(function, blocking=False, read_only=True)
+    for function in (
+        add,
+        subtract,
+        multiply,
+        divide,
+        power,
+        remainder,
+        round_to,
+        percent_of,
+        minimum,
+        maximum,
+        convert_units,
+    )
+)
+
+
+def tools(*names: str) -> tuple[Tool, ...]:
+    """Return the tools of these names, in this order. Raises KeyError for an unknown one."""
+    tools_by_name = {tool.name: tool for tool in TOOLS}
+    return tuple(tools_by_name[name] for name in names)

@@ -1,0 +1,163 @@
+"""A case: what a story puts into a drawn shop, the plan that settles it, and the draft that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from whichloop.datasets.generating import Draft, Draw, PlanWriter, part
+from whichloop.protocol import Ref
+
+from .shop import CITIES, FIRST_NAMES, LAST_NAMES, STREETS, Row, changed, draw_customer, draw_order, draw_shop
+
+ANSWER_FORMAT = (
+    "Answer with the dollars, the number, the day (YYYY-MM-DD) or the code alone. "
+    'If it cannot be determined, the right answer is "not determined".'
+)
+ASIDES = (
+    "The ticket has been open for {n} hours.",
+    "{name} from the warehouse passed it on.",
+    "It is ticket {n} of this week.",
+    "The call came in on line {n} and was cut off.",
+    "{name} was going to look into it, and fell ill.",
+    "There is a note of {n} words on it in the archive, which nobody can read.",
+    "{name} has promised an answer before noon.",
+    "The parcel service raises its rates by {n} percent soon.",
+    "{name} in bookkeeping would like to see it closed.",
+    "A survey of {n} customers found our service friendly.",
+    "The letter that it is about arrived without a stamp.",
+    "{name} wrote it down on the back of a delivery note.",
+)
+"""Sentences that do not matter."""
+REFUSAL = (
+    "If the policy is against it, change nothing and answer with the code under which it has refusals filed.",
+    "Should the policy not allow it, leave all as it is; the answer is then the policy's filing code for refusals.",
+    "Where the policy says no, nothing may be changed, and its code for filing refusals is the answer.",
+)
+"""What a story asks for where the policy may be against it."""
+
+
+class Case:
+    """A drawn shop, what a story puts into it, and the plan that settles the story."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.number = draw.integer(1, 10**9)
+        self.shop = draw_shop(self.number)
+        self.plan = PlanWriter()
+        self._drawn = self.shop.rows()
+        self._opening = self._drawn
+
+    # What the story puts in.
+
+    def customer(self) -> Row:
+        """Draw a customer who is easily taken for two others: one has the same first name, one the same last name."""
+        first, other_first = self.draw.sample(FIRST_NAMES, 2)
+        last, other_last = self.draw.sample(LAST_NAMES, 2)
+        customers = [
+            draw_customer(self.draw, self.shop, name)
+            for name in (f"{first} {last}", f"{first} {other_last}", f"{other_first} {last}")
+        ]
+        for other in customers[1:]:
+            draw_order(self.draw, self.shop, other, [(item, 1) for item in self.articles(1)], "delivered")
+        return customers[0]
+
+    def articles(self, count: int, but: str = "") -> list[Row]:
+        """Draw variants of so many different products other than `but`."""
+        goods = list(self.shop.tables["products"].values())
+        names = self.draw.sample(sorted({row["product"] for row in goods} - {but}), count)
+        return [self.draw.choice([row for row in goods if row["product"] == name]) for name in names]
+
+    def order(self, customer: Row, bought: Sequence[tuple[Row, int]], status: str = "open", *, age: int = 0, late: int = 0) -> Row:
+        """Place an order of these goods; `age`: days since it came, `late`: days by which it came after the promised day."""
+        order = draw_order(self.draw, self.shop, customer, self.draw.shuffled(bought), status)
+        if age:
+            order |= {"placed": self.shop.ago(age + late + self.draw.integer(3, 7)), "delivered": self.shop.ago(age)}
+            order["promised"] = self.shop.ago(age + late)
+        return order
+
+    def other_orders(self, customer: Row, count: int, but: str = "") -> None:
+        """Place orders of the same customer that the story is not about, of other products than `but`."""
+        for _ in range(count):
+            bought = [(self.articles(1, but)[0], self.draw.integer(1, 3))]
+            draw_order(self.draw, self.shop, customer, bought, self.draw.choice(("shipped", "delivered")))
+
+    def new_address(self) -> tuple[str, str]:
+        """Draw a street and a city that no order goes to yet."""
+        return f"{self.draw.integer(141, 300)} {self.draw.choice(STREETS)}", self.draw.choice(CITIES)
+
+    def line(self, order: Row, article: Row) -> Row:
+        return next(line for line in self.shop.lines_of(order) if line["sku"] == article["sku"])
+
+    def shipping(self, order: Row) -> Row:
+        return self.shop.tables["lines"][order["order_id"], 0]
+
+    def rule(self, topic: str, name: str) -> Any:
+        """Return a number of the policy."""
+        return self.shop.tables["policy"][topic, name]["value"]
+
+    def who(self, customer: Row) -> str:
+        """Name a customer as questions do: the address is unique, the name is not."""
+        forms = ("{name} ({email})", "{name}, who writes from {email},", "our customer {name}, e-mail {email},")
+        return self.draw.choice(forms).format(**customer)
+
+    # What the plan looks up.
+
+    def read_policy(self, topic: str) -> Ref:
+        return self.plan.call(f"Read the policy on {topic.replace('_', ' ')}.", "read_policy", {"topic": topic})
+
+    def read_order(self, order_id: str) -> Ref:
+        return self.plan.call(f"Look up order {order_id}.", "get_order", {"order_id": order_id})
+
+    def find(self, customer: Row) -> Ref:
+        """Plan to find the customer by e-mail address."""
+        customers = self.plan.call(f"Find whose address {customer['email']} is.", "find_customers", {"text": customer["email"]})
+        return part(customers, 0)
+
+    def find_order(self, customer: Row, order: Row) -> Ref:
+        """Plan to find the order among all that the customer has placed."""
+        return self.read_orders(self.find(customer), customer)[order["order_id"]]
+
+    def read_orders(self, entry: Ref, customer: Row) -> dict[str, Ref]:
+        """Plan to read all orders of a customer who has been found, by number."""
+        seen = {}
+        for index, order in enumerate(self.shop.orders_of(customer)):
+            goal = f"Look up the customer's order number {index + 1}."
+            seen[order["order_id"]] = self.plan.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
+        return seen
+
+    # What the plan does.
+
+    def refund(
+        self, goal: str, order_id: Any, line: Ref, quantity: int | Ref, fee_percent: int | Ref = 0, *, after: Iterable[Ref] = ()
+    ) -> Ref:
+        arguments = {"order_id": order_id, "line": line, "quantity": quantity, "fee_percent": fee_percent}
+        return self.plan.call(goal, "refund_line", arguments, after=after)
+
+    def redirect(self, goal: str, order_id: Any, place: tuple[str, str], *, after: Iterable[Ref] = (), fails: bool = False) -> Ref:
+        """Plan to send an order to another street and city."""
+        arguments = {"order_id": order_id, "street": place[0], "city": place[1]}
+        return self.plan.call(goal, "change_address", arguments, after=after, fails=fails)
+
+    # What comes of it.
+
+    def settle(self) -> None:
+        """Declare the world complete: from here on, what the books change is what the trial has to change."""
+        self._opening = self.shop.rows()
+
+    def draft(self, request: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
+        """Return the task. `request`: what is asked, without the day and the form of the answer."""
+        aside = self.draw.choice(ASIDES).format(n=self.draw.integer(4, 29), name=self.draw.choice(FIRST_NAMES))
+        return Draft(
+            question=f"Today is {self.shop.today.isoformat()}. {aside} {request[0].upper()}{request[1:]} {ANSWER_FORMAT}",
+            plan=self.plan.plan(answer),
+            expected=expected,
+            scorer=scorer,
+            world={"shop": self.number, "rows": changed(self._opening, self._drawn)},
+            end_state=changed(self.shop.rows(), self._opening),
+        )
+
+
+def called(article: Row) -> str:
+    """Name an article as customers do."""
+    return f"{article['product']} in {article['variant']}"

@@ -1,0 +1,197 @@
+"""Stories of goods that come back, and of others that are sent instead."""
+
+from __future__ import annotations
+
+from whichloop.datasets.generating import Draft, Draw, part
+from whichloop.protocol import Ref
+
+from . import books
+from .case import REFUSAL, Case, called
+from .shop import PLENTY, dollars_from_cents, draw_customer
+
+# Goods that come back
+
+
+def return_(draw: Draw) -> Draft:
+    """A return that the policy allows is paid back, in full or in part."""
+    return _send_back(draw, refused=False)
+
+
+def refusal(draw: Draw) -> Draft:
+    """A return that is too late, or of goods bought on clearance: nothing may change."""
+    return _send_back(draw, refused=True)
+
+
+def _send_back(draw: Draw, refused: bool) -> Draft:
+    case, opened, named = Case(draw), draw.chance(0.5), draw.chance(0.5)
+    customer, (article, other), days = case.customer(), case.articles(2), case.rule("returns", "days")
+    too_late = refused and draw.chance(0.6)
+    age = days + draw.integer(1, 12) if too_late else draw.integer(2, days)
+    order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=age)
+    case.other_orders(customer, 2, but=article["product"])
+    line = case.line(order, article)
+    line["clearance"] = int(refused and not too_late)
+    pieces = draw.integer(1, line["quantity"])
+    case.settle()
+
+    seen = case.read_order(order["order_id"]) if named else case.find_order(customer, order)
+    rules = case.read_policy("returns")
+    if refused:
+        answer, expected = part(rules, "file_code"), case.rule("returns", "file_code")
+    else:
+        fees = case.read_policy("restocking")
+        fee_percent = part(fees, "opened_percent") if opened else 0
+        number, goal = part(seen, "lines", line["line"], "line"), f"Pay back {pieces} pieces."
+        answer = part(case.refund(goal, part(seen, "order_id"), number, pieces, fee_percent, after=(rules, fees)), "amount")
+        expected = dollars_from_cents(
+            books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0)
+        )
+    which = f"on order {order['order_id']}" if named else "bought here some time ago"
+    state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
+    goods = f"{pieces} of the {called(article)} {which}, {state}"
+    who = case.who(customer)
+    request = draw.pick(
+        f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
+        f"A return has been asked for: {goods}. The request is from {who} and has to be settled. How much is paid back?",
+        f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
+    )
+    return case.draft(f"{request} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
+
+
+def split_refund(draw: Draw) -> Draft:
+    """One of three lines comes back sealed and one opened; the third was bought on clearance and stays."""
+    case = Case(draw)
+    customer, articles = case.customer(), case.articles(3)
+    age = draw.integer(1, case.rule("returns", "days"))
+    order = case.order(customer, [(article, draw.integer(1, 4)) for article in articles], "delivered", age=age)
+    sealed, opened, clearance = (case.line(order, article) for article in articles)
+    clearance["clearance"] = 1
+    case.settle()
+
+    seen, rules, fees = case.read_order(order["order_id"]), case.read_policy("returns"), case.read_policy("restocking")
+    last: tuple[Ref, ...] = (rules,)
+    for line, fee, state in ((sealed, 0, "sealed"), (opened, part(fees, "opened_percent"), "opened")):
+        place = part(seen, "lines", line["line"])
+        goal, pieces = f"Pay back the {state} pieces.", part(place, "quantity")
+        last = (case.refund(goal, order["order_id"], part(place, "line"), pieces, fee, after=(*last, fees)),)
+    cents = books.refund(case.shop, sealed, sealed["quantity"])
+    cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
+    names = [called(article) for article in articles]
+    who, number = case.who(customer), order["order_id"]
+    request = draw.pick(
+        f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
+        f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
+        f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
+        f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
+    )
+    return case.draft(request, part(last[0], "paid_back_on_order"), dollars_from_cents(cents))
+
+
+def recall(draw: Draw) -> Draft:
+    """An article has a fault: it is taken back from every order that has it, and counted on the shelf."""
+    case, orders = Case(draw), []
+    article, *others = case.articles(5)
+    article["stock"] = draw.integer(*PLENTY)
+    for other in others[: draw.integer(2, 4)]:
+        customer, bought = draw_customer(draw, case.shop), [(article, draw.integer(1, 5)), (other, 1)]
+        orders.append(case.order(customer, bought, "delivered", age=draw.integer(3, 40)))
+    spared = case.order(draw_customer(draw, case.shop), [(other, 2) for other in others[:2]], "delivered", age=draw.integer(3, 40))
+    listed_orders = draw.shuffled([*orders, spared])
+    case.settle()
+
+    seen = [(order, case.read_order(order["order_id"])) for order in listed_orders]
+    last: list[Ref] = [ref for order, ref in seen if order is spared]
+    for order, ref in seen:
+        if order is spared:
+            continue
+        line = case.line(order, article)
+        place = part(ref, "lines", line["line"])
+        goal = f"Take back what order {order['order_id']} has of it."
+        last = [case.refund(goal, order["order_id"], part(place, "line"), part(place, "quantity"), after=last)]
+        books.refund(case.shop, line, line["quantity"])
+    numbers = ", ".join(order["order_id"] for order in listed_orders)
+    what = called(article)
+    request = draw.pick(
+        f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
+        "they hold, sealed and at the full price. How many pieces of it are in stock then?",
+        f"Recall of the {what}: refund every piece of it, and nothing else, on these orders without any fee: {numbers}. "
+        "All are unopened. Answer with its stock after the last one.",
+    )
+    return case.draft(request, part(last[0], "in_stock"), case.shop.tables["products"][article["sku"]]["stock"])
+
+
+# Other goods instead
+
+
+def exchange(draw: Draw) -> Draft:
+    """The customer wants another colour, or if it is short a third one."""
+    case, short = Case(draw), draw.chance(0.5)
+    customer, (article, other) = case.customer(), case.articles(2)
+    order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=draw.integer(2, 12))
+    line = case.line(order, article)
+    wanted, second = draw.sample(case.shop.siblings(article["sku"]), 2)
+    wanted["stock"] = draw.integer(0, line["quantity"] - 1) if short else draw.integer(*PLENTY)
+    second["stock"] = draw.integer(*PLENTY)
+    case.settle()
+
+    new, new_sku = (second, "second") if short else (wanted, "first")
+    seen = case.read_order(order["order_id"])
+    place = part(seen, "lines", line["line"])
+    own = case.plan.call("Look up the article that was delivered.", "get_product", {"sku": part(place, "sku")})
+    choices = [row["sku"] for row in case.shop.siblings(article["sku"])]
+    looked = {}
+    for rank, row in (("first", wanted), ("second", second)):
+        sku = part(own, "other_variants", choices.index(row["sku"]), "sku")
+        looked[rank] = case.plan.call(f"See how many the shop has of the {rank} choice.", "get_product", {"sku": sku})
+    arguments = {"order_id": order["order_id"], "line": part(place, "line"), "new_sku": part(looked[new_sku], "sku")}
+    swapped = case.plan.call("Swap the goods.", "exchange_line", arguments, after=looked.values())
+    stock_left = books.exchange(case.shop, line, new["sku"])
+    who, what, number = case.who(customer), called(article), order["order_id"]
+    request = draw.pick(
+        f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
+        f"{second['variant']} if there are too few. Swap the line. How many of the new colour are left?",
+        f"On order {number} of {who} the {what} shall be exchanged: {wanted['variant']} is wanted, and {second['variant']} "
+        f"only where {wanted['variant']} does not suffice. Answer with the stock left of what is sent.",
+        f"Colour swap for order {number}, from {who} after second thoughts: every {what} on it becomes {wanted['variant']}. "
+        f"With too little {wanted['variant']} on the shelf take {second['variant']}. How much of the new one is still there?",
+    )
+    return case.draft(request, part(swapped, "left_in_stock"), stock_left)
+
+
+def backorder(draw: Draw) -> Draft:
+    """The customer waits if the goods come in time, and takes another colour otherwise."""
+    case, waits = Case(draw), draw.chance(0.4)
+    customer, (article, other) = case.customer(), case.articles(2)
+    order = case.order(customer, [(article, draw.integer(1, 3)), (other, 1)])
+    line = case.line(order, article)
+    line["state"] = "back order"
+    due = draw.integer(9, 50)
+    article |= {"stock": 0, "restock": case.shop.ago(-due)}
+    new = draw.choice(case.shop.siblings(article["sku"]))
+    new |= {"stock": draw.integer(*PLENTY), "restock": None}
+    patience = due + draw.integer(1, 6) if waits else due - draw.integer(1, 6)
+    case.settle()
+
+    seen = case.find_order(customer, order)
+    place = part(seen, "lines", line["line"])
+    own = case.plan.call("See when more of the article comes in.", "get_product", {"sku": part(place, "sku")})
+    if waits:
+        answer, expected = part(own, "restock"), article["restock"]
+    else:
+        index = [row["sku"] for row in case.shop.siblings(article["sku"])].index(new["sku"])
+        arguments = {
+            "order_id": part(seen, "order_id"),
+            "line": part(place, "line"),
+            "new_sku": part(own, "other_variants", index, "sku"),
+        }
+        answer = part(case.plan.call("Swap the goods that are missing.", "exchange_line", arguments), "left_in_stock")
+        expected = books.exchange(case.shop, line, new["sku"])
+    last_day = case.shop.ago(-patience)
+    who, what = case.who(customer), called(article)
+    request = draw.pick(
+        f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
+        f"day on which it does; otherwise swap it for {new['variant']} and answer with what stock is left of that.",
+        f"The {what} for {who} is on back order, and {last_day} is the last day that will do. Say when it comes in if that "
+        f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
+    )
+    return case.draft(request, answer, expected, "normalized" if waits else "numeric")

@@ -1,0 +1,313 @@
+"""Sessions with servers of tools, by the official MCP SDK. Importing this module loads the SDK: `mcp_tools` does, on first use.
+
+All sessions of a process live in one event loop on a thread of its own. So the tools work in whatever event loop a trial runs, and
+a session is left in the task that has entered it, as the SDK wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Self, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
+
+from whichloop.protocol.mcp_errors import McpError
+from whichloop.protocol.values import one_line
+from whichloop.protocol.wire import from_json
+
+from .mcp_server import McpServer
+
+T = TypeVar("T")
+MAX_PAGES = 100
+"""Most pages of a tool list; a list that does not end is none."""
+MAX_LAST_WORDS = 2_000
+"""Bytes that are kept of what a server writes to standard error, however much it writes."""
+READ_BYTES = 65_536
+CLOSED = -1
+CLOSE_S = 5.0
+"""Seconds that the servers have to end when this process does."""
+
+
+class McpToolFailed(Exception):
+    """A tool's own failure: a result with `isError`."""
+
+
+class McpServerGone(Exception):
+    """The server cannot be asked any more: that is no failure of a tool."""
+
+
+class ListedTool(NamedTuple):
+    """A tool as its server lists it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    read_only: bool = False
+    """Its annotations say that it changes nothing."""
+
+
+class Listing(NamedTuple):
+    """What a server says of itself, and of its tools."""
+
+    server: str
+    version: str
+    tools: tuple[ListedTool, ...]
+
+
+class LastWords:
+    """Reads what a server writes to standard error, and keeps the end of it. For use in the event loop that runs the session."""
+
+    def __init__(self) -> None:
+        self._last_bytes = b""
+        self._read_end, write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self.file = os.fdopen(write_end, "w", encoding="utf-8")
+        """The server's standard error."""
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._read_some()
+        asyncio.get_running_loop().remove_reader(self._read_end)
+        self.file.close()
+        os.close(self._read_end)
+        self._read_end = CLOSED
+
+    @property
+    def line(self) -> str:
+        """The last line that is not blank; empty if there is none."""
+        if self._read_end != CLOSED:
+            self._read_some()
+        lines = self._last_bytes.decode("utf-8", "replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def _read_some(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._last_bytes = (self._last_bytes + os.read(self._read_end, READ_BYTES))[-MAX_LAST_WORDS:]
+
+
+class McpSession:
+    """One session: what it needs is started by the first call, and ended by `close`. All methods run in the thread of sessions."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self.gone = ""
+        """Why it cannot be asked any more."""
+        self._opened: asyncio.Future[Client] | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._errors: LastWords | None = None
+
+    async def listing(self) -> Listing:
+        """Return the tools. Raises McpServerGone for a server that cannot be reached or gives no list, and TimeoutError."""
+        client = await self._client()
+        listed: list[ListedTool] = []
+        cursor = None
+        with self._watched():
+            for _ in range(MAX_PAGES):
+                page = await client.list_tools(cursor=cursor)
+                listed += map(_listed_tool, page.tools)
+                if (cursor := page.next_cursor) is None:
+                    info = client.server_info
+                    return Listing("" if info is None else info.name, "" if info is None else info.version, tuple(listed))
+        raise McpServerGone(f"its list of tools has more than {MAX_PAGES} pages")
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Return a tool's result. Raises McpToolFailed, McpError for a JSON-RPC error, and McpServerGone."""
+        client = await self._client()
+        with self._watched():
+            result = await client.call_tool(name, dict(arguments))
+        if result.is_error:
+            raise McpToolFailed(_result_text(result) or "the tool failed, and its server does not say why")
+        return _value(result)
+
+    async def close(self) -> None:
+        """End the session, and the process of a command."""
+        self._closing.set()
+        if self._owner is not None and self._opened is not None:
+            if not self._opened.done():  # it may never answer
+                self._owner.cancel()
+            await asyncio.wait({self._owner})
+
+    async def _client(self) -> Client:
+        if self.gone:
+            raise McpServerGone(self.gone)
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            self._owner = asyncio.create_task(self._hold_open(self._opened))
+        return await asyncio.shield(self._opened)
+
+    async def _hold_open(self, opened: asyncio.Future[Client]) -> None:
+        """Hold the session open until it shall be closed."""
+        try:
+            async with self._transport() as transport, Client(transport) as client:
+                opened.set_result(client)
+                await self._closing.wait()
+        except BaseException as error:  # whatever the server has done to the SDK
+            self.gone = self.gone or self._last_words(error)
+            if not opened.done():
+                opened.set_exception(McpServerGone(self.gone))
+                opened.exception()  # whoever waited for it may have gone
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+
+    @contextlib.asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        server = self.server
+        if server.url:
+            async with httpx2.AsyncClient(headers=server.headers(), timeout=httpx2.Timeout(server.start_s, read=None)) as http:
+                yield streamable_http_client(server.url, http_client=http)
+            return
+        with LastWords() as self._errors:
+            parameters = StdioServerParameters(command=server.words[0], args=list(server.words[1:]), env=server.environment())
+            try:
+                yield stdio_client(parameters, errlog=self._errors.file)
+            except BaseException as error:
+                self.gone = self.gone or self._last_words(error)  # while there is a pipe to read them from
+                raise
+
+    @contextlib.contextmanager
+    def _watched(self) -> Any:
+        """Tell a JSON-RPC error from a connection that has ended. Raises McpError and McpServerGone."""
+        try:
+            yield
+        except MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise McpError(error.code, error.message) from None
+            self.gone = self._last_words(error)
+            raise McpServerGone(self.gone) from None
+        except (OSError, httpx2.HTTPError) as error:
+            self.gone = self._last_words(error)
+            raise McpServerGone(self.gone) from None
+
+    def _last_words(self, error: BaseException) -> str:
+        """Return why the server is gone: the last line that it wrote to standard error, else what went wrong here."""
+        line = "" if self._errors is None else self._errors.line
+        if line:
+            return f"its server has ended: {line}"
+        error = _first(error)
+        error_line = one_line(str(error))
+        return f"its server cannot be asked: {type(error).__name__}{f': {error_line}' if error_line else ''}"
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the first error of a group that a group of tasks has raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _listed_tool(tool: types.Tool) -> ListedTool:
+    read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
+    return ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only)
+
+
+def _result_text(result: types.CallToolResult) -> str:
+    return "\n".join(_part_text(item) for item in result.content)
+
+
+def _part_text(item: Any) -> str:
+    """Return a part of a result as text; what is no text is named."""
+    if isinstance(item, types.TextContent):
+        return item.text
+    if isinstance(item, types.EmbeddedResource) and isinstance(item.resource, types.TextResourceContents):
+        return item.resource.text
+    kind = getattr(item, "mime_type", None) or ""
+    return f"[{' '.join(filter(None, [item.type, kind]))}]"
+
+
+def _value(result: types.CallToolResult) -> Any:
+    """Return a result as plans refer to it: its structured content, else its text, read as JSON where it is JSON.
+
+    Servers wrap a value that is no object as `{"result": …}`.
+    """
+    structured = result.structured_content
+    if structured is not None:
+        return structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+    text = _result_text(result)
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+class _Thread:
+    """The event loop in which sessions live. Its thread ends with the process, after the sessions."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._sessions: set[McpSession] = set()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine; the thread is started by the first one."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="MCP sessions", daemon=True).start()
+                atexit.register(self._end)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    async def session(self, server: McpServer) -> McpSession:
+        """Return a new session."""
+        session = McpSession(server)
+        self._sessions.add(session)
+        return session
+
+    async def close(self, session: McpSession) -> None:
+        """End a session."""
+        await session.close()
+        self._sessions.discard(session)
+
+    def _end(self) -> None:
+        with contextlib.suppress(Exception):  # nothing is left to tell at the end of the process
+            self.submit(self._close_all()).result(CLOSE_S)
+
+    async def _close_all(self) -> None:
+        await asyncio.gather(*map(self.close, tuple(self._sessions)))
+
+
+THREAD = _Thread()
+
+
+def read_listing(server: McpServer) -> Listing:
+    """Start a server, read its list of tools, and end it. Raises McpServerGone, McpError and TimeoutError."""
+    return THREAD.submit(_listing(server)).result()
+
+
+async def _listing(server: McpServer) -> Listing:
+    session = await THREAD.session(server)
+    try:
+        async with asyncio.timeout(server.start_s):
+            return await session.listing()
+    finally:
+        await THREAD.close(session)
+
+
+def open_session(server: McpServer) -> McpSession:
+    """Return a session, which starts with its first call."""
+    return THREAD.submit(THREAD.session(server)).result()
+
+
+async def call(session: McpSession, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Call a tool from any event loop. Raises as `McpSession.call`; a cancellation reaches the server."""
+    return await asyncio.wrap_future(THREAD.submit(session.call(name, arguments)))
+
+
+def close_soon(session: McpSession) -> None:
+    """End a session without waiting for it."""
+    THREAD.submit(THREAD.close(session))

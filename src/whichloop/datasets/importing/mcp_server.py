@@ -1,0 +1,122 @@
+"""A server of tools that the user names with `--tools mcp:…`: a command to start, or the address of one that runs."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from whichloop.protocol.environment_secrets import without_secrets
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.redact import public_address
+
+PREFIX = "mcp:"
+START_S = 30.0
+"""Seconds that a server has, unless the user says otherwise, to start and to list its tools."""
+MAX_START_S = 600.0
+Session = Literal["trial", "worker"]
+_SHORT = re.compile(r"mcp:\s*(?P<target>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?\s*", re.DOTALL)
+_HOW_TO_NAME = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
+_OPTIONS = ("session", "keys", "token", "start_s")
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """What the user said of a server."""
+
+    name: str
+    """As typed."""
+    url: str = ""
+    """Where it listens, streamable HTTP; empty for a command."""
+    words: tuple[str, ...] = ()
+    """The words of the command that starts it, which speaks over its standard input and output."""
+    session: Session = "trial"
+    """`trial`: each trial has a session of its own, a command a process of its own. `worker`: all trials of a process share one."""
+    keys: tuple[str, ...] = ()
+    """Names of environment variables with a secret that a command may have."""
+    token: str = ""
+    """Name of the environment variable with the bearer token for an address."""
+    start_s: float = START_S
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a command: this one without secrets, but with those that were named."""
+        return without_secrets(os.environ) | {name: os.environ[name] for name in self.keys}
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of requests to an address."""
+        return {"Authorization": f"Bearer {os.environ[self.token]}"} if self.token else {}
+
+
+def is_mcp(name: str | None) -> bool:
+    """Say whether what was typed for `--tools` names a server."""
+    return name is not None and name.startswith(PREFIX)
+
+
+def read_server(name: str) -> McpServer:
+    """Read `mcp:COMMAND` or `mcp:URL`, with options in brackets behind it. Raises ValueError that begins with the name."""
+    match = _SHORT.fullmatch(name)
+    assert match is not None  # whoever asks has seen the prefix
+    public_name = name.replace(match["target"], public_address(match["target"]))
+    try:
+        options = parse_spec(f"mcp{match['options'] or ''}").options
+        target = _target(match["target"])
+        if public_address(match["target"]) != match["target"]:  # manifests and tables show what was typed
+            raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {_HOW_TO_NAME}")
+        return McpServer(name, **target, **_checked(options, is_command="words" in target))
+    except ValueError as error:
+        raise ValueError(f"tools {public_name!r}: {error}") from None
+
+
+def _target(text: str) -> dict[str, Any]:
+    """Return where the server is. Raises ValueError for an address that holds a password, and a command that is not there."""
+    if text.startswith(("http://", "https://")):
+        try:
+            parts = urlsplit(text)
+            is_address = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_address = False
+        if not is_address:
+            raise ValueError("the address must name a host, and a port below 65536")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("a password has no place in the address; put it into a variable, and name that: token=VARIABLE")
+        return {"url": text}
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{error} in the command") from None
+    if not words:
+        raise ValueError("write mcp:COMMAND or mcp:URL")
+    if shutil.which(words[0]) is None:
+        raise ValueError(f"there is no {words[0]!r} to run")
+    return {"words": tuple(words)}
+
+
+def _checked(options: Any, *, is_command: bool) -> dict[str, Any]:
+    """Return the options. Raises ValueError for one that the server cannot have, and a variable that is not set."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise ValueError(f"{name} is not an option; there are {', '.join(_OPTIONS)}")
+    session, keys, token = options.get("session", "trial"), options.get("keys", ()), options.get("token", "")
+    start_s = options.get("start_s", START_S)
+    if session not in get_args(Session):
+        raise ValueError(f"session must be trial or worker, not {session!r}")
+    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
+        raise ValueError('keys must be a list of names of environment variables, keys=["A_KEY"]')
+    if not isinstance(token, str):
+        raise ValueError("token must be the name of an environment variable")
+    is_number = isinstance(start_s, int | float) and not isinstance(start_s, bool)
+    if not is_number or not math.isfinite(start_s) or not 0 < start_s <= MAX_START_S:
+        raise ValueError(f"start_s must be a number of seconds from 0 to {MAX_START_S:g}, not {start_s!r}")
+    if keys and not is_command:
+        raise ValueError("keys are for a command; an address takes token=VARIABLE")
+    if token and is_command:
+        raise ValueError('token is for an address; a command takes keys=["VARIABLE"]')
+    for variable in (*keys, *([token] if token else ())):
+        if variable not in os.environ:
+            raise ValueError(f"the environment has no {variable}")
+    return {"session": session, "keys": tuple(keys), "token": token, "start_s": float(start_s)}

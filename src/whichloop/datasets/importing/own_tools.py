@@ -1,0 +1,242 @@
+"""Tools of the user's own: what a module offers, and the environment that each trial gets of them.
+
+A module offers its `TOOLS`, or what is named in it: a list of functions (or of `whichloop.Tool`s), a single function, or a function
+of the task that gives the trial's own environment (`tools`, `state()`, `close()`), or just a list of functions over state of its
+own. A module without `TOOLS` offers its public functions that have type hints.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import FunctionType, ModuleType
+from typing import Any, get_type_hints
+
+from whichloop.protocol import Tool
+from whichloop.protocol.names import near
+from whichloop.protocol.redact import logger_of
+
+from ..connections import bound_connection
+from ..task import Environment, StatelessEnvironment, Task, as_described
+
+logger = logger_of(__name__)
+
+ALLOWED = "$tools"
+"""Key of `Task.world`: the names of the only tools that the task's environment has; without it, all."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTools:
+    """What the user named with `--tools`; all trials share `fixed` tools, `opener` gives each trial its own."""
+
+    name: str = ""
+    """The name as typed; empty if there are no tools."""
+    fixed: tuple[Tool, ...] = ()
+    opener: Callable[[Task], Any] | None = None
+    imported: tuple[str, ...] = ()
+    """Functions that the module imports, and so does not offer of itself."""
+    untyped: tuple[str, ...] = ()
+    """Functions of the module's own that it does not offer, because they have no type hints."""
+
+    def open(self, task: Task) -> Environment:
+        """Open the task's environment in its fresh state.
+
+        Raises ValueError where the user's code fails, gives no environment, or lacks a tool that the task names.
+        """
+        environment = StatelessEnvironment(self.fixed) if self.opener is None else self._opened(self.opener, task)
+        names = task.world.get(ALLOWED)
+        if names is None:
+            return environment
+        by_name = {tool.name: tool for tool in environment.tools}
+        if unknown := [name for name in names if name not in by_name]:
+            environment.close()
+            raise ValueError(self.lacks(unknown[0], by_name))
+        return OwnEnvironment(tuple(by_name[name] for name in names), environment)
+
+    def lacks(self, name: str, names: Iterable[str]) -> str:
+        """Say that there is no tool of this name."""
+        if not self.name:
+            return f"no tool {name!r}: name the module that has it with --tools"
+        if name in self.imported:
+            return f"no tool {name!r}: {self.name} imports it, and {_imports_are_named([name])}"
+        if name in self.untyped:
+            return f"no tool {name!r}: the function in {self.name} has no type hints; give it some, such as item: str"
+        there = list(names)
+        nearest_name = near(name, there) if name.isidentifier() else ""  # not of a whole list
+        return f"no tool {name!r}; {f'{nearest_name} ' if nearest_name else ''}{self.name} has {', '.join(there) or 'none'}"
+
+    def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
+        try:
+            opened = opener(task)
+            environment = OwnEnvironment(_tools(opened.tools), opened) if isinstance(opened, Environment) else None
+            tools = _tools(opened) if environment is None else environment.tools
+        except Exception as error:  # the boundary to the user's own code
+            raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
+        _check_threads(self.name, tools)
+        tell_gaps(as_described(tools))
+        return environment or StatelessEnvironment(tools)
+
+
+NO_TOOLS = OwnTools()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEnvironment:
+    """Another environment with these tools: some of its own, or its functions as tools."""
+
+    tools: tuple[Tool, ...]
+    inner: Environment
+
+    def state(self) -> Any:
+        return self.inner.state()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
+    """Return the tools that a module offers, under `attribute` where one is named; `name`: as typed.
+
+    Raises ValueError where there are none, two share a name, or an argument's type has no JSON schema.
+    """
+    functions: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
+    imported: tuple[str, ...] = ()
+    untyped: tuple[str, ...] = ()
+    if functions is None:
+        functions = _typed_functions(module)
+        untyped = tuple(_untyped_functions(module))
+        if functions:
+            _tell_untyped(name, untyped)
+        if not functions:
+            raise ValueError(f"tools {name!r}: {_nothing_offered(name, module)}")
+        imported = tuple(_imported_functions(module))
+    try:
+        tools = replace(own_tools(name, functions), imported=imported, untyped=untyped)
+    except TypeError as error:
+        raise ValueError(f"tools {name!r}: {error}") from None
+    _check_threads(name, tools.fixed)
+    tell_gaps(as_described(tools.fixed))
+    return tools
+
+
+def own_tools(name: str, functions: Any) -> OwnTools:
+    """Take functions, one function, or a function of the task; `name`: for messages. Raises TypeError for anything else."""
+    if _takes_a_task(functions):
+        return OwnTools(name, opener=functions)
+    return OwnTools(name, _tools((functions,) if isinstance(functions, Tool) or callable(functions) else functions))
+
+
+def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
+    """Return the module's own public functions with type hints, in the order written, without those that want a task."""
+    return [
+        item
+        for name, item in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(item) or hasattr(item, "__wrapped__"))
+        and item.__module__ == module.__name__
+        and getattr(item, "__annotations__", None)
+        and not _takes_a_task(item)
+    ]
+
+
+def _imported_functions(module: ModuleType) -> list[str]:
+    """Return the names of the public functions with type hints that the module imports from elsewhere."""
+    return [name for name, function in _public_functions(module, own=False) if function.__annotations__]
+
+
+def _public_functions(module: ModuleType, *, own: bool) -> Iterator[tuple[str, FunctionType]]:
+    """Yield the public functions of a module, none of which is a function of the task: its own, or those that it imports."""
+    for name, item in vars(module).items():
+        if name.startswith("_") or not inspect.isfunction(item) or (item.__module__ == module.__name__) != own:
+            continue
+        if not _takes_a_task(item):
+            yield name, item
+
+
+def _nothing_offered(name: str, module: ModuleType) -> str:
+    """Return that a module offers no tools, and what would have it offer some. `name`: as typed."""
+    file = getattr(module, "__file__", None) or module
+    if imported := _imported_functions(module):
+        imports = f"it imports {', '.join(imported)}, and {_imports_are_named(imported)}"
+        return f"{file} has no function of its own with type hints; {imports}"
+    return f"{file} has neither TOOLS nor a public function with type hints; a function of the task is named: {name}:FUNCTION"
+
+
+def _imports_are_named(names: Sequence[str]) -> str:
+    """Return how a module offers functions that it imports, as the end of a sentence."""
+    return f"what a module imports is offered only where it is named there: TOOLS = [{', '.join(names)}]"
+
+
+def _untyped_functions(module: ModuleType) -> list[str]:
+    """Return the names of the module's own public functions without type hints."""
+    return [name for name, function in _public_functions(module, own=True) if not function.__annotations__]
+
+
+def tell_gaps(described: Iterable[Sequence[Any]]) -> None:
+    """Warn of what a model is not told of tools, once however often they are looked at. `described`: as by `described_tools`."""
+    _tell_gaps(tuple(gap for name, description, parameters in described for gap in _gaps(name, description, parameters)))
+
+
+def _gaps(tool: str, description: str, parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a model is not told of a tool: what it is for, and the types of its arguments."""
+    if not description.strip():
+        yield f"{tool} has no docstring"
+    for name, rules in parameters.get("properties", {}).items():
+        if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
+            yield f"argument {name} of {tool} has no type"
+
+
+@lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
+def _tell_gaps(gaps: tuple[str, ...]) -> None:
+    if gaps:
+        logger.warning("a model knows of tools only what they say of themselves: %s", "; ".join(gaps))
+
+
+@lru_cache(maxsize=256)  # one warning is enough however often a command looks its tools up
+def _tell_untyped(name: str, function_names: tuple[str, ...]) -> None:
+    """Warn of functions that are not offered. `name`: as typed."""
+    if function_names:
+        logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(function_names))
+
+
+def _check_threads(name: str, tools: Iterable[Tool]) -> None:
+    """Raise ValueError for a tool that holds a SQLite connection of this thread: tools run on threads of their own."""
+    for tool in tools:
+        if problem := bound_connection(tool):
+            raise ValueError(f"tools {name!r}: {problem}")
+
+
+def _takes_a_task(item: Any) -> bool:
+    """Return whether it is a function, or a class, of one argument that is declared as a Task."""
+    if isinstance(item, Tool) or not callable(item):
+        return False
+    try:
+        parameters = list(inspect.signature(item).parameters.values())
+        needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    except (TypeError, ValueError):  # a builtin without signature
+        return False
+    if len(needed) != 1:
+        return False
+    kind = _annotation(item, needed[0])
+    return kind is Task or (kind is inspect.Parameter.empty and needed[0].name == "task")
+
+
+def _annotation(item: Any, parameter: inspect.Parameter) -> Any:
+    try:
+        hints = get_type_hints(item.__init__ if inspect.isclass(item) else item)
+    except (NameError, TypeError, AttributeError):  # it names what only a type checker sees
+        return Task if parameter.annotation in ("Task", "whichloop.Task") else parameter.annotation
+    return hints.get(parameter.name, parameter.annotation)
+
+
+def _tools(items: Any) -> tuple[Tool, ...]:
+    """Return functions as tools. Raises TypeError for anything else, and for two of one name."""
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes | Mapping):
+        raise TypeError(f"neither a list of functions nor an environment (tools, state, close), but {type(items).__name__}")
+    tools = tuple(item if isinstance(item, Tool) else Tool.from_function(item) for item in items)
+    names = [tool.name for tool in tools]
+    if len(set(names)) != len(names):
+        raise TypeError(f"two tools are named {next(name for name in names if names.count(name) > 1)!r}")
+    return tools

@@ -1,0 +1,193 @@
+"""Tasks from a file of rows: one pass checks all rows, and a task is read when it is asked for.
+
+A format is a `RowTable`: it gives rows with the place where each is found again. The pass keeps 8 bytes per row, and 8 more for an
+id that stands in the file, so that a file of any size fits; a task is made of its row anew each time it is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from whichloop.protocol.digest import canonical_json, digest
+from whichloop.protocol.redact import logger_of
+
+from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_tools, is_by_construction, restates
+from .columns import Columns, RowOptions
+from .json_files import check_limit
+from .own_tools import ALLOWED, NO_TOOLS, OwnTools
+from .planned_calls import refused_call
+from .reader import RowReader
+from .table import RowTable
+
+logger = logger_of(__name__)
+
+MAX_SCORERS = 1_000
+"""Largest number of different scorers in one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one pass over all rows finds out, so that none has to be read again for it."""
+
+    places: array[int]
+    """The place of each row, as its table counts."""
+    digest: str
+    """sha256 over all tasks."""
+    longest_plan: int | None
+    """Calls of the longest plan; None if no task has a plan."""
+    unplanned: int
+    """Number of tasks that have no plan and are not quarantined."""
+    by_construction: int
+    """Number of tasks that a scripted model solves by construction."""
+    restated: int
+    """Number of tasks whose plans state an answer in another way than the expected one."""
+    refused: int
+    """Number of tasks whose plans hold a call that the tools refuse."""
+    scorers: Mapping[str, str]
+    """Scorer → where it is first named."""
+
+
+class Rows(Sequence[Task]):
+    """The tasks of a table; a slice is another such sequence."""
+
+    def __init__(self, reading: RowReader, facts: Facts, span: range | array[int] | None = None) -> None:
+        """`span`: which of the rows, 0-based; all if left out."""
+        self._reading = reading
+        self._all = facts
+        self._span: range | array[int] = range(len(facts.places)) if span is None else span
+
+    def where(self, keep: Callable[[Task], bool]) -> Rows:
+        """Return the tasks that are to be kept; each is read once to find out."""
+        return Rows(self._reading, self._all, array("Q", (at for at, task in zip(self._span, self, strict=True) if keep(task))))
+
+    @property
+    def facts(self) -> Facts | None:
+        """What the first pass has found out; None for a slice."""
+        return self._all if len(self._span) == len(self._all.places) else None
+
+    def place_of(self, task_id: str) -> str:
+        """Return the row of a task in words; of the file alone where it has no such task."""
+        for index, (_, number, cells) in enumerate(self._reading.table.rows()):
+            if self._reading.task(index, cells).id == task_id:
+                return self._reading.at(number)
+        return self._reading.table.source
+
+    def __len__(self) -> int:
+        return len(self._span)
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> Task | Rows:
+        if isinstance(index, slice):
+            return Rows(self._reading, self._all, self._span[index])
+        at = self._span[index]
+        place = self._all.places[at]
+        return self._reading.task(at, self._reading.table.row(place))
+
+
+@dataclass(frozen=True)
+class RowSuite(Suite):
+    """A suite over `Rows`, which is not read again for what the first pass has found out."""
+
+    tools: OwnTools = NO_TOOLS
+
+    def __post_init__(self) -> None:
+        if self._facts is None:
+            super().__post_init__()
+
+    @property
+    def _facts(self) -> Facts | None:
+        return self.tasks.facts if isinstance(self.tasks, Rows) else None
+
+    @cached_property
+    def max_tool_steps(self) -> int:
+        """The one step limit that every arm of a comparison gets."""
+        if self._facts is None or self.step_limit is not None:
+            return super().max_tool_steps
+        longest = self._facts.longest_plan
+        return (DEFAULT_PLAN_CALLS if longest is None else longest) + SPARE_TOOL_STEPS
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of tasks, version and tools: two suites of equal digest ask the same."""
+        if self._facts is None:
+            return super().digest
+        everything = replace(self.tasks[0], world={key: item for key, item in self.tasks[0].world.items() if key != ALLOWED})
+        tools = described_tools(self.tools.open(everything))
+        return digest([self.name, self.version, self.max_tool_steps, tools, self._facts.digest])
+
+
+def suite_of(table: RowTable, importer: str, tools: OwnTools | None, options: RowOptions) -> Suite:
+    """Return the suite of a table's tasks, all of them checked; `importer`: its name, for messages.
+
+    The version is the beginning of the digest over the tasks. Columns that are not used are logged, as a warning. Raises ValueError
+    of one line for the first thing that is wrong.
+    """
+    limit = options.get("limit")
+    check_limit(importer, limit)
+    own = tools or NO_TOOLS
+    reading = RowReader(table, Columns(options), importer, own)
+    facts = _facts(reading, limit)
+    if unused := reading.unused():
+        logger.warning("%s: %s", table.source, unused)
+    return RowSuite(table.name, facts.digest[:8], Rows(reading, facts), own.open, tools=own)
+
+
+def _facts(reading: RowReader, limit: int | None) -> Facts:
+    places, ids = array("Q"), array("Q")
+    sha = hashlib.sha256()
+    longest, unplanned, by_construction, restated, refused = -1, 0, 0, 0, 0
+    tools = {tool.name: tool for tool in reading.tools.fixed}
+    scorers: dict[str, str] = {}
+    for place, number, cells in reading.table.rows():
+        task = reading.checked(len(places), number, cells)
+        places.append(place)
+        ids.append(_hash(task.id))
+        sha.update(canonical_json(task.as_dict()).encode("ascii") + b"\n")
+        if task.plan is not None:
+            longest = max(longest, len(task.plan.calls))
+        elif not task.quarantined:
+            unplanned += 1
+        by_construction += is_by_construction(task)
+        restated += restates(task)
+        refused += bool(refused_call(task, tools))
+        if task.scorer not in scorers:
+            if len(scorers) == MAX_SCORERS:
+                raise ValueError(f"{reading.at(number)}: more than {MAX_SCORERS} different scorers")
+            scorers[task.scorer] = reading.at(number)
+        if len(places) == limit:
+            break
+    if not places:
+        raise ValueError(f"{reading.table.source}: no row")
+    _check_ids(reading, ids)
+    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, restated, refused, scorers)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _check_ids(reading: RowReader, hashes: array[int]) -> None:
+    """Raise ValueError for a duplicate id, which names both rows."""
+    values = np.frombuffer(hashes, dtype=np.uint64)
+    ordered = np.sort(values)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        return
+    suspects = set(np.flatnonzero(np.isin(values, twice)).tolist())
+    first: dict[str, int] = {}
+    for index, (_, number, cells) in enumerate(reading.table.rows()):
+        if index in suspects:  # equal hashes may still be two ids
+            name = reading.task(index, cells).id
+            earlier = first.setdefault(name, number)
+            if earlier != number:
+                raise ValueError(f"{reading.at(number)}: id {name!r} stands in {reading.table.unit} {earlier} already")

@@ -1,0 +1,314 @@
+"""The harbour archive: cards that name one another, and the tools that read them.
+
+An archive is drawn from its measures, a few numbers, and its remarks only when a card is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from whichloop.protocol import Tool
+
+from .. import calculator
+from ..generating import Draw, Drawn, draw_new
+from ..worlds import Toolset, WorldEnvironment
+
+NAME = "long_haul"
+REMARKS = (300, 780)
+"""Characters of remarks on a long-winded card, from and to; the sentence that reaches this length is the last one."""
+MAX_NUMBERS = 200
+
+PORTS = (
+    "Aalborg", "Almeria", "Ancona", "Antwerp", "Arkhangelsk", "Bari", "Bergen", "Bilbao", "Bordeaux", "Brest", "Brindisi",
+    "Bristol", "Cadiz", "Cagliari", "Calais", "Cardiff", "Cork", "Dover", "Dubrovnik", "Dundee", "Esbjerg", "Faro", "Gdansk",
+    "Genoa", "Ghent", "Gothenburg", "Hamburg", "Hull", "Izmir", "Kiel", "Klaipeda", "Kotor", "Larvik", "Lisbon", "Lorient",
+    "Malaga", "Malmo", "Messina", "Murmansk", "Nantes", "Narvik", "Odessa", "Oporto", "Oslo", "Ostend", "Palermo", "Patras",
+    "Piraeus", "Plymouth", "Ravenna", "Riga", "Rostock", "Rotterdam", "Santander", "Split", "Stavanger", "Szczecin",
+    "Tallinn", "Trieste", "Turku", "Valletta", "Varna", "Vigo", "Zadar",
+)  # fmt: skip
+PEOPLE = (
+    "Agnes", "Bertil", "Carlota", "Davit", "Elin", "Fergus", "Gisela", "Hakon", "Ines", "Jonas",
+    "Katja", "Lorenzo", "Marit", "Nuno", "Oriol", "Petra", "Ragna", "Stefano", "Tilda", "Ulrik",
+)  # fmt: skip
+SHIPS = (
+    "Albatross", "Boreas", "Clementine", "Dauntless", "Esperance", "Fulmar", "Gannet", "Halcyon", "Iolanthe", "Juniper",
+    "Kestrel", "Lodestar", "Marigold", "Nereid", "Osprey", "Perseverance", "Quicksilver", "Rosalind", "Sandpiper", "Tern",
+)  # fmt: skip
+GOODS = ("amber", "barley", "copper", "cork", "dried figs", "flax", "indigo", "olive oil", "pepper", "salt", "tar", "wool")
+_SEALS = ("anchor", "beacon", "cormorant", "dolphin", "eagle", "falcon", "gull", "heron", "ibis", "jackdaw", "kite", "lantern")
+_LETTERS = "ABCDEFGHJKLMNPQRSTVWXZ"
+_CODE = re.compile(r"[A-Z]{2}-[0-9]{4}")
+
+
+class ArchiveError(LookupError):
+    """The archive does not hold what is asked for."""
+
+
+class VaultShut(PermissionError):
+    """The seals given do not open the vault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card of a trail."""
+
+    code: str
+    port: str
+    facts: dict[str, Any]
+    """What stands on it beside port and next card."""
+    next_code: str | None
+    """Code of the next card; None on the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrailArchive:
+    """All that the tools of one task act on. Nothing in it ever changes."""
+
+    key: int
+    is_wordy: bool
+    """Whether cards have remarks."""
+    trails: tuple[tuple[Card, ...], ...]
+    cards: Mapping[str, Card]
+    """Cards by code: those of the trails, their annexes, and others."""
+    moved: Mapping[str, str]
+    """Code that stands on a card → the code under which that card is found now."""
+    tickets: Mapping[str, int]
+    vaults: Mapping[str, tuple[frozenset[str], int]]
+    """Name → the seals that open it, and the number of crates in it."""
+    others: tuple[str, ...]
+    """Codes of cards that belong to no trail of the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What an archive is drawn from; a task's world as JSON."""
+
+    key: int
+    lengths: tuple[int, ...]
+    """Cards of each trail."""
+    facts: tuple[str, ...] = ()
+    """What cards tell beside crates: `booked`, `price`, `ticket`, `seal`."""
+    is_wordy: bool = True
+    annex_every: int = 0
+    """Every card whose place is a multiple of this has an annex; 0: none has."""
+    moved: tuple[int, ...] = ()
+    """Places in the first trail, from 0, of cards that lie elsewhere than the card before says."""
+    is_lost: bool = False
+    """Whether the first trail's last card names one that does not exist."""
+    burnt: tuple[int, ...] = ()
+    """Trails whose last card cannot be read."""
+    seals_at: tuple[int, ...] = ()
+    """Places in the first trail of the cards whose seals open the vault that its last card names."""
+
+    def as_world(self) -> dict[str, Any]:
+        """Return what differs from the defaults."""
+        changed = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+
+    @classmethod
+    def from_world(cls, world: Mapping[str, Any]) -> Measures:
+        measures: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in world.items()}
+        return cls(**measures)
+
+
+class _Drawing:
+    """An archive as it is being drawn."""
+
+    def __init__(self, measures: Measures) -> None:
+        self.measures = measures
+        self.draw = Draw(NAME, "archive", measures.key)
+        self.ports = iter(self.draw.shuffled(PORTS))
+        self.cards: dict[str, Card] = {}
+        self.moved: dict[str, str] = {}
+        self.tickets: dict[str, int] = {}
+        self.vaults: dict[str, tuple[frozenset[str], int]] = {}
+        self._names_so_far: set[str | int] = set()
+
+    def archive(self) -> TrailArchive:
+        trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
+        others = self._others()
+        parts = (self.cards, self.moved, self.tickets, self.vaults)
+        return TrailArchive(self.measures.key, self.measures.is_wordy, trails, *parts, others)
+
+    def _trail(self, number: int, length: int) -> tuple[Card, ...]:
+        measures, draw = self.measures, self.draw
+        codes = [self._code() for _ in range(length)]
+        ports = [next(self.ports) for _ in range(length)]
+        facts = [self._facts(place) for place in range(length)]
+        following: list[str | None] = [*codes[1:], self._code() if measures.is_lost and number == 0 else None]
+        for place in measures.moved if number == 0 else ():
+            old = self._code()
+            self.moved[old] = codes[place]
+            following[place - 1] = old
+        if number == 0 and measures.seals_at:
+            vault = f"V-{draw.integer(11, 98)}"
+            seals = frozenset(facts[place]["seal"] for place in measures.seals_at)
+            self.vaults[vault] = (seals, self._crates())
+            facts[-1] = {"vault": vault, "opened_by_the_seals_of": [ports[place] for place in measures.seals_at]}
+        if number in measures.burnt:
+            facts[-1] = dict.fromkeys(facts[-1]) | {"state": "burnt"}
+        trail = tuple(map(Card, codes, ports, facts, following))
+        self.cards |= zip(codes, trail, strict=True)
+        return trail
+
+    def _facts(self, place: int) -> dict[str, Any]:
+        draw, wanted = self.draw, self.measures.facts
+        facts: dict[str, Any] = {"crates": self._crates()}
+        if "booked" in wanted:
+            facts["booked"] = "in" if place == 0 or draw.chance(0.6) else "out"
+        if "price" in wanted:
+            facts["price"] = draw.integer(3, 97)
+        if "seal" in wanted:
+            facts["seal"] = self._new(lambda: f"{draw.choice(_SEALS)}-{draw.integer(100, 999)}")
+        if "ticket" in wanted:
+            facts["ticket"] = self._new(lambda: f"T-{draw.integer(10_000, 99_999)}")
+            self.tickets[facts["ticket"]] = self._crates()
+        if self.measures.annex_every and place % self.measures.annex_every == self.measures.annex_every - 1:
+            facts["annex"] = self._code()
+            self.cards[facts["annex"]] = Card(facts["annex"], "annex", {"crates": self._crates()}, None)
+        return facts
+
+    def _others(self) -> tuple[str, ...]:
+        """Draw a dozen cards in a circle, like those of the trails."""
+        codes = tuple(self._code() for _ in range(12))
+        for place, code in enumerate(codes):
+            facts = self._facts(0) | {"port": self.draw.choice(PORTS)}
+            self.cards[code] = Card(code, facts.pop("port"), facts, codes[(place + 1) % len(codes)])
+        return codes
+
+    def _code(self) -> str:
+        draw = self.draw
+        return self._new(lambda: f"{draw.choice(_LETTERS)}{draw.choice(_LETTERS)}-{draw.integer(1000, 9999)}")
+
+    def _crates(self) -> int:
+        """Draw a number that no other card has: a calculator is never asked for the same twice."""
+        return self._new(lambda: self.draw.integer(1_013, 9_871))
+
+    def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
+        name = draw_new(self._names_so_far, drawn)
+        self._names_so_far.add(name)
+        return name
+
+
+def archive_of(measures: Measures) -> TrailArchive:
+    """Draw an archive; the same for the same measures."""
+    return _Drawing(measures).archive()
+
+
+# --- the tools ---
+
+
+def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
+    """Read a card of the archive, in the edition that counts. The last card of a trail has no next card."""
+    card = archive.cards.get(_checked(code))
+    if card is None:
+        raise ArchiveError(f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it")
+    content: dict[str, Any] = {"card": card.code}
+    if archive.is_wordy:
+        content |= {"port": card.port, "remarks": _remarks(archive, code)}
+    elif "seal" in card.facts:
+        content["port"] = card.port
+    return content | card.facts | {"next_card": card.next_code}
+
+
+def read_old_edition(archive: TrailArchive, code: str) -> dict[str, Any]:
+    """Read a card as it stood in the edition of 1911, which has been superseded."""
+    card = archive.cards.get(_checked(code))
+    if card is None:
+        raise ArchiveError(f"the edition of 1911 has no card {code}")
+    draw = Draw(NAME, "1911", archive.key, code)
+    return {"card": code, "edition": 1911, "crates": draw.integer(1_013, 9_871), "next_card": draw.choice(archive.others)}
+
+
+def find_moved(archive: TrailArchive, code: str) -> dict[str, str]:
+    """Look up in the register of moved cards under which code a card that is not in its drawer lies now."""
+    if _checked(code) not in archive.moved:
+        raise ArchiveError(f"the register of moved cards does not know {code}")
+    return {"card": code, "moved_to": archive.moved[code]}
+
+
+def redeem_ticket(archive: TrailArchive, ticket: str) -> dict[str, Any]:
+    """Redeem a ticket that stands on a card; gives the dollars paid for it."""
+    if ticket not in archive.tickets:
+        raise ArchiveError(f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345")
+    return {"ticket": ticket, "paid": archive.tickets[ticket]}
+
+
+def open_vault(archive: TrailArchive, vault: str, seals: list[str]) -> dict[str, Any]:
+    """Open a vault with exactly the seals that it wants, in any order; gives the number of crates in it."""
+    if vault not in archive.vaults:
+        raise ArchiveError(f"there is no vault {vault[:40]!r}; vaults look like V-12")
+    wanted, crates = archive.vaults[vault]
+    if frozenset(seals) != wanted:
+        raise VaultShut(f"vault {vault} stays shut: these are not its seals")
+    return {"vault": vault, "crates_inside": crates}
+
+
+def add_up(numbers: list[float]) -> int | float:
+    """Add up to 200 numbers at once."""
+    if not 1 <= len(numbers) <= MAX_NUMBERS:
+        raise ValueError(f"{len(numbers)} numbers were given, and there must be 1 to {MAX_NUMBERS}")
+    if not all(abs(number) <= calculator.LIMIT for number in numbers):
+        raise OverflowError(f"a number is beyond ±{calculator.LIMIT:.0e}")
+    total = math.fsum(numbers)
+    return int(total) if total.is_integer() else total
+
+
+def _checked(code: str) -> str:
+    """Return the code. Raises ValueError if it is not one."""
+    if not _CODE.fullmatch(code):
+        raise ValueError(f"{code[:40]!r} is no card's code; codes look like KX-4821")
+    return code
+
+
+def _remarks(archive: TrailArchive, code: str) -> str:
+    """Draw a card's remarks: anew at each reading, and always the same."""
+    draw = Draw(NAME, "remarks", archive.key, code)
+    enough = draw.integer(*REMARKS)
+    remarks = ""
+    for sentence in draw.shuffled(_ASIDES):
+        remark = sentence.format(
+            who=draw.choice(PEOPLE), port=draw.choice(PORTS), ship=draw.choice(SHIPS), goods=draw.choice(GOODS),
+            code=draw.choice(archive.others), number=draw.integer(12, 9_900), year=draw.integer(1871, 1938),
+        )  # fmt: skip
+        remarks += f" {remark}" if remarks else remark
+        if len(remarks) >= enough:
+            break
+    return remarks
+
+
+_ASIDES = (
+    "The ink of this card has faded, and {who} went over it with a pencil in {year}.",
+    "Card {code} was filed behind this one for some years, and belongs elsewhere.",
+    "A pencilled note in the margin gives the figure {number}, which {who} thought was a page number.",
+    "The {ship} lay off {port} for {number} hours that winter, waiting for the ice to clear.",
+    "Somebody has stuck a newspaper cutting on the back, about the price of {goods} in {port}.",
+    "In the edition of 1911 another card stood here, {code}, of which nothing more is known.",
+    "{who} of the customs house in {port} certified the copy and charged {number} for the stamp.",
+    "The paper is thicker than that of the other cards and bears the watermark of a mill near {port}.",
+    "A crew list of the {ship}, with {number} names on it, was found between this card and its neighbour.",
+    "According to {who} the drawer was rearranged in {year}, when the archive moved to its present rooms.",
+    "The handwriting is that of {who}, who also kept the books of the {ship}.",
+    "There is a stain in the lower corner, probably of {goods}, and a hole where a pin held a receipt.",
+    "An inventory of {year} counts {number} cards in this drawer, which nobody has been able to confirm.",
+    "The harbour office in {port} asked for a transcript in {year} and never sent it back.",
+    "On the back stands a list of purchases: {goods}, rope, candles and {number} nails.",
+    "{who} suspected that the port was confused with {port}, but the stamp is clear enough.",
+    "A later hand has added that the {ship} was sold to a company in {port} in {year}.",
+    "The card was on show in {port} in {year}, in an exhibition on the trade in {goods}.",
+    "A clerk has underlined the word {goods} twice and written {number} beside it, without saying why.",
+    "The photograph that used to be attached shows {who} on the deck of the {ship}.",
+)
+
+_TOOLSET: Toolset[TrailArchive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault, writes=())
+_CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_function(add_up, blocking=False, read_only=True))
+
+
+def environment(measures: Measures) -> WorldEnvironment[TrailArchive]:
+    """Return the tools over the archive of these measures."""
+    archive = archive_of(measures)
+    return WorldEnvironment((*_TOOLSET.bound_to(archive), *_CALCULATOR), archive)

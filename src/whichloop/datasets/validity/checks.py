@@ -1,0 +1,349 @@
+"""What shows that a suite cannot be trusted without calling a tool: plans, schemas, splits, copies, tools that nothing needs.
+
+After the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Each check is a function that gives the problems it
+finds. Quarantined tasks are for the caller to leave out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.exceptions import best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from whichloop.protocol import PlannedCall, ToolSpec, refs
+from whichloop.protocol.digest import digest
+from whichloop.protocol.names import most_like, near
+
+from ..task import BY_CONSTRUCTION, Task, is_by_construction
+from .likeness import alike, wording
+
+MAX_UNANSWERABLE = 0.10
+"""Largest share of tasks without an answer: a loop that does nothing gets these right."""
+MAX_LOOKED_UP = 0.05
+"""Largest share of tasks that a lookup may pass: it answers what a near copy of the question in another split wants."""
+MAX_COUNTED_TWICE = 0.05
+"""The same within a split, where a duplicate counts twice; reported, but not a failure."""
+MAX_SCHEMAS = 60
+"""Most answer schemas that are checked against the draft's own schema, at 12 ms each."""
+MAX_COMPARED = 20_000
+"""Most tasks that are searched for near copies; of more, every second, third, … one is."""
+MAX_TOLD = 0.10
+"""Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""
+MIN_TOLD = 3
+"""Fewer tasks than this are not reported."""
+MIN_WORDINGS = 0.5
+"""Smallest share of wordings, numbers aside, to tasks: below it the suite is smaller than its size says; reported only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a suite, in a line."""
+
+    text: str
+    fails: bool = True
+    """False: reported, but results can be trusted nevertheless."""
+
+
+def plan_problems(task: Task) -> Iterator[Problem]:
+    """Find a plan that cannot be right as it stands, or a missing plan without a reason."""
+    if (task.plan is None) == (not task.no_plan):
+        yield Problem(f"task {task.id!r}: a task has a plan, or a reason in `no_plan`, and not both")
+    if task.plan is None:
+        return
+    answer, expected = task.plan.answer, task.expected
+    if (answer is None) != (expected is None):
+        yield Problem(f"task {task.id!r}: the plan's answer is {answer!r}, expected is {expected!r}: None belongs to None")
+    if not task.plan.calls and expected is not None:
+        yield Problem(f"task {task.id!r}: the plan answers without any call: a loop that uses no tool would be right")
+
+
+def goal_problems(task: Task) -> Iterator[Problem]:
+    """Find goals that stand in another one or in the question: a call is picked by finding its goal in a prompt."""
+    if task.plan is None:
+        return
+    texts = {"the question": task.query.text, "the context": task.query.context} | {
+        f"the goal of call {call.id!r}": call.goal for call in task.plan.calls
+    }
+    for call in task.plan.calls:
+        own = f"the goal of call {call.id!r}"
+        if not call.goal.strip():
+            yield Problem(f"task {task.id!r}: {own} is empty")
+            continue
+        for name, text in texts.items():
+            if name != own and call.goal in text:
+                yield Problem(f"task {task.id!r}: {own}, {call.goal!r}, stands in {name} too")
+
+
+def unanswerable_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
+    """Find too many tasks without an answer. A single one is never too many."""
+    unanswerable = sum(task.expected is None for task in tasks)
+    if unanswerable > max(1, MAX_UNANSWERABLE * len(tasks)):
+        share = f"doing nothing would score {unanswerable / len(tasks):.0%}, at most {MAX_UNANSWERABLE:.0%} is right"
+        yield Problem(f"{unanswerable} of {len(tasks)} tasks have no answer: {share}")
+
+
+def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem]:
+    """Find planned calls, and their alternatives, of unknown tools or with arguments that the tool's schema does not take.
+
+    What a reference stands for is known only when the plan is replayed. An expected error must come from the tool itself: a call
+    that is refused for its arguments gets no receipt.
+    """
+    tools_by_name = {tool.name: tool for tool in tools}
+    for call in task.plan.calls if task.plan is not None else ():
+        for _, text in call_misfits(call, tools_by_name):
+            yield Problem(f"task {task.id!r}, call {call.id!r}: {text}")
+
+
+def call_misfits(call: PlannedCall, tools: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a planned call, or an alternative of it, by the tools: the argument, empty for the call, and a text.
+
+    `tools`: by name.
+    """
+    for option in (call, *call.alternatives):
+        if option.tool not in tools:
+            hint = near(option.tool, tools) or f"there are {', '.join(tools) or 'none'}"
+            yield "", f"no tool {option.tool!r}; {hint}"
+        else:
+            for argument, text in _misfits(option, tools[option.tool].parameters):
+                yield argument, f"{option.tool}: {text}"
+
+
+def argument_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with a call's arguments by its tool's schema: their names, then the values that are no references."""
+    return (text for _, text in _misfits(call, schema))
+
+
+def name_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments that a call lacks and those that its tool does not know. One that is only misspelt is no missing one."""
+    return (text for _, text in _misnamed(call, schema))
+
+
+def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the same as `argument_misfits`, each with the argument, which is empty for one that is missing."""
+    yield from _misnamed(call, schema)
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    others = schema.get("additionalProperties", True)
+    for name, value in call.arguments.items():
+        rules = properties.get(name, others)
+        if rules is not False and not any(refs(value)) and (problem := _invalid(value, rules, schema)):
+            yield name, f"argument {name!r}: {problem}"
+
+
+def _misnamed(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    is_open = schema.get("additionalProperties", True) is not False
+    unknown = [] if is_open else [name for name in call.arguments if name not in properties]
+    unused = [name for name in properties if name not in call.arguments]
+    meant = {name: most_like(name, unused) for name in unknown}
+    if missing := [name for name in schema.get("required", ()) if name not in {*call.arguments, *meant.values()}]:
+        yield "", f"missing argument {missing[0]!r}"
+    for name in unknown:
+        hint = f"did you mean {meant[name]!r}?" if meant[name] else f"there are {', '.join(properties) or 'none'}"
+        yield name, f"unknown argument {name!r}; {hint}"
+
+
+def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
+    """Return what a schema, a part of `root`, finds wrong with a value; empty if nothing is."""
+    if isinstance(rules, Mapping):
+        rules = {**{name: root[name] for name in ("$defs", "definitions") if name in root}, **rules}
+    try:
+        error = best_match(Draft202012Validator(rules, registry=Registry()).iter_errors(value))
+    except (SchemaError, Unresolvable, RecursionError, TypeError, AttributeError) as broken:
+        return f"the schema cannot be applied ({type(broken).__name__})"
+    return "" if error is None else _cut_text(error.message)
+
+
+def schema_problems(tasks: Iterable[Task], most: int = MAX_SCHEMAS) -> Iterator[Problem]:
+    """Find invalid answer schemas (JSON Schema, draft 2020-12), and expected answers that theirs does not take.
+
+    `most`: how many different schemas are looked at for themselves.
+    """
+    broken: dict[str, str] = {}
+    for task in tasks:
+        schema = task.query.schema
+        if schema is None:
+            continue
+        key = digest(schema)
+        if key not in broken:
+            broken[key] = _broken(schema) if len(broken) < most else ""
+        if broken[key]:
+            yield Problem(f"task {task.id!r}: the answer's schema is none: {broken[key]}")
+        elif task.expected is not None and (problem := _invalid(task.expected, schema, schema)):
+            yield Problem(f"task {task.id!r}: the schema does not take the expected answer: {problem}")
+
+
+def _broken(schema: Mapping[str, Any]) -> str:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return _cut_text(error.message)
+    return ""
+
+
+def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Collection[str]) -> Iterator[Problem]:
+    """Find tools that no plan uses and that are not named as distractors, and distractors that are not.
+
+    `plans`: all tasks of the suite. `tools`: names that environments of the suite were seen to have. A tool that only tempts does
+    no harm: it is told.
+    """
+    used = {option.tool for task in plans if task.plan for call in task.plan.calls for option in (call, *call.alternatives)}
+    for name in sorted(set(tools) - used - set(distractors)):
+        yield Problem(f"tool {name!r} is used by no plan; name it among the suite's distractors, or leave it out", fails=False)
+    for name in sorted(set(distractors) & used):
+        yield Problem(f"tool {name!r} is named a distractor, and a plan uses it")
+    for name in sorted(set(distractors) - set(tools)):
+        yield Problem(f"distractor {name!r} is not a tool of the suite")
+
+
+def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Find instances and questions that stand in two splits: what is tuned on one would be tested on itself.
+
+    A question is its text and context; over another world, with another answer, it is another question.
+    """
+    instances: dict[str, tuple[str, str]] = {}
+    questions: dict[str, tuple[str, str]] = {}
+    for task in tasks:
+        split = str(task.labels.get("split", ""))
+        if not split:
+            continue
+        instance = task.labels.get("instance")
+        keys = [(questions, _asked_and_answered(task), "question")]
+        keys += [(instances, str(instance), f"instance {instance!r}")] if instance else []
+        for first_places, key, what in keys:
+            first, where = first_places.setdefault(key, (task.id, split))
+            if where != split:
+                yield Problem(f"tasks {first!r} ({where}) and {task.id!r} ({split}) share one {what}: it stands in two splits")
+
+
+def _asked_and_answered(task: Task) -> str:
+    query = task.query
+    return digest([query.text, query.context, task.expected, task.end_state])
+
+
+def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Find tasks that ask the same of the same world: they are duplicates, or one of two answers is wrong."""
+    first_by_question: dict[str, tuple[str, str]] = {}
+    for task in tasks:
+        query = task.query
+        question = digest([query.text, query.context, query.schema, dict(task.world)])
+        answer = digest([task.expected, task.end_state])
+        first, expected = first_by_question.setdefault(question, (task.id, answer))
+        if first != task.id:
+            same = "and want the same" if expected == answer else "and want two different answers"
+            yield Problem(f"tasks {first!r} and {task.id!r} ask the same of the same world, {same}")
+
+
+def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
+    """Find near copies: questions of nearly the same words once numbers are masked.
+
+    What counts is whether a near copy's answer passes. Across splits that is a failure beyond `MAX_LOOKED_UP`; within a split it
+    is told. Tasks without an answer are not counted: how many there may be is limited anyway.
+    """
+    chosen = tasks[:: max(1, -(-len(tasks) // MAX_COMPARED))]
+    texts = [wording(task.query.full_text) for task in chosen]
+    if len(set(texts)) < MIN_WORDINGS * len(texts):
+        yield Problem(f"{len(texts)} tasks have {len(set(texts))} wordings: the others differ by their numbers only", False)
+    across: dict[str, float] = {}
+    within: dict[str, float] = {}
+    for group in alike(texts):
+        like = [_NearCopy.of(chosen[index]) for index in group if not _has_no_answer(chosen[index])]
+        splits, answers = Counter(one.split for one in like), Counter((one.split, one.answer) for one in like)
+        every = Counter(one.answer for one in like)
+        for one in like:
+            same, own = answers[one.split, one.answer], splits[one.split]
+            across[one.task] = (every[one.answer] - same) / max(len(like) - own, 1)
+            within[one.task] = (same - 1) / max(own - 1, 1)
+    yield from _passed_by_lookup(across, len(chosen), MAX_LOOKED_UP, "another split", fails=True)
+    yield from _passed_by_lookup(within, len(chosen), MAX_COUNTED_TWICE, "their own split", fails=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _NearCopy:
+    """What counts of a near copy."""
+
+    task: str
+    split: str
+    answer: str
+
+    @classmethod
+    def of(cls, task: Task) -> _NearCopy:
+        return cls(task.id, str(task.labels.get("split", "")), digest([task.expected, task.end_state]))
+
+
+def _has_no_answer(task: Task) -> bool:
+    return task.expected is None and task.end_state is None
+
+
+def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, where: str, *, fails: bool) -> Iterator[Problem]:
+    """Find tasks that a lookup passes. `chances`: for each task, that a near copy drawn from there has its answer."""
+    share = sum(chances.values()) / tasks
+    if share > most:
+        tasks_passed = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
+        yield Problem(
+            f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be: "
+            f"{some(tasks_passed)}",
+            fails,
+        )
+
+
+def told_problems(tasks: Sequence[Task], visible_text: Callable[[Task], str]) -> Iterator[Problem]:
+    """Find answers in what a loop sees before it calls a tool: numbers, which is a failure, and texts, as with a choice.
+
+    `visible_text`: that text of a task. Whole numbers below 10 and texts of one or two characters say nothing.
+    """
+    for kind, fails in (("number", True), ("text", False)):
+        telling = [task.id for task in tasks if _stands_in(task.expected, kind, visible_text(task))]
+        if len(telling) >= MIN_TOLD and len(telling) > MAX_TOLD * len(tasks):
+            share = (
+                f"{len(telling)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
+            )
+            yield Problem(f"{share}: {some(telling)}", fails)
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _stands_in(answer: Any, kind: str, text: str) -> bool:
+    if kind == "text":
+        whole = isinstance(answer, str) and len(answer) > 2 and re.escape(answer.casefold())
+        return bool(whole and re.search(rf"(?<!\w){whole}(?!\w)", text.casefold()))
+    if isinstance(answer, bool) or not isinstance(answer, int | float) or (abs(answer) < 10 and answer == int(answer)):
+        return False
+    return any(float(number) == abs(answer) for number in _NUMBER.findall(text.replace(",", "")))
+
+
+def constructed(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Count the tasks that a scripted model solves by construction, by the reasons that their label gives."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for task in filter(is_by_construction, tasks):
+        reasons[str(task.labels[BY_CONSTRUCTION])].append(task.id)
+    for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        yield Problem(f"{len(ids)} × {_cut_text(reason)} ({some(ids)})", False)
+
+
+def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
+    """Count the tasks that a run leaves out by their reasons: quarantined, and without a plan (under a scripted model)."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        if task.quarantined:
+            reasons[f"quarantined: {task.quarantined}"].append(task.id)
+        elif task.plan is None:
+            reasons[f"without a plan: {task.no_plan or 'no reason is given'}"].append(task.id)
+    for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        yield Problem(f"{len(ids)} × {_cut_text(reason)} ({some(ids)})", False)
+
+
+def some(ids: Sequence[str]) -> str:
+    """Return the first ids of several."""
+    return ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+
+
+def _cut_text(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,0 +1,160 @@
+"""The oracle: it replays plans with the real tools, and gives the answers that follow from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from whichloop.protocol import Plan, PlannedCall, Toolbox, ToolCall, render_value, resolve
+from whichloop.protocol.plan import refs
+from whichloop.protocol.plan_lines import ref_as_text
+from whichloop.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.tools import bounded_toolbox
+from whichloop.protocol.values import cap, plain_value
+
+from ..connections import bound_connection, cured
+from ..task import Suite, Task
+
+MAX_TRIES = 5
+"""Most attempts at a call whose failure may pass (`TransientError`); a loop with patience gets through too."""
+
+EMPTY_LOCAL = "'_thread._local' object has no attribute"
+"""What Python says of a `threading.local` in which this thread has set nothing."""
+THREAD_CURE = "a threading.local is empty on the threads that tools run on; keep its content in a plain variable"
+_MAX_SHOWN_CHARS = 200
+"""Characters of a result that an error quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One planned call, as it comes out in a fresh environment."""
+
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    """The arguments, with references replaced by results."""
+    text: str
+    """The result as a loop sees it; the error's message, without its type, where the call fails."""
+    value: Any
+    """The result as the JSON value that the text shows; None if the call fails."""
+    failed: bool
+    """Whether the call ends in an error, which the plan expects."""
+
+
+async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> tuple[Replayed, ...]:
+    """Run a task's plan with the real tools in a fresh environment, in the plan's order. `time_limit_s`: of one call.
+
+    Raises ValueError that names task and call: for a task without a plan, an unknown tool, an argument that refers to what is not
+    there, a call that fails, and one that succeeds though an error is planned.
+    """
+    calls = _plan_of(task).calls
+    environment = suite.open(task)
+    try:
+        return await carry_out(task, calls, bounded_toolbox(environment.tools, time_limit_s))
+    finally:
+        environment.close()
+
+
+async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) -> tuple[Replayed, ...]:
+    """Make calls of a task's plan, each after those that it needs, in an environment that is open. Raises as `replay` does."""
+    values: dict[str, object] = {}
+    results = []
+    for call in calls:
+        result = await _replay_call(call, toolbox, values, task.id)
+        if not result.failed:
+            values[call.id] = result.value
+        results.append(result)
+    return tuple(results)
+
+
+def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
+    """Return the plan's calls in another order that it allows: of those that can be made, always the last."""
+    calls_left, ordered = list(plan.calls), []
+    made_ids: set[str] = set()
+    while calls_left:
+        ready = next(call for call in reversed(calls_left) if plan.dependencies[call.id] <= made_ids)
+        calls_left.remove(ready)
+        made_ids.add(ready.id)
+        ordered.append(ready)
+    return tuple(ordered)
+
+
+def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> object:
+    """Return the plan's answer with the replayed results in it. Raises ValueError if a reference has no value."""
+    values = {result.call_id: result.value for result in replayed if not result.failed}
+    try:
+        return resolve(_plan_of(task).answer, values)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"task {task.id!r}: the answer refers to {_absent(_plan_of(task).answer, values)}") from error
+
+
+def _plan_of(task: Task) -> Plan:
+    if task.plan is None:
+        raise ValueError(f"task {task.id!r} has no plan: {task.no_plan or 'and no reason is given'}")
+    return task.plan
+
+
+async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str, object], task_id: str) -> Replayed:
+    unknown = [option.tool for option in (call, *call.alternatives) if option.tool not in toolbox]
+    if unknown:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: no tool {unknown[0]!r}; there are {', '.join(toolbox.names)}")
+    try:
+        arguments = resolve(call.arguments, values)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: it refers to {_absent(call.arguments, values)}") from error
+    observation = await toolbox.call(ToolCall(call.tool, arguments))
+    for _ in range(MAX_TRIES - 1):
+        if not observation.transient:
+            break
+        observation = await toolbox.call(ToolCall(call.tool, arguments))
+    _check_connections(call, toolbox, task_id)
+    if observation.ok and call.fails:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
+    if not observation.ok and not call.fails:
+        detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else cured(observation.data)
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {detail}")
+    return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
+
+
+def _check_connections(call: PlannedCall, toolbox: Toolbox, task_id: str) -> None:
+    """Raise ValueError if a user's tool now keeps a connection for the thread of this call: whether a later call can use it would
+    depend on whether its thread happens to get the same number."""
+    tool = toolbox.get(call.tool)
+    if tool is None or str(getattr(tool.function, "__module__", "")).startswith("whichloop."):
+        return
+    if problem := bound_connection(tool):
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {problem}")
+
+
+def _absent(value: object, results: Mapping[str, object]) -> str:
+    """Return the first reference in `value` that nothing stands behind, with the result in which it was looked for."""
+    for ref in refs(value):
+        if ref.call not in results:
+            return f"{ref_as_text(ref)}, a call that gave no result"
+        try:
+            ref.of(results[ref.call])
+        except (KeyError, IndexError, TypeError):
+            return f"{ref_as_text(ref)}, which is not in the result {cap(render_value(results[ref.call]), _MAX_SHOWN_CHARS)}"
+    return "a result that is not there"
+
+
+def same(actual: object, expected: object) -> bool:
+    """Return whether JSON values are equal at any depth, numbers to nine digits."""
+    if isinstance(actual, bool) or isinstance(expected, bool):
+        return actual is expected
+    if isinstance(actual, int | float) and isinstance(expected, int | float):
+        return actual == expected or _close(actual, expected)
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        return actual.keys() == expected.keys() and all(same(actual[key], expected[key]) for key in actual)
+    if isinstance(actual, list | tuple) and isinstance(expected, list | tuple):
+        return len(actual) == len(expected) and all(map(same, actual, expected))
+    return bool(actual == expected)
+
+
+def _close(actual: float, expected: float) -> bool:
+    try:
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
+    except OverflowError:  # an int beyond any float
+        return False

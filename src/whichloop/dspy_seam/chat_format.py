@@ -1,0 +1,399 @@
+"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format.
+
+Rows such as S2-12 are those of docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import EnumMeta
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Literal, Union, cast, get_origin
+
+import dspy
+from dspy.adapters.chat_adapter import field_header_pattern
+from dspy.adapters.utils import parse_value, serialize_for_json
+from dspy.utils.exceptions import AdapterParseError
+from pydantic import BaseModel, TypeAdapter
+
+from whichloop.protocol import (
+    Grammar,
+    GrammarPart,
+    Inexpressible,
+    JsonValue,
+    Move,
+    Reply,
+    Role,
+    TextLine,
+    ToolSpec,
+    WireError,
+)
+from whichloop.protocol.json_text import Encoder
+from whichloop.protocol.redact import logger_of
+from whichloop.protocol.wire import read_once
+
+logger = logger_of("whichloop.dspy")
+
+Fields = dict[str, Any]
+
+MAX_NESTED = 60
+"""Brackets within brackets that DSPy's lenient reading is tried on: Python's own parser, its last resort, fails beyond 200."""
+MAX_REPAIRED = 10_000
+"""Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
+_ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
+_LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+
+
+class ChatFormat(dspy.ChatAdapter):
+    """DSPy's ChatAdapter byte for byte; what does not change between calls is rendered once.
+
+    A reply that does not parse is an error, never a second call in another format. Three things differ: a value that is nested too
+    deep is such an error too, the markers of DSPy's custom types in an input stay text, and a demonstration may have any list in a
+    text field.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(use_json_adapter_fallback=False)
+
+    def format_system_message(self, signature: Any) -> str:
+        return _system_message(signature)
+
+    def user_message_output_requirements(self, signature: Any) -> str:
+        return _output_requirements(signature)
+
+    def format_user_message_content(
+        self, signature: Any, inputs: Fields, prefix: str = "", suffix: str = "", main_request: bool = False
+    ) -> str:
+        if prefix or suffix or not all(type(value) is str for value in inputs.values()):
+            return str(super().format_user_message_content(signature, inputs, prefix, suffix, main_request))
+        parts = [f"[[ ## {name} ## ]]\n{inputs[name]}" for name in inputs_of(signature) if name in inputs]
+        if main_request:
+            parts.append(_output_requirements(signature))
+        # DSPy's join begins and ends with the empty prefix and suffix, which `strip` removes.
+        return "\n\n".join(parts).strip()
+
+    def format(self, signature: Any, demos: Sequence[Fields], inputs: Fields) -> list[Fields]:
+        user = self.format_user_message_content(signature, inputs, main_request=True)
+        messages = [*self.prefix(signature, demos), {"role": "user", "content": user}]
+        debug_text("prompt", *[message["content"] for message in messages])
+        return messages
+
+    def format_demos(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
+        return cast(list[Fields], super().format_demos(signature, [_tellable(signature, demo) for demo in demos]))
+
+    def prefix(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
+        """Return the messages before the current input: system message and demonstrations."""
+        system = {"role": "system", "content": _system_message(signature)}
+        return [system, *self.format_demos(signature, demos)] if demos else [system]
+
+    def parse(self, signature: Any, completion: str) -> Fields:
+        debug_text("reply", completion)
+        return self.read(signature, completion)
+
+    def read(self, signature: Any, completion: str) -> Fields:
+        """Return the output fields of a completion. Raises AdapterParseError with DSPy's words."""
+        try:
+            fields = _read_sections(signature, completion)
+            if fields is not None:
+                return fields
+            if problem := _unrepairable(completion):
+                raise AdapterParseError("ChatAdapter", signature, completion, problem)
+            return cast(Fields, super().parse(signature, completion))
+        except (RecursionError, MemoryError) as error:  # json's limit, and that of Python's own parser
+            raise AdapterParseError("ChatAdapter", signature, completion, "A value is nested too deep to be read.") from error
+        except AdapterParseError:
+            raise
+        except Exception as error:  # json_repair asserts what a reply need not keep to
+            raise AdapterParseError("ChatAdapter", signature, completion, "A value cannot be read, and not be repaired.") from error
+
+
+def _tellable(signature: Any, demo: Fields) -> Fields:
+    """Return a demonstration with lists in text fields as JSON: DSPy numbers texts, and fails on anything else."""
+    lists = {
+        name: json.dumps(serialize_for_json(demo[name]), ensure_ascii=False)
+        for name, info in signature.fields.items()
+        if info.annotation is str and name in demo and _is_no_list_of_texts(demo[name])
+    }
+    return {**dict(demo.items()), **lists} if lists else demo
+
+
+def _is_no_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and not all(isinstance(item, str) for item in value)
+
+
+def _unrepairable(text: str) -> str:
+    """Return why DSPy's lenient reading is not tried on a text, in words for the model; empty if it is."""
+    if len(text) > MAX_REPAIRED:
+        return "The reply is too long to be repaired."
+    return "A value is nested too deep to be read." if _nesting(text) > MAX_NESTED else ""
+
+
+def _nesting(text: str) -> int:
+    """Return how many brackets are open at the deepest place of a text."""
+    depth = deepest = 0
+    for char in text:
+        if char in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in ")]}" and depth:
+            depth -= 1
+    return deepest
+
+
+def _read_sections(signature: Any, completion: str) -> Fields | None:
+    """Return what ChatAdapter.parse returns for a reply that needs no repair; None for any other reply."""
+    outputs = outputs_of(signature)
+    texts: dict[str, str] = {}
+    name, lines = "", list[str]()
+    for line in [*completion.splitlines(), "[[ ## completed ## ]]"]:
+        header = field_header_pattern.match(line.strip()) if "[[ ##" in line else None
+        if header is None:
+            lines.append(line)
+            continue
+        if name in outputs and name not in texts:
+            texts[name] = "\n".join(lines).strip()
+        name = header.group(1)
+        rest = line[header.end() :].strip()  # of the line as it is, as DSPy has it
+        lines = [rest] if rest else []
+    if len(texts) != len(outputs):
+        return None
+    fields: Fields = {}
+    for name, annotation in outputs.items():
+        try:
+            fields[name] = _read_value(texts[name], annotation)
+        except ValueError:
+            return None
+    return fields
+
+
+def _read_value(text: str, annotation: Any) -> Any:
+    if annotation is str:
+        return text
+    if annotation == dict[str, Any]:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError("no object")
+        return value
+    reads = _adapter(annotation)
+    if reads is not None:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = ""
+        if value != "":
+            return reads.validate_python(value)
+    if _unrepairable(text):
+        return TypeAdapter(annotation).validate_python(text)  # what DSPy does with a text that it cannot repair
+    try:
+        return parse_value(text, annotation)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception as error:  # json_repair asserts what a reply need not keep to
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+@lru_cache(maxsize=512)
+def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
+    """Return the adapter that DSPy would make for each value of this type; None if it reads the type in another way."""
+    if isinstance(annotation, EnumMeta) or get_origin(annotation) in (Literal, Union, UnionType):
+        return None
+    return TypeAdapter(annotation)
+
+
+@lru_cache(maxsize=512)
+def inputs_of(signature: Any) -> tuple[str, ...]:
+    return tuple(signature.input_fields)
+
+
+@lru_cache(maxsize=512)
+def outputs_of(signature: Any) -> dict[str, Any]:
+    return {name: info.annotation for name, info in signature.output_fields.items()}
+
+
+@lru_cache(maxsize=512)
+def _system_message(signature: Any) -> str:
+    return str(dspy.Adapter.format_system_message(FORMAT, signature))
+
+
+@lru_cache(maxsize=512)
+def _output_requirements(signature: Any) -> str:
+    return str(dspy.ChatAdapter.user_message_output_requirements(FORMAT, signature))
+
+
+FORMAT = ChatFormat()
+
+
+@lru_cache(maxsize=512)
+def with_instructions(signature: Any, instructions: str) -> Any:
+    """Return the signature with other instructions; the same object for equal arguments, so that it is rendered once."""
+    return signature.with_instructions(instructions)
+
+
+# --- codecs over signatures ---
+
+
+class SignatureCodec(ABC):
+    """A codec whose wire format is a signature's output fields in DSPy's chat format.
+
+    Cannot say, in a text field: white space at either end, line breaks other than a line feed, a line that begins like a field
+    marker. JSON fields have no such gaps.
+    """
+
+    name: str
+    role: Role
+    max_calls: int = 1
+    predictor: str = ""
+    """The predictor that it serves, if an optimizer may change it; otherwise empty."""
+
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
+
+    @abstractmethod
+    def fields(self, move: Move) -> Fields:
+        """Return the output fields that state a move. Raises Inexpressible."""
+
+    @abstractmethod
+    def move(self, fields: Fields) -> Move:
+        """Return the move that output fields state. Raises WireError."""
+
+    def render(self, move: Move) -> Reply:
+        fields = self.fields(move)
+        parts: list[str] = []
+        read_back: Fields = {}
+        for name, annotation in outputs_of(self.signature).items():
+            text, read_back[name] = _rendered_field(name, fields[name], annotation)
+            parts.append(f"[[ ## {name} ## ]]\n{text}")
+        reply = "\n\n".join([*parts, "[[ ## completed ## ]]\n"])
+        _READ_ALREADY.clear()
+        _READ_ALREADY[reply] = self.signature, read_back
+        return Reply(reply)
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        """Return a grammar of the signature's fields, each of its type.
+
+        It allows one reply that cannot be read: JSON that holds an unusual line break, such as U+2028, as it is.
+        """
+        return Grammar((self.sections({}),))
+
+    def sections(self, contents: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
+        """Return the parts of a reply. `contents`: what a field holds, where its type does not say it."""
+        parts: list[GrammarPart] = []
+        for name, annotation in outputs_of(self.signature).items():
+            parts += [f"[[ ## {name} ## ]]\n", contents.get(name) or _part(annotation), "\n\n"]
+        return (*parts, "[[ ## completed ## ]]")
+
+    def parse(self, reply: Reply) -> Move:
+        return self.move(self.read(reply))
+
+    @read_once
+    def read(self, reply: Reply) -> Fields:
+        """Return the output fields of a reply. Raises WireError."""
+        signature, fields = _READ_ALREADY.pop(reply.text, (None, {}))
+        if signature is self.signature:
+            return fields
+        refusing_signature, problem = _REFUSED_ALREADY.get(reply.text, (None, ""))
+        if refusing_signature is not self.signature:
+            try:
+                return FORMAT.read(self.signature, reply.text)
+            except AdapterParseError as error:
+                problem = complaint(error, self.signature)
+            _REFUSED_ALREADY.clear()
+            _REFUSED_ALREADY[reply.text] = self.signature, problem
+        raise WireError(problem)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+@lru_cache(maxsize=512)
+def _part(annotation: Any) -> GrammarPart:
+    """Return what a field of this type holds, in a grammar."""
+    return TextLine() if annotation is str else JsonValue(TypeAdapter(annotation).json_schema())
+
+
+_READ_ALREADY: dict[str, tuple[Any, Fields]] = {}
+"""The reply that a codec rendered last: its text → its signature, and the fields that were read from it as a check. Whoever reads
+the text first gets these."""
+_REFUSED_ALREADY: dict[str, tuple[Any, str]] = {}
+"""The reply that was refused last: its text → its signature, and why. DSPy's lenient reading, which has failed then, is slow, and
+a reply that a fault has spoiled is read by the model, by the harness and by the loop."""
+
+
+def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
+    """Return a field's text, and what is read from that. Raises Inexpressible where it is another value."""
+    if annotation is str:
+        if not isinstance(value, str):
+            raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
+        lines = value.splitlines()
+        if "\n".join(lines) != value or value.strip() != value or ("[[ ##" in value and any(map(_is_header, lines))):
+            raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
+        text = format(value)  # of a subclass, as it stands in the reply
+        return text, text
+    try:
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        text = _ENCODER.encode(plain)
+        if not text.isascii():
+            text = text.translate(_LINE_BREAKS)
+        read = _read_value(text, annotation)
+        same = read == value
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Inexpressible(f"{name}: {error}") from None
+    if not same:
+        raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
+    return text, read
+
+
+def _is_header(line: str) -> bool:
+    return field_header_pattern.match(line.strip()) is not None
+
+
+_BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)
+_EMPTY_REPLY = "The LM returned an empty"
+_SHOWN_CHARS = 200
+_KINDS = {dict[str, Any]: "a JSON object", list[Any]: "a JSON array", float: "a number", int: "an integer", bool: "True or False"}
+
+
+def complaint(error: AdapterParseError, signature: Any) -> str:
+    """Say what was wrong in words that a model can act on; the same for a reply that came through a predictor."""
+    bad = _BAD_FIELD.match(error.message)
+    if bad is not None:
+        name, value = bad.groups()
+        kind = _kind(outputs_of(signature)[name])
+        return f"Failed to parse field {name}: it must be {kind}, not: {value[:_SHOWN_CHARS]}"
+    if error.parsed_result is None and not error.message.startswith(_EMPTY_REPLY):
+        return str(error.message).splitlines()[0]
+    missing = [name for name in outputs_of(signature) if name not in (error.parsed_result or {})]
+    headers = ", ".join(f"[[ ## {name} ## ]]" for name in outputs_of(signature))
+    return f"The reply lacks {', '.join(missing)}. It must have the sections {headers}"
+
+
+def _kind(annotation: Any) -> str:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        needed = ", ".join(name for name, info in annotation.model_fields.items() if info.is_required())
+        return f"a JSON object with at least {needed}, each of its own type"
+    return _KINDS.get(annotation, "a JSON value")
+
+
+def is_debugged() -> bool:
+    """Return whether `debug_text` writes anything."""
+    return os.environ.get("DSPY_DEBUG", "").lower() == "true"
+
+
+def debug_text(what: str, *texts: str) -> None:
+    """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12)."""
+    if not is_debugged():
+        return
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    logger.debug("%s:\n%s", what, "\n\n".join(texts))

@@ -1,0 +1,230 @@
+"""Any loop as a dspy.Module: its predictors by name, for teleprompters.
+
+A teleprompter changes the predictors' instructions and demonstrations and calls the module. Each call runs the loop with that state
+and reports every request as DSPy's own trace does: (predictor, inputs, outputs), each a separate value, in plain JSON, so that a
+demonstration never shows what came later, and can be pickled and saved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import dspy
+from pydantic_core import to_jsonable_python
+
+from whichloop.protocol import (
+    Chunk,
+    Loop,
+    Model,
+    Optimizable,
+    Program,
+    Prompt,
+    Query,
+    Reply,
+    Request,
+    Tool,
+    Toolbox,
+    WireError,
+    WrappedModel,
+)
+from whichloop.protocol.json_text import Json
+from whichloop.protocol.threads import run_here
+
+from .model import DspyModel
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorCall:
+    """One request of a predictor, as a demonstration would show it."""
+
+    predictor: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledPrediction:
+    """How a teleprompter wants a call drawn; DSPy says it through the LM that it sets."""
+
+    rollout: int = 0
+    """0 for the first draw of a call, then the number of the draw."""
+    temperature: float | None = None
+    """None leaves it to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """The result of one call of a program."""
+
+    fields: Mapping[str, Any]
+    """The fields of the dspy.Prediction."""
+    calls: tuple[PredictorCall, ...]
+
+
+class Runner(Protocol):
+    """Runs a loop for a program."""
+
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, object], sampled: SampledPrediction) -> ProgramResult: ...
+
+
+class LoopProgram(dspy.Module):
+    """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
+
+    Each predictor is an attribute with its name. `LoopProgram(Finish(max_steps=8), [search])(query="…").answer` asks the LM that
+    `set_lm` has set, or else the one that DSPy is configured with. What it saves and loads are the prompts, without the settings.
+    Raises ValueError for a loop whose prompts cannot be changed.
+    """
+
+    def __init__(
+        self, loop: Loop, tools: Iterable[Tool | Callable[..., Any]] = (), schema: Any = None, runner: Runner | None = None
+    ) -> None:
+        """`schema`: JSON schema of the answer. `runner`: what runs the loop; None runs it over `tools`, with DSPy's LM."""
+        super().__init__()
+        if not isinstance(loop, Optimizable):
+            raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
+        self._shared = _SharedParts(loop, runner or _RunnerOverTools(Toolbox(tools), schema))
+        for name, prompt in loop.predictors.items():
+            predictor = dspy.Predict(_signature(name, prompt))
+            predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
+            setattr(self, name, predictor)
+
+    @property
+    def program(self) -> Program:
+        """The predictors' state as it is now."""
+        predictors = cast(Optimizable, self._shared.loop).predictors
+        return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
+
+    def forward(self, **inputs: object) -> object:
+        """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
+        lm = _lm_of(self)
+        with dspy.context(lm=lm):
+            ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
+        trace = dspy.settings.trace
+        if trace is not None:
+            for call in ran.calls:
+                trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
+        return dspy.Prediction(**ran.fields)
+
+    async def aforward(self, **inputs: object) -> object:
+        """Do the same on a thread: `await program.acall(query="…")`."""
+        return await asyncio.to_thread(self.forward, **inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedParts:
+    """What all copies of a program have in common."""
+
+    loop: Loop
+    runner: Runner
+
+    def __deepcopy__(self, memo: object) -> _SharedParts:
+        return self
+
+
+class _RunnerOverTools:
+    """Runs a loop over tools of its own, asking the LM that DSPy is configured with."""
+
+    def __init__(self, tools: Toolbox, schema: Any) -> None:
+        self.tools = tools
+        self.schema = schema
+
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
+        lm = dspy.settings.lm
+        if lm is None:
+            raise ValueError("no LM is configured: dspy.configure(lm=...)")
+        if "query" not in inputs:
+            raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
+        calls: list[PredictorCall] = []
+        model = ReportingModel(DspyModel(lm), calls, sampled.temperature)
+        query = Query(inputs["query"], inputs.get("context", ""), self.schema)
+        outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
+        fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
+        return ProgramResult(fields, tuple(calls))
+
+
+def loop_with(loop: Loop, program: Program) -> Loop:
+    """Return the loop with this program's prompts."""
+    changed: Loop = cast(Any, loop).with_predictors(program)
+    return changed
+
+
+class ReportingModel(WrappedModel):
+    """A model that records every readable reply to a predictor's request."""
+
+    def __init__(self, model: Model, calls: list[PredictorCall], temperature: float | None = None) -> None:
+        """`temperature`: for requests that leave it open."""
+        super().__init__(model)
+        self.calls = calls
+        self.temperature = temperature
+
+    async def complete(self, request: Request) -> Reply:
+        inputs = _inputs(request)
+        reply = await self.model.complete(self._sampled(request))
+        self._record(request, inputs, reply)
+        return reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        inputs = _inputs(request)
+        async with aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._sampled(request)))) as chunks:
+            async for chunk in chunks:
+                if chunk.reply is not None:
+                    self._record(request, inputs, chunk.reply)
+                yield chunk
+
+    def _sampled(self, request: Request) -> Request:
+        if self.temperature is None or request.sampling.temperature is not None:
+            return request
+        return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
+
+    def _record(self, request: Request, inputs: Mapping[str, object], reply: Reply) -> None:
+        if request.prompted is None:
+            return
+        try:
+            if request.codec is not None:
+                request.codec.parse(reply)
+            outputs = to_jsonable_python(dict(request.prompted.outputs(reply)))
+        except WireError:  # not a demonstration of anything
+            return
+        self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
+
+
+def _inputs(request: Request) -> Mapping[str, Json]:
+    """Copy the inputs before the reply, so that nothing later gets in."""
+    inputs: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
+    return inputs
+
+
+def _signature(name: str, prompt: Prompt) -> object:
+    """Make a new signature for every predictor: in places DSPy distinguishes predictors by their signatures."""
+    inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
+    outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
+    signature = dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
+    signature.instructions = prompt.instructions  # DSPy would make some up for empty ones
+    return signature
+
+
+def _state(predictor: Any) -> dict[str, Any]:
+    demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
+    return {"instructions": predictor.signature.instructions, "demos": demos}
+
+
+def _lm_of(program: Any) -> object:
+    """Return the LM that is set on a predictor, or else the one that DSPy is configured with; None if absent."""
+    return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
+
+
+def _sampled(lm: Any) -> SampledPrediction:
+    if lm is None:
+        return SampledPrediction()
+    rollout, temperature = lm.kwargs.get("rollout_id"), lm.kwargs.get("temperature")
+    return SampledPrediction(rollout if isinstance(rollout, int) else 0, temperature)
+
+
+def _copied(fields: Mapping[str, object]) -> dict[str, Json]:
+    """Copy the fields: some teleprompters change the entries of a trace in place."""
+    copied: dict[str, Any] = to_jsonable_python(dict(fields))
+    return copied

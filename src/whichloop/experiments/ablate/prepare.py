@@ -1,0 +1,196 @@
+"""Preparing an ablation: the cells that are run, and the run directory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from inspect import Parameter
+from pathlib import Path
+from typing import Any, get_args
+
+from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.metrics.factors.factorial import EFFECT_METRICS
+from whichloop.metrics.factors.fractional import Fraction, fraction, full_factorial
+from whichloop.metrics.factors.layout import Cell
+from whichloop.protocol import Loop
+from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
+from whichloop.runs.config import CompareConfig, SettingError
+from whichloop.runs.lookup import suite_of, tasks_of_split
+from whichloop.runs.manifest import write_manifest
+from whichloop.runs.options import options_of
+from whichloop.runs.registry import find, make_loop
+from whichloop.text.plain_text import json_safe
+
+from .ablation import Ablation, Kind, metrics_named
+
+MAX_ARMS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AblationRequest:
+    """The user's request for an ablation."""
+
+    loop: str
+    """`name` or `name(option=value)`; options that are not factors keep this value."""
+    factors: tuple[str, ...]
+    """The factors, each as `option=value,value`."""
+    design: str | None = None
+    """full or fractional; None: full if `max_trials` allows it."""
+    max_trials: int | None = None
+    interactions: bool = True
+    metrics: tuple[str, ...] = EFFECT_METRICS
+
+
+def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
+    """Create the run directory of an ablation. Raises ValueError for bad input, without creating anything."""
+    metrics = metrics_named(request.metrics)
+    if config.looks is not None:
+        raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
+    if request.max_trials is not None and request.max_trials < 1:
+        raise SettingError("max_trials", f"it must be at least 1, got {request.max_trials}", "--budget-trials")
+    spec = parse_spec(request.loop)
+    factors = _factors(spec, request.factors)
+    sizes = [len(values) for values in factors.values()]
+    design = _cells(request, config, sizes)
+    values = [_values(factors, cell) for cell in design.cells]
+    _check_loops(spec, values)
+    texts = [str(_cell_spec(spec, cell)) for cell in values]
+    experiment = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
+    by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in experiment.arms}
+    typed_loop = _loop_as_typed(spec, experiment)
+    default = next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None)
+    ablation = Ablation(
+        loop=str(spec),
+        factors=factors,
+        design="full" if len(values) == math.prod(sizes) else "fractional",
+        cells=by_arm,
+        default=default,
+        interactions=request.interactions,
+        metrics=metrics,
+        resolution=design.resolution,
+        efficiency=round(design.efficiency, 4),
+        own=_own_values(spec, factors),
+    )
+    manifest = experiment.manifest.model_copy(update={"ablation": _json_value(asdict(ablation))})
+    write_manifest(experiment.folder, manifest)
+    return replace(experiment, manifest=manifest)
+
+
+def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Parse factors. Raises ValueError for one that is unknown, a duplicate, fixed in LOOP, or without two different values."""
+    if not texts:
+        raise SettingError("factors", "give at least one, such as parse_retries=0,2,5", "--factor")
+    options = options_of(find("loop", spec.name))
+    factors: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values_text = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise _factor_error(repr(text), "write option=value,value")
+        if name not in options:
+            raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, options)}")
+        if name in factors or name in spec.options:
+            raise _factor_error(name, "it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
+        try:
+            factors[name] = parse_values(values_text)
+        except ValueError as error:
+            raise _factor_error(name, str(error)) from None
+        value_texts = [value_text(value) for value in factors[name]]
+        if len(value_texts) < 2:
+            raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
+        if duplicate := next((value for value in value_texts if value_texts.count(value) > 1), None):
+            raise _factor_error(name, f"the value {duplicate} is given twice")
+    return factors
+
+
+def _own_values(spec: Spec, factors: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return option → the loop's own value, of the factors that the loop does not require."""
+    options = options_of(find("loop", spec.name))
+    return {name: options[name].default for name in factors if options[name].default is not Parameter.empty}
+
+
+def _factor_error(name: str, reason: str) -> SettingError:
+    return SettingError(f"factors: {name}", reason, f"--factor {name}")
+
+
+def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
+    """Return the cells to run. Raises ValueError if there are too many, or no such fraction exists."""
+    if request.design not in (None, *get_args(Kind)):
+        raise SettingError("design", nearest(str(request.design), get_args(Kind)))
+    total, limit = math.prod(sizes), _limit(request, config)
+    if request.design == "full" or (request.design is None and (request.max_trials is None or total <= limit.cells)):
+        if total > limit.cells:
+            raise ValueError(f"{total} cells are too many: {limit.reason}; a fractional design takes fewer")
+        return Fraction(full_factorial(sizes), None, 1.0)
+    try:
+        selected = fraction(sizes, None if request.max_trials is None else limit.cells)
+    except ValueError as error:
+        raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
+    if len(selected.cells) > limit.cells:
+        raise ValueError(f"a fraction of {len(selected.cells)} cells is too large: {limit.reason}")
+    return selected
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The maximum number of cells, and the reason for it."""
+
+    cells: int
+    reason: str
+
+
+def _limit(request: AblationRequest, config: CompareConfig) -> _Limit:
+    arms = len(config.profiles) * len(config.models)
+    reason = f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
+    most = _Limit(MAX_ARMS // arms, reason)
+    if request.max_trials is None:
+        return most
+    tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
+    trials = arms * config.repeats * max(len(tasks), 1)
+    affordable = request.max_trials // trials
+    reason = f"each takes {trials} trials, and {request.max_trials} are allowed in all"
+    return most if affordable >= most.cells else _Limit(affordable, reason)
+
+
+def _values(factors: Mapping[str, Sequence[Any]], cell: Cell) -> dict[str, Any]:
+    return {name: values[level] for (name, values), level in zip(factors.items(), cell, strict=True)}
+
+
+def _cell_spec(spec: Spec, cell: Mapping[str, Any]) -> Spec:
+    return Spec(spec.name, {**spec.options, **cell}, spec.program)
+
+
+def _check_loops(spec: Spec, cells: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError for a cell that the loop refuses, and for two cells that are the same loop."""
+    loops: list[Loop] = []
+    for cell in cells:
+        try:
+            loop = make_loop(_cell_spec(spec, cell))
+        except ValueError as error:
+            raise ValueError(f"cell {cell_options_text(cell)}: {error}") from None
+        if loop in loops:
+            raise ValueError(
+                f"cells {cell_options_text(cells[loops.index(loop)])} and {cell_options_text(cell)} are one and the same loop"
+            )
+        loops.append(loop)
+
+
+def _loop_as_typed(spec: Spec, experiment: Experiment) -> Loop | None:
+    """Return the loop without any factor, under the same limit; None if it requires an option that is a factor."""
+    try:
+        return make_loop(spec, experiment.config.max_tool_steps or experiment.suite.max_tool_steps)
+    except ValueError:
+        return None
+
+
+def cell_options_text(cell: Mapping[str, Any]) -> str:
+    """Return a cell as `parse_retries=0, forced_finish=both`."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in cell.items())
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON, with text for what JSON cannot represent."""
+    if isinstance(value, Mapping):
+        return {str(name): _json_value(item) for name, item in value.items()}
+    return [_json_value(item) for item in value] if isinstance(value, list | tuple) else json_safe(value)

@@ -1,0 +1,311 @@
+"""Rescoring the answers of a run with the present scorers and expected answers, without calling models or tools."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whichloop.checks import suite as checks
+from whichloop.datasets.task import Suite, Task
+from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.record import SCORER, Record
+from whichloop.metrics.scorers import is_abstention, reads_state, scores_of
+from whichloop.metrics.statistics import Interval, interval_json
+from whichloop.metrics.summary import false_success
+from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.redact import MARK
+from whichloop.protocol.values import error_text
+from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.folders import refuse_optimization
+from whichloop.runs.lookup import suite_of, tasks_of_split
+from whichloop.runs.manifest import Manifest, RunNote, write_manifest
+from whichloop.runs.new_manifest import asked_digests, suite_entry, task_digests
+from whichloop.runs.permissions import allowed_code, own_code
+from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
+from whichloop.runs.store.lock import locked
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.seal import break_seal, tally_of
+from whichloop.runs.store.traces import Traces
+
+from .results import Results, results
+
+REDACTED = "their answers, or the end states that they left, were kept without what looked like secrets"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRescored:
+    """The effect of rescoring on one arm."""
+
+    arm: str
+    before: Interval | None
+    """The accuracy, as in `after`; None if no trial is scored."""
+    after: Interval | None
+    changed: int
+    """Number of trials whose scores or status changed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "arm": self.arm,
+            "before": interval_json(self.before),
+            "after": interval_json(self.after),
+            "changed": self.changed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """A rescored run."""
+
+    results: Results
+    """The run with its new scores."""
+    arms: tuple[ArmRescored, ...]
+    judged: int
+    """Number of trials whose answers were judged."""
+    kept_scores: Mapping[str, int]
+    """Reason why trials keep their scores → number of trials."""
+
+    @property
+    def changed(self) -> int:
+        return sum(arm.changed for arm in self.arms)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `rescore --json` prints; its names are stable."""
+        return {
+            "run": str(self.results.folder.resolve()),
+            "digest": self.results.digest,
+            "invalid": self.results.comparison.invalid,
+            "dead_arms": self.results.comparison.dead_arms_json(),
+            "trials": len(self.results.records),
+            "judged": self.judged,
+            "changed": self.changed,
+            "kept": dict(self.kept_scores),
+            "arms": [arm.to_json() for arm in self.arms],
+        }
+
+
+def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -> Rescored:
+    """Rescore the answers of a run in place: add lines for changed records, and update the manifest to the present suite.
+
+    `allow`: names of user code that suite, tools or scorers may use. `data`: the suite's file if it has moved. Raises RunError if
+    the questions have changed or data needed for scoring was not kept, and ValueError and OSError for an unavailable suite,
+    without writing anything.
+    """
+    refuse_optimization(folder, "judged again")
+    with locked(folder):
+        old = results(folder)
+        manifest = old.manifest
+        if manifest.imported is not None:
+            raise RunError(f"{folder}: imported from another tool's files, whose scores it took over: there is nothing to judge by")
+        config = _config(folder, manifest, allow, data)
+        suite = suite_of(config)
+        tasks = tasks_of_split(suite, config.split)[: config.tasks]
+        _check_questions(folder, manifest, config, suite, tasks)
+        judge = _Judge(folder, suite, {task.id: task for task in tasks})
+        _check_tasks(folder, old, judge)
+        judged = [judge.again(record) for record in old.records]
+        counts = _changed(old.records, judged)
+        noted_of = sum(_changed(_records_of_manifest(folder, old), judged).values())
+        now = _manifest(manifest, config, suite, tasks, noted_of)
+        has_moved = (now.suite, now.config) != (manifest.suite, manifest.config)
+        if _add_lines(folder, old.records, judged) or has_moved:
+            write_manifest(folder, now.model_copy(update={"sealed": tally_of(folder).seal()}))
+    new = results(folder)
+    return Rescored(new, _arms(old, new, counts), judge.judged, dict(judge.kept))
+
+
+def _config(folder: Path, manifest: Manifest, allow: Sequence[str], data: Path | None) -> CompareConfig:
+    changes = {} if data is None else {"data": str(data)}
+    config = config_from({**manifest.config, **changes}, f"{folder}/manifest.json", typed=changes)
+    allowed_code(folder, own_code(config.model_copy(update={"loops": ()})), allow)
+    return config
+
+
+# --- are the questions the same? ---
+
+
+def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise RunError if a trial's question has changed."""
+    if manifest.suite.max_tool_steps != (config.max_tool_steps or suite.max_tool_steps):
+        raise RunError(_changed_questions(folder, "the step limit is another"))
+    questions, now = manifest.asked, asked_digests(config, suite, tasks)
+    if questions is None:
+        raise RunError(f"{folder}/manifest.json: asked: missing")
+    if questions.questions != now.questions:
+        raise RunError(_changed_questions(folder, _changed_task(folder, tasks) or "its tasks or its tools are not what they were"))
+    if questions.tools != now.tools:
+        raise RunError(_changed_questions(folder, f"the code of the tools in {config.tools} is another"))
+    if SCRIPTED in config.models and questions.plans != now.plans:
+        raise RunError(_changed_questions(folder, "the plans are not what they were, which the scripted model followed"))
+
+
+def _changed_questions(folder: Path, reason: str) -> str:
+    return f"{folder}: {reason}: the answers are to other questions; nothing was written; start a new run"
+
+
+def _changed_task(folder: Path, tasks: Sequence[Task]) -> str:
+    """Return the first task whose question is known to have changed; empty if unknown."""
+    by_id, traces = {task.id: task for task in tasks}, Traces(folder)
+    for record in read_records(folder):
+        if record.task not in by_id:
+            return f"task {record.task} is gone"
+        if record.trace_at is not None and traces.read(record).head.query != by_id[record.task].query.full_text:
+            return f"task {record.task} asks something else"
+    return ""
+
+
+def _check_tasks(folder: Path, before: Results, judge: _Judge) -> None:
+    """Raise RunError if the tasks are not those of the run, or if one of them is no longer quarantined."""
+    for record in before.records:
+        task = judge.tasks.get(record.task)
+        if task is None:
+            raise RunError(_changed_questions(folder, f"task {record.task} is gone"))
+        if record.status == "excluded" and record.reason.startswith("quarantined: ") and not task.quarantined:
+            raise RunError(f"{folder}: task {task.id} was quarantined, and is not now: it has no answer; start a new run")
+    if before.manifest.looks is not None and len(judge.tasks) != before.manifest.suite.tasks:
+        raise RunError(_changed_questions(folder, "there are more tasks than the plan of its looks has"))
+
+
+# --- judging ---
+
+
+class _Judge:
+    """A judge of records, one by one."""
+
+    def __init__(self, folder: Path, suite: Suite, tasks: Mapping[str, Task]) -> None:
+        self.folder = folder
+        self.suite = suite
+        self.tasks = tasks
+        self.judged = 0
+        self.kept = Counter[str]()
+        self._traces = Traces(folder)
+
+    def again(self, record: Record) -> Record:
+        """Return the record with today's scores. Raises RunError for one that cannot be scored."""
+        task = self.tasks[record.task]
+        now = replace(
+            record,
+            suite=self.suite.name,
+            suite_digest=self.suite.digest,
+            cluster=self.suite.cluster_of(task),
+            template=str(task.labels.get("template", "")),
+        )
+        if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
+            return now
+        if task.quarantined:
+            return _excluded(now, task)
+        state, is_known = self._state(record, task)
+        if record.status == "errored" and not is_known:  # the state itself may have failed: a resume runs the trial again
+            return now
+        if MARK in canonical_json([record.answer, state]):
+            self.kept[REDACTED] += 1
+            return now
+        self.judged += 1
+        return self._scored(now, task, state)
+
+    def _scored(self, record: Record, task: Task, state: object) -> Record:
+        answer = None if record.gave_up else record.answer
+        try:
+            scores = scores_of(Judgement(task, answer, record.stop, state))
+        except Exception as error:  # the suite's scorer, which may be user code
+            if record.status == "errored":
+                return record
+            reason = f"{SCORER}{task.scorer}: {type(error).__name__}: {error_text(error)}"
+            raise RunError(f"{self.folder}: trial {record.name}: {reason}; nothing was written") from None
+        abstained = isinstance(record.answer, str) and is_abstention(record.answer) and not record.gave_up
+        return replace(
+            record,
+            status="scored",
+            reason="" if record.status == "errored" else record.reason,
+            scores=scores,
+            abstained=abstained,
+            false_success=false_success(
+                accuracy=scores["accuracy"],
+                stop=record.stop,
+                abstained=abstained,
+                faults=record.faults,
+                planned_call_unknown=record.plan_unseen,
+            ),
+        )
+
+    def _state(self, record: Record, task: Task) -> tuple[Any, bool]:
+        """Return the trial's end state, if scores depend on it, and whether it is known.
+
+        Raises RunError if it is unknown for a scored trial.
+        """
+        if task.end_state is None and not reads_state(task.scorer):
+            return None, True
+        end_state = {} if record.trace_at is None else self._traces.read(record).head.end_state or {}
+        if "found" in end_state and not (record.status == "errored" and task.end_state is not None and end_state["found"] is None):
+            return end_state["found"], True
+        if record.status == "errored":
+            return None, False
+        raise RunError(
+            f"{self.folder}: trial {record.name}: the end state that it left was not kept, and task {task.id} is judged by it; "
+            "nothing was written; start a new run with the same settings and with --traces all, which keeps it"
+        )
+
+
+def _excluded(record: Record, task: Task) -> Record:
+    """Return the record of a trial whose task is quarantined."""
+    fields = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "template", "started_at", "attempt")
+    values = {name: getattr(record, name) for name in fields}
+    return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
+
+
+# --- writing ---
+
+
+def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record]) -> int:
+    """Add lines for the changed records atomically, and return their number."""
+    lines = [now.line(now.trace_at) for was, now in zip(before, judged, strict=True) if was != now]
+    if not lines:
+        return 0
+    break_seal(folder)
+    path, scratch = folder / TRIALS, folder / f"{TRIALS}.part"
+    with path.open("rb") as source, new_file(scratch) as copy:
+        shutil.copyfileobj(source, copy)
+    with open_repaired(scratch) as file:
+        append_whole(file, b"".join(lines), scratch)
+    scratch.replace(path)
+    return len(lines)
+
+
+def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task], changed: int) -> Manifest:
+    """Return the manifest of the rescored run."""
+    parts = {
+        "config": {**manifest.config, "data": config.public()["data"]},
+        "suite": suite_entry(config, suite, tasks),
+        "task_digests": task_digests(suite, tasks),
+        "suite_problems": checks.quick_problems(suite, tasks),
+        "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=changed)),
+    }
+    return manifest.model_copy(update=parts)
+
+
+def _records_of_manifest(folder: Path, before: Results) -> list[Record]:
+    """Return the records scored on the manifest's suite; lines of a newer suite come from a rescore that was killed."""
+    suite = before.manifest.suite.digest
+    if all(record.suite_digest == suite for record in before.records):
+        return list(before.records)
+    by_key = {record.key: record for record in each_record(folder) if record.suite_digest == suite}
+    return [by_key.get(record.key, record) for record in before.records]
+
+
+def _changed(before: Sequence[Record], judged: Sequence[Record]) -> Counter[str]:
+    """Return arm → number of trials whose scores or status changed."""
+    return Counter(now.arm for was, now in zip(before, judged, strict=True) if (was.status, was.scores) != (now.status, now.scores))
+
+
+def _arms(before: Results, after: Results, changed: Mapping[str, int]) -> tuple[ArmRescored, ...]:
+    was = {arm.info.arm: arm.summary.accuracy for arm in before.comparison.arms}
+    return tuple(
+        ArmRescored(arm.info.arm, was[arm.info.arm], arm.summary.accuracy, changed.get(arm.info.arm, 0))
+        for arm in after.comparison.arms
+    )

@@ -1,0 +1,273 @@
+"""The results of a run directory: records, comparison, views. No code that the run names is imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from whichloop.metrics.comparison import ArmResult, Comparison, compare
+from whichloop.metrics.harness import Harness, harness
+from whichloop.metrics.planned_pairs import with_planned_pairs
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import alike, columns, records_digest, trace_lengths, where
+from whichloop.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
+from whichloop.metrics.views import AtBudget, Views, at_budgets, views
+from whichloop.models.prices import read_tag
+from whichloop.protocol.counts import counted
+from whichloop.protocol.names import SCRIPTED
+from whichloop.runs.folders import is_test
+from whichloop.runs.gc_tuning import relaxed_gc
+from whichloop.runs.manifest import Manifest, read_manifest
+from whichloop.runs.newer import newer_versions
+from whichloop.runs.store.each_record import name_meant
+from whichloop.runs.store.files import TRACES, RunError
+from whichloop.runs.store.records import read_records
+from whichloop.runs.store.seal import traces_damage
+from whichloop.runs.store.traces import TracesSize, traces_size
+
+from .verdict.answer import ComparisonAnswer, answer
+from .verdict.answer_json import answer_json
+from .verdict.exposure import exposures
+from .verdict.measured_forms import are_mixed
+from .verdict.misleading_plans import MisleadingPlans, misleading_plans
+from .verdict.sentence import AnswerSentence
+from .verdict.trial_limits import ended_at_limit, trial_limits
+
+MAX_PAIRED = 16
+"""Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
+
+
+PLANNED = (
+    "The pairs of a design's old and new prompts were planned: their p values and intervals are adjusted over the designs, "
+    "those of other pairs over all pairs."
+)
+"""What to say of the pairs of an optimization's test."""
+PROVISIONAL = AnswerSentence(
+    "What follows is provisional, because trials are missing: p values and intervals hold for a run of a size that was set before",
+    "Provisional, because trials are missing",
+    is_basis=True,
+)
+"""What stands before the verdict of an incomplete run."""
+
+
+@dataclass(frozen=True)  # no slots, so that slow properties are cached
+class Results:
+    """A run and its results."""
+
+    folder: Path
+    manifest: Manifest
+    records: Sequence[Record]
+    """By task and repeat."""
+    comparison: Comparison
+    looked: Looked | None = None
+    """The progress of a run with interim looks; None for other runs."""
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the records, equal for equal input at any concurrency."""
+        return records_digest(self.records)
+
+    @property
+    def wall_s(self) -> float | None:
+        """Seconds from the start of the first trial to the end of the last; None if unknown, as in an imported run."""
+        ran = where(self.records, lambda record: record.status != "excluded")
+        if not ran or self.manifest.imported is not None:
+            return None
+        begins, lasted = columns(ran, ("started_at", "wall_s"))
+        return float((begins + lasted).max() - begins.min())
+
+    @property
+    def scheduled(self) -> int:
+        """Number of trials in the schedule of the arms; of an imported run those that were due, each of which has a record."""
+        return len(self.records) if self.manifest.imported is not None else self._all_repeats
+
+    @property
+    def _all_repeats(self) -> int:
+        """Number of trials if each arm runs each task as often as any; the arms may be a part of the manifest's."""
+        return len(self.comparison.arms) * self.manifest.suite.tasks * self.manifest.settings.repeats
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every trial has ended, or an interim look decided every pair."""
+        return len(self.records) >= self.scheduled or (self.looked is not None and self.looked.stopped)
+
+    @property
+    def title(self) -> str:
+        """A line with suite, size, seed and state."""
+        suite = self.manifest.suite
+        state = "" if self.is_complete else f", incomplete: {self._so_far}"
+        if self.looked is not None and self.looked.stopped:
+            state = f", stopped after {self.looked.tasks} of them"
+        seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
+        limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
+        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {self._repeats}{seed}{limits}{state}"
+
+    @property
+    def _repeats(self) -> str:
+        """How often each arm ran each task: `3`, or `1 to 3` in an imported run in which that differs."""
+        most = self.manifest.settings.repeats
+        if self.manifest.imported is None or len(self.records) >= self._all_repeats:
+            return str(most)
+        fewest = min(Counter((record.arm, record.task) for record in alike(self.records)).values(), default=most)
+        return f"{fewest} to {most}"
+
+    @property
+    def _so_far(self) -> str:
+        """How many trials have ended, and of how many tasks any where some have none."""
+        trials = f"{len(self.records):,} of {counted(self.scheduled, 'trial')}"
+        seen, tasks = len({record.task for record in alike(self.records)}), self.manifest.suite.tasks
+        return trials if seen >= tasks else f"{trials}, {seen:,} of {counted(tasks, 'task')} seen"
+
+    @property
+    def level(self) -> float:
+        """Of a single test or interval: alpha, or of a run that is looked at on its way what is left of it at this look."""
+        return self.comparison.alpha if self.looked is None else self.looked.level
+
+    @property
+    def arms_to_mend(self) -> tuple[ArmResult, ...]:
+        """The arms that crashed in every trial, or never asked their model, a mistake that is to be mended first.
+
+        What ran elsewhere cannot be mended here, so an import is judged as it is.
+        """
+        return () if self.manifest.imported is not None else self.comparison.dead_arms
+
+    @cached_property
+    def views(self) -> Views:
+        """The views of accuracy against cost, equal budgets, repeats and confidence; computed on first use."""
+        compared = self.comparison
+        infos = [arm.info for arm in compared.arms]
+        return views(self.records, infos, self.budgets, alpha=self.level, margin=compared.margin)
+
+    @cached_property
+    def budgets(self) -> tuple[AtBudget, ...]:
+        """The view of accuracy at equal budgets, which the answer reads too."""
+        compared = self.comparison
+        return at_budgets(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
+
+    @cached_property
+    def answer(self) -> ComparisonAnswer:
+        """Which loop to adopt, and what follows; of an incomplete run it says first that this is provisional."""
+        comparison_answer = answer(self.comparison, self.budgets)
+        if self.is_complete or not comparison_answer.answer_sentences:
+            return comparison_answer
+        sentences = (replace(each, decides=None) for each in comparison_answer.answer_sentences)  # first of all it is to be resumed
+        return replace(comparison_answer, answer_sentences=(PROVISIONAL, *sentences))
+
+    @cached_property
+    def harness(self) -> tuple[Harness, ...]:
+        """How much of accuracy is the loop and how much the model, where loops × models are crossed; nothing of an ablation."""
+        infos = [arm.info for arm in self.comparison.arms]
+        return () if self.manifest.is_ablation else harness(self.records, infos, self.level)
+
+    @cached_property
+    def traces(self) -> TracesSize:
+        """The size of the traces."""
+        lengths = trace_lengths(self.records)
+        return traces_size(self.folder, len(lengths), int(lengths.sum()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `--json` prints; its names are stable."""
+        return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
+            "complete": self.is_complete,
+            "scheduled": self.scheduled,
+            "answer": answer_json(self.comparison, self.answer),
+            "views": self.views.to_json(),
+            "harness": [harness.to_json() for harness in self.harness],
+            "exposure": [exposure.to_json() for exposure in ([] if self.comparison.invalid else exposures(self.comparison))],
+            "looks": None if self.looked is None else self.looked.to_json(),
+            "traces": self.traces.to_json(),
+        }
+
+
+@relaxed_gc()
+def results(folder: Path, *, paired: bool = True) -> Results:
+    """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError.
+
+    Without `paired` no two arms are compared, which takes a third of the time, unless interim looks may have ended the run.
+    """
+    manifest = read_manifest(folder)
+    records = read_records(folder).ordered(lambda kind: kind.task)  # makes draws and sums of equal records equal
+    settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
+    try:
+        at = None if manifest.looks is None else looked_at(manifest.looks, records, manifest)
+        if manifest.looks is None or at is None:
+            paired = paired and (not manifest.is_ablation or len(arms) <= MAX_PAIRED)
+            compared = compare(records, arms, alpha=settings.alpha, margin=settings.margin, paired=paired)
+        else:
+            compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
+    if are_mixed(arms):
+        compared = replace(compared, pooled=())
+    planned = before_and_after(manifest) if is_test(folder) else []
+    compared = with_planned_pairs(compared, records, planned)
+    limits = trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps)
+    if limits.suite_steps is not None:
+        limits = replace(limits, ended=ended_at_limit(records, limits.suite_steps))
+    compared = _with_misled(compared, misleading_plans(folder, manifest, records))
+    compared = replace(
+        compared,
+        main_warnings=(*compared.main_warnings, *_warnings(folder, manifest)),
+        remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
+        limits=limits,
+    )
+    if at is not None:
+        at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
+        compared = replace(compared, remarks=(at.remark, *compared.remarks))
+    return Results(folder, manifest, records, compared, at)
+
+
+def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
+    """Return the two arms of each design in an optimization's test: first all designs as they were, then with their programs."""
+    names = [arm.arm for arm in manifest.arms]
+    half = len(names) // 2
+    return list(zip(names[:half], names[half:], strict=False))
+
+
+def _with_misled(compared: Comparison, misled: MisleadingPlans | None) -> Comparison:
+    """Return the comparison with the warning of plans that lead to wrong answers, first of all where it makes the run invalid."""
+    if misled is None:
+        return compared
+    if misled.invalid:
+        return replace(compared, invalid=True, main_warnings=(misled.warning, *compared.main_warnings))
+    return replace(compared, main_warnings=(*compared.main_warnings, misled.warning))
+
+
+def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield the warnings about what distorts a run's results."""
+    if newer := newer_versions(folder, manifest.versions):
+        yield newer
+    yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)
+    if damage := traces_damage(folder, manifest.sealed):
+        yield f"{TRACES}: {damage}"
+    if repeated := sum(note.trials for note in manifest.retried):
+        again = counted(repeated, "trial that had crashed or timed out was", "trials that had crashed or timed out were")
+        yield f"{again} run again on request: what they show is favourable"
+
+
+def _remarks(manifest: Manifest) -> Iterator[str]:
+    """Yield other remarks for the reader."""
+    if manifest.suite.by_construction and any(arm.model == SCRIPTED for arm in manifest.arms):
+        count = f"{manifest.suite.by_construction:,} of {counted(manifest.suite.tasks, 'task')}"
+        yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."
+    price = manifest.settings.price
+    if price is not None and (tag := read_tag(price)) is not None:
+        yield f"Nothing was billed: dollars are those of the scripted model's tokens at {tag.in_words}."
+    for note in manifest.rescored:
+        yield f"Judged again on {note.when}: the scores of {counted(note.trials, 'trial')} changed."
+
+
+def find_record(run: Results, trial: str) -> Record:
+    """Return the record of `ARM/TASK/REPEAT`, or of a part as `name_meant` takes it. Raises RunError if none or several match."""
+    records = {record.name: record for record in run.records}
+    return records[name_meant(records, trial, run.folder)]
+
+
+def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:
+    """Return the progress of a run on its plan of looks."""
+    per_task = len(manifest.arms) * manifest.settings.repeats
+    return looked(looks, Counter(record.task for record in alike(records)), per_task, manifest.settings.alpha)

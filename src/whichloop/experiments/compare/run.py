@@ -1,0 +1,196 @@
+"""Running a comparison: its missing trials, look by look if it has interim looks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from whichloop.metrics.sequential import Looks, looked
+from whichloop.models.metering import Meter
+from whichloop.runs.engine.engine import Engine, opened
+from whichloop.runs.engine.forked import ForkedWorker, forked_workers
+from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
+from whichloop.runs.engine.job import Job, budget_of
+from whichloop.runs.engine.runner import Progress, run_trials
+from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from whichloop.runs.permissions import with_worker_process
+from whichloop.runs.run_state import Spent, read_state
+from whichloop.runs.schedule import Trial
+from whichloop.runs.silent_end import told_of_exit
+from whichloop.runs.store.files import CutShort, RunError
+from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.traces import TracePolicy
+
+from .prepare import Experiment
+from .results import results
+
+
+def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> str:
+    """Run the missing trials; return the reason for an early stop, or an empty text. `forks`: the first workers.
+
+    Raises KeyboardInterrupt, which leaves a run that can be resumed: after the first Ctrl-C once the trials under way have ended,
+    after another at once. Raises CutShort if the disk is full or a design has ended this process's event loop.
+    """
+    folder, interruption = Path.cwd(), Interruption()
+    try:
+        with told_of_exit(), interruption.listening():
+            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption, forks))
+    except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
+        raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
+    except asyncio.CancelledError:
+        if interruption.is_ending:
+            raise KeyboardInterrupt from None
+        raise _ended_by("cancelled all that runs", experiment) from None
+    except RuntimeError as error:
+        if "Event loop stopped" not in str(error):
+            raise
+        raise _ended_by("stopped the event loop", experiment) from None
+    finally:
+        os.chdir(folder)  # a design may have changed it
+    if interruption.is_ending and stopped:
+        raise KeyboardInterrupt
+    return stopped
+
+
+def run_apart(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> str:
+    """Run the missing trials like `run`, code of the user's own in a worker process. Raises also WorkerError.
+
+    `forks`: the workers among which they are shared; with none, code of ours runs in this process.
+    """
+    config = experiment.config
+    config = config.model_copy(update={"workers": len(forks)}) if forks else with_worker_process(config)
+    return run(replace(experiment, config=config), progress, forks)
+
+
+def forks_of(experiment: Experiment) -> AbstractContextManager[list[ForkedWorker]]:
+    """Give the forks among which the missing trials can be shared, for `run_apart`: none where one process does as well.
+
+    To be called before an event loop or a thread runs.
+    """
+    return forked_workers(job_of(experiment), len(experiment.missing()))
+
+
+def _ended_by(action: str, experiment: Experiment) -> CutShort:
+    reason = f"code of a loop or a tool {action}, which ended the run; --workers N keeps such code in processes of its own"
+    return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
+
+
+async def _run(experiment: Experiment, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]) -> str:
+    stopped = INTERRUPTED
+    try:
+        with interruption.of(asyncio.current_task()), Journal(experiment.folder, _trace_policy(experiment)) as journal:
+            # Read again under the lock, because another process may have continued this run.
+            current = _read_again(experiment)
+            stopped = await _session(current, journal, progress, interruption, forks)
+    finally:
+        experiment.trial_models.close(whole=not stopped)
+    return stopped
+
+
+def _trace_policy(experiment: Experiment) -> TracePolicy:
+    """Return the run's trace policy."""
+    config = experiment.config
+    if not config.traces.startswith("sample"):
+        return TracePolicy(config.traces)
+    cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
+    return TracePolicy.of(config.traces, cells, config.seed)
+
+
+def _read_again(experiment: Experiment) -> Experiment:
+    """Return the run in its present state. Raises RunError if it was extended or rescored meanwhile."""
+    folder, now = experiment.folder, read_manifest(experiment.folder)
+    if _schedule_of(experiment.manifest) != _schedule_of(now):
+        raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
+    return replace(experiment, manifest=now, past=read_state(folder, experiment.past))
+
+
+def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
+    return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
+
+
+async def _session(
+    experiment: Experiment, journal: Journal, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]
+) -> str:
+    """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
+    if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
+        return ""
+    job = job_of(experiment)
+    if job.meter.exhausted:
+        return job.meter.exhausted
+    start, stopped = time.monotonic(), INTERRUPTED
+    try:
+        async with opened(job, progress, forks) as engine:
+            start = time.monotonic()
+            experiment = _with_retries_noted(experiment)
+            with interruption.gentle(engine.wind_down, asyncio.get_running_loop()):
+                stopped = await _run_to_a_decision(experiment, engine, journal, progress)
+    finally:
+        if stopped:
+            _note_cut_short(experiment, job.meter, time.monotonic() - start)
+    return stopped
+
+
+async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: Journal, progress: Progress) -> str:
+    """Run the missing trials: all of them, or look by look until every pair is decided.
+
+    The last look of an earlier session is repeated on the same records, because a kill may have prevented it.
+    """
+    missing, looks, in_flight = experiment.missing(), experiment.manifest.looks, engine.in_flight
+    if looks is None:
+        return await run_trials(missing, engine, journal, progress, in_flight)
+    first = max(1, _reached(experiment, looks))
+    for look in range(first, looks.count + 1):
+        stopped = await run_trials(_of_look(missing, looks, look, first), engine, journal, progress, in_flight)
+        if stopped or results(experiment.folder).is_complete:
+            return stopped
+    return ""
+
+
+def _of_look(missing: Iterable[Trial], looks: Looks, look: int, first: int) -> Iterable[Trial]:
+    return (trial for trial in missing if max(first, looks.look_of(trial.task.id)) == look)
+
+
+def _reached(experiment: Experiment, looks: Looks) -> int:
+    """Return the last look that an earlier session reached."""
+    per_task = len(experiment.arms) * experiment.config.repeats
+    return looked(looks, Counter(task for _, task, _ in experiment.past.ended), per_task).reached
+
+
+def job_of(experiment: Experiment) -> Job:
+    """Return the description of a run for an engine."""
+    config, spent = experiment.config, experiment.spent
+    meter = Meter(budget_of(config.budget))
+    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
+    models, lines = experiment.trial_models, experiment.lines
+    return Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
+
+
+# --- additions to the manifest ---
+
+
+def _with_retries_noted(experiment: Experiment) -> Experiment:
+    """Record retries in the manifest before they begin, so that results always show them."""
+    favoured = experiment.missing().favoured
+    if not favoured:
+        return experiment
+    note = RunNote.now(what=experiment.retry, trials=favoured)
+    manifest = experiment.manifest.model_copy(update={"retried": (*experiment.manifest.retried, note)})
+    write_manifest(experiment.folder, manifest)
+    return replace(experiment, manifest=manifest)
+
+
+def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> None:
+    """Record spending that the records do not show. `seconds`: the duration of this session."""
+    spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
+    cut_short = experiment.manifest.cut_short
+    lost = spent.beyond(read_state(experiment.folder).spent + cut_short)
+    if lost.calls:
+        with contextlib.suppress(OSError):  # a full disk has been reported already
+            write_manifest(experiment.folder, experiment.manifest.model_copy(update={"cut_short": cut_short + lost}))

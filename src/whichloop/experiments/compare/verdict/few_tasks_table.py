@@ -1,0 +1,116 @@
+"""What each loop did on each of a few tasks with repeats: a table of loops and tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whichloop.metrics.few_tasks import MAX_FEW_TASKS, OnTask
+from whichloop.metrics.trial_limits import NO_LIMITS, TrialLimits
+
+from .matrix import NOT_APPLICABLE, AnswerCell, AnswerMatrix, AnswerRow, cost_text, with_unit
+
+MAX_APART = 2
+"""Columns of the matrix whose counts stand one by one; of more they are added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewTasksTable:
+    """The loops of a matrix on a few tasks with repeats."""
+
+    matrix: AnswerMatrix
+    each: tuple[OnTask, ...]
+    limits: TrialLimits
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, in order."""
+        return sorted({one.task for one in self.each})
+
+    def of(self, row: AnswerRow, task: str | None = None) -> list[OnTask]:
+        """Return what a loop did under each profile that applies to it, on one task or on all of them."""
+        return [one for cell in row.cells for one in self._in(cell) if task is None or one.task == task]
+
+    def _in(self, cell: AnswerCell | None) -> list[OnTask]:
+        if cell is None or cell.place == NOT_APPLICABLE:
+            return []
+        return [one for one in self.each if one.arm == cell.arm.info.arm]
+
+    def solved(self, row: AnswerRow, task: str | None = None) -> float:
+        """Return the number of trials that a loop solved, or of graded scores their sum."""
+        return math.fsum(one.solved for one in self.of(row, task))
+
+    def trials(self, row: AnswerRow) -> int:
+        """Return the number of a loop's scored trials."""
+        return sum(one.trials for one in self.of(row))
+
+    def trials_at_limit(self, on_tasks: Sequence[OnTask]) -> int:
+        """Return how many trials ended at the run's own limit to each of them."""
+        return sum(one.stops.get(stop, 0) for one in on_tasks for stop in self.limits.stops)
+
+    # The table
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there are tasks, and so few that each has a column."""
+        return 0 < len(self.tasks) <= MAX_FEW_TASKS
+
+    @property
+    def caption(self) -> str:
+        """What the cells count."""
+        names = [self.matrix.heading(column) for column in self.matrix.columns]
+        numbers = {one.trials for one in self.each}
+        by_column = 1 if len(names) <= MAX_APART else len(names)
+        beyond = "; over: beyond the limit" if any(self.trials_at_limit([one]) for one in self.each) else ""
+        of = f" of {max(numbers) * by_column:,} trials" if len(numbers) == 1 else ""
+        if len(names) > MAX_APART:
+            return f"solved{of} of each task under all {len(names)} profiles; fewest: under one of them{beyond}"
+        return f"solved{of} of each task{f' under {names[0]} / {names[1]}' if len(names) > 1 else ''}{beyond}"
+
+    def cell(self, row: AnswerRow, task: str, *, has_limits: bool, has_costs: bool = False) -> str:
+        """Return `100 / 98`, with the trials beyond the limit and the mean cost behind it: `83 / 74, 31 over, $0.00015`."""
+        on_task = self.of(row, task)
+        if not on_task:
+            return "–"
+        is_uneven = len({one.trials for one in self.each}) > 1
+        counts = [f"{one.solved:,.4g}{f' of {one.trials:,}' if is_uneven else ''}" for one in on_task]
+        solved = " / ".join(counts)
+        if len(on_task) > MAX_APART:
+            solved = f"{math.fsum(one.solved for one in on_task):,.4g}, fewest {min(one.solved for one in on_task):,.4g}"
+        over, cost = self.trials_at_limit(on_task), self._cost(on_task)
+        notes = [f"{over:,} over"] if has_limits and over else []
+        if has_costs and cost is not None:
+            notes.append(with_unit(cost_text(cost, self.matrix.unit), self.matrix.unit))
+        return ", ".join([solved, *notes])
+
+    def cost(self, row: AnswerRow, task: str) -> float | None:
+        """Return a loop's mean cost of a trial of one task, in the unit of the matrix; None where it is not known."""
+        return self._cost(self.of(row, task))
+
+    def _cost(self, on_task: Sequence[OnTask]) -> float | None:
+        """Return the mean cost of a trial, in the unit of the matrix; None where it is not known of each."""
+        costs = [(one.tokens if self.matrix.unit == "tokens" else one.cost_usd, one.trials) for one in on_task]
+        known_costs = [(cost, trials) for cost, trials in costs if cost is not None]
+        if not known_costs or len(known_costs) < len(costs):
+            return None
+        return math.fsum(cost * trials for cost, trials in known_costs) / sum(trials for _, trials in known_costs)
+
+    def to_json(self) -> Iterator[dict[str, Any]]:
+        """Yield an object for each loop, column and task."""
+        for row in self.matrix.rows if self.is_shown else ():
+            for column, cell in zip(self.matrix.columns, row.cells, strict=True):
+                for one in self._in(cell):
+                    yield {
+                        "task": one.task,
+                        "loop": row.loop,
+                        "column": self.matrix.heading(column),
+                        "trials": one.trials,
+                        "solved": one.solved,
+                        "over_limit": self.trials_at_limit([one]) if self.limits.stops else None,
+                        "cost": self._cost([one]),
+                    }
+
+
+NO_TASKS = FewTasksTable(AnswerMatrix((), (), "tokens", is_apart=False), (), NO_LIMITS)

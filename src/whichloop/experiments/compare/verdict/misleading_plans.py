@@ -1,0 +1,115 @@
+"""Tasks that no loop can solve because their plans' calls lead to another answer than the expected one.
+
+No call is made to find them, since tools may act on the real world, or give another result each time: they show in trials that
+nothing disturbed, in which a loop did all that the plan says and gave the answer that came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import alike, where
+from whichloop.metrics.trace import Trace
+from whichloop.metrics.trajectory.divergence import cause_of
+from whichloop.metrics.trajectory.trajectory import course, shortened
+from whichloop.protocol import StopReason, render_value
+from whichloop.protocol.counts import counted
+from whichloop.protocol.names import SCRIPTED
+from whichloop.runs.manifest import Manifest
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.traces import Traces
+
+MAX_READ = 1_000
+"""Maximum number of tasks whose traces are read, each in a quarter of a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class MisleadingPlans:
+    """What a run shows of such tasks."""
+
+    warning: str
+    """It names one task, its last call and both answers, and counts the others."""
+    invalid: bool
+    """Whether they are more than half of the run's tasks, so that what its loops score says nothing of a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Misled:
+    """A task, and how a trial came to its answer."""
+
+    task: str
+    answer: str
+    expected: str
+    made_by: str
+    """The last call that gave a result: `step 3, multiply`; empty where none did."""
+
+
+def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> MisleadingPlans | None:
+    """Return what trials of the scripted model show of such tasks; None if there is none.
+
+    A run with a real model as well is never invalid for it: that model follows no plan.
+    """
+    suspects = _suspects(manifest, records)
+    read = list(suspects.values())[:: max(1, -(-len(suspects) // MAX_READ))]
+    misled = list(_misled(folder, read))
+    if not misled:
+        return None
+    first, others = misled[0], len(misled) - 1
+    expected_in_all = len(misled) * len(suspects) / len(read)  # as many of those that were not read
+    invalid = 2 * expected_in_all > manifest.suite.tasks and all(arm.model == SCRIPTED for arm in manifest.arms)
+    last_call = f" ({first.made_by})" if first.made_by else ""
+    at_least = "at least " if len(suspects) > len(read) else ""
+    more = f"; the same holds for {at_least}{counted(others, 'other task')}" if others else ""
+    more += f" of {manifest.suite.tasks:,}" if others and invalid else ""
+    reason = f"its plan's calls lead to {first.answer}{last_call}, expected is {first.expected}"
+    sentence = f"{first.task}: no loop can solve it, since {reason}; mend the plan or the expected answer{more}"
+    return MisleadingPlans(f"{sentence}; the run is invalid" if invalid else sentence, invalid)
+
+
+def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
+    """Return a trial of each task that no trial solved even in part, and that all undisturbed trials answered alike."""
+    scripted = {arm.arm for arm in manifest.arms if arm.model == SCRIPTED} if manifest.imported is None else set()
+    unsolved = set[str]()
+    if scripted:
+        scored = [(record.task, record.accuracy > 0) for record in alike(records) if record.status == "scored"]
+        unsolved = {task for task, _ in scored} - {task for task, is_solved in scored if is_solved}
+    if not unsolved:
+        return {}
+    calm = where(records, lambda record: record.arm in scripted and record.task in unsolved and _went_its_way(record))
+    answers: dict[str, set[str]] = {}
+    traced: dict[str, Record] = {}
+    for record in calm:
+        answers.setdefault(record.task, set()).add(render_value(record.answer))
+        if record.trace_at is not None:
+            traced.setdefault(record.task, record)
+    return {task: record for task, record in traced.items() if len(answers[task]) == 1}
+
+
+def _went_its_way(record: Record) -> bool:
+    """Return whether a trial asked its model, ended with an answer of its own and met no fault."""
+    answered = record.status == "scored" and record.stop == StopReason.FINISHED and record.answer is not None
+    answered = answered and any(record.calls.values())
+    return answered and not (record.abstained or record.gave_up or any(fault.landed for fault in record.faults))
+
+
+def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
+    """Yield those of the tasks whose trial was lost by nothing that the loop did."""
+    traces = Traces(folder)
+    for record in suspects:
+        try:
+            trace = traces.read(record)
+        except RunError:  # damage is told elsewhere
+            continue
+        by_answer = trace.head.end_state is None and trace.head.expected is not None
+        if by_answer and cause_of(trace, record).cause == "other":
+            answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
+            yield _Misled(record.task, answer, expected, _last_call(trace))
+
+
+def _last_call(trace: Trace) -> str:
+    """Return the last call that gave a result, with its step as `show` numbers it; empty where none did."""
+    steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave_result and step.call is not None]
+    return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else ""

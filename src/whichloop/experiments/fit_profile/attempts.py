@@ -1,0 +1,156 @@
+"""One request of a trace and what came of it: the reply, its calls, and the fault that shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whichloop.metrics.trace import TracedCall, canonical
+from whichloop.models.feedback import words_of
+from whichloop.protocol import Message, Reply
+from whichloop.protocol.tool_calls import NEVER_RAN
+
+from .replies import Hint, provider_fault, wire_damage
+
+REPEATED = "repeated"
+"""A repetition of a successful call: `decision.repeated_call` or `never_finish`, depending on the rest of the point."""
+REFUSED = "refused"
+"""A call that could not run; the tool's other calls show the kind of mistake."""
+TOOL = "tool"
+"""A call that ran and failed."""
+DECIDE = "decide"
+"""The role in which results may be overlooked and the fault be told apart."""
+GIVEN_TEXT = "given text"
+"""The kind of an argument that is a text which a tool has returned: garbage that the model believed makes a wrong type, too."""
+PLAIN_KIND = {GIVEN_TEXT: "string"}
+
+Key = tuple[str, str]
+"""A call: the tool's name and its arguments as canonical JSON."""
+Shape = tuple[tuple[str, str], ...]
+"""Names and JSON types of a call's arguments, sorted."""
+
+
+@dataclass(slots=True)
+class StatedCall:
+    """A call in a move, with the error type of each of its runs, "" for a success."""
+
+    tool: str
+    key: Key
+    shape: Shape
+    runs: list[str] = field(default_factory=list)
+    hint: Hint = ""
+    last_error: str = ""
+    """What its last run gave: the error's type and text."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether the call never ran."""
+        return not self.runs or self.runs[-1] in NEVER_RAN
+
+    @property
+    def failed(self) -> bool:
+        return self.is_refused or self.runs[-1] != ""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request and its result."""
+
+    role: str
+    scope: str
+    messages: tuple[Message, ...]
+    reply: Reply
+    seconds: float = 0.0
+    input_tokens: int | None = None
+    forced: bool = False
+    """Whether the request forces a tool call."""
+    error: str = ""
+    """The kind of a provider error; empty if there is none."""
+    error_text: str = ""
+    wire_error: str | None = None
+    """Why the reply could not be read; None: it could."""
+    states: str = ""
+    """Kind of move; empty if there is none."""
+    is_plain: bool = False
+    """Whether the reply's text is the move itself, so that a damaged one is still readable."""
+    calls: list[StatedCall] = field(default_factory=list)
+    repeats: bool = False
+    """Whether all calls had worked before and the request showed their results."""
+    again: str = ""
+    """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
+    distances: tuple[float, ...] = ()
+    """How far from the request's end each result stands that it shows, in the order of the calls."""
+    move: str = ""
+    """What the reply was read as, as text; empty if it was not."""
+
+    @property
+    def frame(self) -> frozenset[str]:
+        """Words of the reply's format: those that the move does not have."""
+        return frozenset(words_of(self.reply.text)) - frozenset(words_of(self.move))
+
+    @property
+    def unreadable(self) -> bool:
+        return self.wire_error is not None
+
+    @property
+    def wire(self) -> str:
+        """The kind of damage of the raw reply, "" for none."""
+        return "" if self.error else wire_damage(self.reply, self.unreadable)
+
+    @property
+    def stumble(self) -> str:
+        """The visible fault of this attempt: a kind of fault, REPEATED, REFUSED or TOOL; "" for none."""
+        if self.error:
+            return provider_fault(self.error, self.error_text)
+        if self.wire:
+            return self.wire
+        if self.repeats:
+            return REPEATED
+        if any(call.is_refused for call in self.calls):
+            return REFUSED
+        return TOOL if any(call.failed for call in self.calls) else ""
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the attempt failed."""
+        return bool(self.error) or self.unreadable or self.repeats or any(call.failed for call in self.calls)
+
+    def tries_again(self, before: Attempt) -> bool:
+        """Tell whether this attempt repeats the failed attempt `before`."""
+        if before.error or before.unreadable or before.repeats or self.error or self.unreadable:
+            return True
+        if not self.calls:
+            return False
+        lost = [call for call in before.calls if call.failed]
+        if any(call.is_refused for call in lost):
+            return True
+        tools, arguments = {call.tool for call in lost}, {call.key[1] for call in lost}
+        return any(call.tool in tools or call.key[1] in arguments for call in self.calls)
+
+
+def stated_call(call: TracedCall, returned: Sequence[str] = ()) -> StatedCall:
+    """Return a call as a move states it. `returned`: what tools had returned by then."""
+    named = call.arguments if isinstance(call.arguments, Mapping) else {}
+    shape = tuple(sorted((str(name), GIVEN_TEXT if _is_given(value, returned) else _kind(value)) for name, value in named.items()))
+    return StatedCall(call.tool, (call.tool, canonical(call.arguments)), shape)
+
+
+def _is_given(value: object, returned: Sequence[str]) -> bool:
+    """Tell whether a tool has returned a text before it became an argument."""
+    return isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
+
+
+def _kind(value: object) -> str:
+    """Return a value's JSON type."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    for types, name in ((int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "array")):
+        if isinstance(value, types):
+            return name
+    return type(value).__name__
+
+
+def stands_in(result: str, text: str) -> bool:
+    """Tell whether a prompt shows a result, as it is or as JSON quotes it."""
+    return result in text or json.dumps(result, ensure_ascii=False)[1:-1] in text

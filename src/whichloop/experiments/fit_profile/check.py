@@ -1,0 +1,208 @@
+"""A fitted profile held against its run: the run's loops go through the same tasks again under the profile.
+
+The differences are paired by task. All of them, of every loop and measure, are one family (see `metrics.families`), so that a
+profile that reproduces its run is called off no more often than alpha.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whichloop.datasets.task import Task
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.run import run
+from whichloop.metrics.record import Record
+from whichloop.protocol.counts import counted
+from whichloop.protocol.names import SCRIPTED, parse_spec
+from whichloop.protocol.values import one_line
+from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
+from whichloop.runs.permissions import allowed_code, own_code
+from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.files import RunError
+
+from .fit import FittedProfile
+from .gaps import MeasureGap, compare_records
+from .toml import to_toml
+
+MAX_TRIALS = 400
+"""Trials of each loop that are run again; of a larger run the first tasks."""
+MAX_TOLD = 3
+"""Differences that the warning names; it counts the rest."""
+_ANEW: Mapping[str, Any] = {
+    "models": [SCRIPTED], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
+    "user": None,
+    "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
+    "budget": {}, "trial_budget": {}, "price": None, "mlflow": False, "tracking_uri": None,
+}  # fmt: skip
+"""Settings of the run that concern its model, its machine or its cost, and not what its loops did."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitCheck:
+    """What became of the check of a fitted profile."""
+
+    gaps: tuple[MeasureGap, ...] = ()
+    tasks: int = 0
+    repeats: int = 0
+    alpha: float = 0.0
+    problem: str = ""
+    """Why the profile could not be checked; empty if it was."""
+
+    @property
+    def warning(self) -> str:
+        """One line if the profile does not reproduce its run, or was not held against it; else empty."""
+        if self.problem:
+            return f"not checked against the run: {self.problem}"
+        off = [f"{gap.loop}: {gap.text}" for gap in self.gaps if gap.is_off]
+        rest = f" and {len(off) - MAX_TOLD} more" if len(off) > MAX_TOLD else ""
+        return f"the fitted profile does not reproduce its run: {'; '.join(off[:MAX_TOLD])}{rest}" if off else ""
+
+    @property
+    def size(self) -> str:
+        """What was run again of each loop, in words."""
+        return f"{self.tasks} of its tasks, {counted(self.repeats, 'repeat')}"
+
+    def lines(self) -> list[str]:
+        """Return the check in words, for the profile's file: how it was made, each loop, and whether it is off."""
+        if self.problem:
+            return [f"not checked against the run: {self.problem}"]
+        level = f"{100 * (1 - self.alpha):g} % intervals for all differences together"
+        lines = [f"the run's loops under this profile on {self.size}; in brackets: {level}"]
+        for loop in dict.fromkeys(gap.loop for gap in self.gaps):
+            lines.append(f"{loop}: {'; '.join(gap.text for gap in self.gaps if gap.loop == loop)}")
+        off = [f"{gap.loop} in {gap.measure}" for gap in self.gaps if gap.is_off]
+        return [*lines, f"OFF: {', '.join(off)}" if off else "no difference is beyond its interval"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "tasks": self.tasks,
+            "repeats": self.repeats,
+            "problem": self.problem,
+            "gaps": [gap.as_dict() for gap in self.gaps],
+            "off": any(gap.is_off for gap in self.gaps),
+        }
+
+
+def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) -> FitCheck:
+    """Run the loops that a profile was fitted to again under it, and compare calls, accuracy and errors with the run's.
+
+    `allow`: the user's own code that may be imported. What stands in the way is told in the result.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            return _checked(folder, fitted, allow, Path(scratch))
+    except (ValueError, OSError) as error:
+        return FitCheck(problem=one_line(str(error)))
+
+
+def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
+    """Run the arms again under the fitted profile, and compare the two runs. Raises RunError, ValueError and OSError."""
+    again = run_again(folder, to_toml(fitted), fitted.arms, allow, scratch)
+    before = [record for record in each_record(folder) if record.arm in fitted.arms]
+    gaps = compare_records(again.arms, before, again.records, fitted.alpha)
+    shared = {record.task for record in again.records if record.status == "scored"}
+    return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTasks:
+    """Tasks that loops are run on again."""
+
+    of: Callable[[Sequence[Task]], Sequence[Task]]
+    """Returns them, of all tasks of the suite and split of the run. May raise RunError."""
+    repeats: int
+    """Of each, or as many as the run had; more make the means steadier."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """A run's loops under a fitted profile."""
+
+    arms: Mapping[str, str]
+    """Arm of the run → arm under the profile."""
+    records: tuple[Record, ...]
+    repeats: int
+    """Of each task."""
+
+
+def run_again(
+    folder: Path,
+    profile: str,
+    of_arms: Sequence[str],
+    allow: Collection[str],
+    scratch: Path,
+    chosen: ChosenTasks | None = None,
+) -> RunAgain:
+    """Run the loops of a run's arms again under a profile, on as many tasks as `MAX_TRIALS` leaves.
+
+    `profile`: TOML. `of_arms`: of one model. `chosen`: the tasks; None: the run's first ones. `scratch`: an empty folder.
+    Raises RunError, ValueError and OSError.
+    """
+    manifest = read_manifest(folder)
+    loops = _loops(folder, manifest, of_arms)
+    config = _config(folder, manifest, list(loops), profile, scratch)
+    if chosen is not None:
+        config = config.model_copy(update={"tasks": None, "repeats": max(config.repeats, chosen.repeats)})
+    allowed_code(folder, own_code(config), allow)
+    experiment = prepare(config, scratch / "again")
+    if chosen is not None:
+        experiment = replace(experiment, tasks=chosen.of(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
+    arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
+    _check_unchanged(folder, manifest, experiment, arms)
+    if stopped := run(experiment, Unwatched()):
+        raise RunError(f"{folder}: the loops could not be run again: {stopped}")
+    names = {arm.arm: name for name, arm in arms.items()}
+    return RunAgain(names, tuple(each_record(experiment.folder)), config.repeats)
+
+
+def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:
+    """Return the loops of the arms, as they were typed. Raises RunError for an arm of no loop."""
+    entries = {arm.arm: arm for arm in manifest.arms if arm.arm in arms}
+    by_loop: dict[str, ArmEntry] = {}
+    for text in manifest.settings.loops:
+        label = parse_spec(text).label
+        for name, arm in entries.items():
+            if name == f"{label}/{arm.profile if arm.model == SCRIPTED else arm.model}":
+                by_loop[text] = arm
+    if lost := entries.keys() - {arm.arm for arm in by_loop.values()}:
+        raise RunError(f"{folder}: the manifest does not name the loop of {min(lost)}")
+    return by_loop
+
+
+def _config(folder: Path, manifest: Manifest, loops: list[str], profile: str, scratch: Path) -> CompareConfig:
+    """Return the run's configuration with the profile in the place of its model, and with draws of its own."""
+    file = scratch / "fitted.toml"
+    file.write_text(profile, encoding="utf-8")
+    settings = manifest.settings
+    repeats = min(settings.repeats, MAX_TRIALS)
+    changes = {
+        **_ANEW,
+        "loops": loops,
+        "profiles": [str(file)],
+        "seed": manifest.seed + 1,
+        "repeats": repeats,
+        "tasks": max(1, min(settings.tasks or manifest.suite.tasks, MAX_TRIALS // repeats)),
+        "runs": str(scratch),
+    }
+    return config_from({**manifest.config, **changes}, f"{folder}/manifest.json")
+
+
+_REMEDY = "run whichloop compare again, or use the version of the code that made it"
+
+
+def _check_unchanged(folder: Path, manifest: Manifest, experiment: Experiment, arms: Mapping[str, ArmEntry]) -> None:
+    """Raise RunError if suite or loops are not those of the run: the profile is not to blame for what they do."""
+    now = experiment.manifest
+    if manifest.suite.digest != now.suite.digest:
+        raise RunError(f"{folder}: the suite has changed since the run; {_REMEDY}")
+    for arm in now.arms:
+        was = arms[arm.arm]
+        if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
+            raise RunError(f"{folder}: loop {arm.loop} has changed since the run; {_REMEDY}")

@@ -1,0 +1,201 @@
+"""A fault profile fitted to a run: rates, each with its interval, from what the traces show.
+
+The traces' records of injected faults, the answer key of a scripted run, are never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whichloop.metrics.statistics import ALPHA
+from whichloop.metrics.trace import Trace
+from whichloop.models.profiles import Profile, make_profile
+from whichloop.protocol.counts import counted
+from whichloop.protocol.names import SCRIPTED
+from whichloop.runs.manifest import Manifest, Settings, read_manifest
+from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.traces import Traces, policy_of
+
+from .clearing import estimate_clears
+from .decision_points import read_points
+from .estimates import (
+    RateEstimate,
+    estimate_abilities,
+    estimate_latency_s,
+    estimate_rates,
+    estimate_slow_s,
+    profile_rates,
+    sort_recalls,
+)
+from .tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class FittedProfile:
+    """A profile with the data that it is based on."""
+
+    profile: Profile
+    rates: Mapping[str, RateEstimate]
+    """Kind of fault → rate, in the order of FAULT_KINDS."""
+    trials: int
+    tasks: int
+    arms: tuple[str, ...] = ()
+    alpha: float = ALPHA
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Field of the profile → origin of its value."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "profile": self.profile.model_dump(mode="json"),
+            "digest": self.profile.digest,
+            "rates": {kind: rate.as_dict() for kind, rate in self.rates.items()},
+            "trials": self.trials,
+            "tasks": self.tasks,
+            "arms": list(self.arms),
+            "alpha": self.alpha,
+            "notes": dict(self.notes),
+        }
+
+
+def fit(
+    trials: Iterable[tuple[Trace, Mapping[str, int]]],
+    *,
+    name: str = "fitted",
+    description: str = "",
+    alpha: float = ALPHA,
+    timed: bool = True,
+    paired: bool = False,
+) -> FittedProfile:
+    """Estimate a profile from trials, read one by one; memory grows with the number of tasks, not of trials.
+
+    `trials`: traces, each with the retries of the client's own by kind of failure. `timed`: False if time was simulated or a
+    recording answered, so that latencies say nothing. `paired`: arms have the same faults, as under a scripted model, so that
+    only another repeat is another trial.
+    Raises ValueError for no trace, one that contradicts itself, a bad name, or alpha outside of (0, 1).
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha: must lie between 0 and 1, not {alpha:g}")
+    make_profile({"name": name}, f"--name {name}")  # reports a bad name before the work
+    tally = Tally(paired=paired)
+    for trace, retries in trials:
+        tally.add(read_points(trace, retries))
+    if not tally.trials:
+        raise ValueError("no traces to fit a profile to")
+    tally.settle()
+    forget = round(sort_recalls(tally), 4)
+    rates = estimate_rates(tally, alpha, timed=timed)
+    notes: dict[str, str] = {}
+    profile = Profile(
+        name=name,
+        description=description,
+        rates=profile_rates(rates, notes),
+        clears=estimate_clears(tally.retried, notes),
+        forget=forget,
+        bluff=0.0,
+        latency_s=estimate_latency_s(tally, notes, timed=timed),
+        slow_s=estimate_slow_s(tally, notes),
+        abilities=estimate_abilities(tally, notes),
+    )
+    notes["patience"] = "the default: a trace does not tell"
+    notes["forget"] = (
+        "by the places of the results whose calls were made again" if forget else "no more calls made again than faults explain"
+    )
+    notes["bluff"] = "a trace cannot tell whether a wrong answer was a bluff"
+    return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, notes)
+
+
+# --- reading a run ---
+
+
+def fit_run(
+    folder: Path,
+    *,
+    arms: Sequence[str] = (),
+    profile: str | None = None,
+    model: str | None = None,
+    name: str | None = None,
+    alpha: float = ALPHA,
+    tasks: Collection[str] | None = None,
+) -> FittedProfile:
+    """Fit to a run's traces, errored trials included: all arms of one model, or the arms named, each by a unique part.
+
+    `tasks`: ids of those whose traces are read; None: all.
+
+    Raises RunError for an unknown run or arm, and if arms of several models or profiles would be pooled.
+    """
+    manifest = read_manifest(folder)
+    if policy_of(folder) == "failures":
+        raise RunError(f"{folder}: only the traces of failures were kept (--traces failures): rates from them would be too high")
+    selected, source = _selection(folder, manifest, arms, profile, model)
+    scripted = source[0] == SCRIPTED
+    label = source[1] if scripted else source[0]
+    profile_name = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
+    timed = _is_timed(manifest.settings, scripted=scripted)
+    summary = f"fitted to {label} from the traces of {folder.resolve().name}"
+    try:
+        traces = _traces(folder, selected, tasks)
+        return fit(traces, name=profile_name, description=summary, alpha=alpha, timed=timed, paired=scripted)
+    except RunError:
+        raise
+    except ValueError as error:
+        raise RunError(f"{folder}: {error}") from None
+
+
+def _is_timed(settings: Settings, *, scripted: bool) -> bool:
+    """Tell whether replies took the model's own time: not if it is simulated, or a recording may have answered."""
+    if scripted:
+        return settings.real_time
+    return settings.cassette is None or settings.cassette_mode in ("record", "refresh")
+
+
+def _selection(
+    folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
+) -> tuple[frozenset[str], tuple[str, str]]:
+    """Return the names of the arms to pool, and the model and profile that they share."""
+    entries = [(arm.arm, arm.model, arm.profile, arm.met or arm.profile) for arm in manifest.arms]
+    names = {_arm(folder, text, [arm[0] for arm in entries]) for text in arms}
+    selected = [arm for arm in entries if not arms or arm[0] in names]
+    selected = [arm for arm in selected if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
+    if not selected:
+        raise RunError(f"{folder}: no such arm; this run has {_some(arm[0] for arm in entries)}")
+    models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[3] for arm in selected})
+    if len(models) > 1:
+        raise RunError(f"{folder}: arms of several models cannot be pooled ({_some(models)}); choose with --model or --arm")
+    if len(profiles) > 1:
+        raise RunError(
+            f"{folder}: arms under several profiles cannot be pooled ({_some(profiles)}); choose with --profile or --arm"
+        )
+    return frozenset(arm[0] for arm in selected), (models[0], profiles[0])
+
+
+def _arm(folder: Path, text: str, names: Sequence[str]) -> str:
+    matching = [name for name in names if name == text] or [name for name in names if text in name]
+    if len(matching) != 1:
+        problem = f"matches {counted(len(matching), 'arm')}" if matching else "is no arm"
+        raise RunError(f"{folder}: {text!r} {problem}; this run has {_some(names)}")
+    return matching[0]
+
+
+def _some(names: Iterable[str]) -> str:
+    all_names = list(names)
+    return ", ".join(all_names[:6]) + (", …" if len(all_names) > 6 else "")
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower().rpartition("/")[2]).strip("-._") or "fitted"
+
+
+def _traces(folder: Path, arms: frozenset[str], tasks: Collection[str] | None) -> Iterator[tuple[Trace, Mapping[str, int]]]:
+    """Yield traces in the order in which trials ended, with the client's retries; also attempts that infrastructure failed."""
+    traces, seen = Traces(folder), set[tuple[int, ...]]()
+    for record in each_record(folder):
+        wanted = record.arm in arms and (tasks is None or record.task in tasks)
+        if wanted and record.trace_at is not None and record.trace_at not in seen:  # a rescored trial has two lines
+            seen.add(record.trace_at)
+            yield traces.read(record), record.retries

@@ -1,0 +1,259 @@
+"""Counting faults in traces: the points at which each kind of fault could occur and those at which it did, by task."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from whichloop.models.faults import CALLING
+from whichloop.protocol import Message
+from whichloop.protocol.tokens import MESSAGE_OVERHEAD, estimate_tokens
+
+from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape
+from .clearing import RetryRun
+from .decision_points import DecisionPoint, ReadTrial, ToolTrouble
+from .forgetting import RecallPoint, recall_point
+from .replies import KIND_OF_HINT, Hint, provider_fault
+from .strikes import Strikes, flaky_shares
+
+TROUBLES = frozenset({"ToolUnavailable", "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "OSError"})
+"""Errors that are a tool's own failure, whether or not the same call works later."""
+HANGS = "TimeoutError"
+_OWN_FAILURE = "tool.raises or tool.flaky"
+
+ALL, PLAIN, NO_TOOL, EXTRA, BARE = "all", "plain", "no tool", "extra call", "no arguments"
+FIRST, FIRST_ANSWER, OPEN_FIRST = "first call", "first answer", "open first"
+LATER, END, OPEN_LATER = "later call", "end", "open later"
+OPEN_REPEAT = "open repeat"
+Counts = defaultdict[str, float]
+
+
+# --- latencies ---
+
+_BIN_STEP = 1.02
+"""Factor between latency bins, which keeps latencies to within 2 %."""
+_MAX_S = 86_400.0
+"""The longest latency that a profile can have."""
+
+
+def latency_bin(seconds: float) -> int:
+    """Return the number of the bin of a latency; 0 for less than a millisecond."""
+    return 0 if seconds < 0.001 else 1 + int(math.log(min(seconds, _MAX_S) / 0.001) / math.log(_BIN_STEP))
+
+
+def latency_of_bin(size: int) -> float:
+    """Return the latency in the middle of a bin."""
+    return 0.0 if size == 0 else min(0.001 * _BIN_STEP ** (size - 0.5), _MAX_S)
+
+
+# --- counts ---
+
+
+class Tally:
+    """The counts of the traces read so far, by task."""
+
+    def __init__(self, *, paired: bool) -> None:
+        self.paired = paired
+        self.trials = 0
+        self.arms: set[str] = set()
+        self.points: dict[str, Counts] = {}
+        """Task → number of points of each sort."""
+        self.struck: dict[str, Counts] = {}
+        """Task → number of points affected by each kind of fault."""
+        self.refused: Counter[tuple[str, str, Shape, Hint, bool, RetryRun | None]] = Counter()
+        """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
+        self.troubles: Counter[tuple[str, ToolTrouble]] = Counter()
+        """Task, how a call failed → number of such calls."""
+        self.worked_after: dict[str, set[str]] = defaultdict(set)
+        """Task → digests of calls that worked, each with the calls before it."""
+        self.called: dict[str, set[int]] = defaultdict(set)
+        """Task → up to two of its trials (repeats if arms are paired) that began with a call."""
+        self.silent: dict[str, Counter[int]] = defaultdict(Counter)
+        """Task → trial or repeat → number of answers without any call."""
+        self.shapes: dict[str, set[Shape]] = defaultdict(set)
+        """Tool → shapes of arguments with which it worked."""
+        self.exists: set[str] = set()
+        self.seconds: Counter[tuple[str, int]] = Counter()
+        """Task, latency bin → number of first attempts."""
+        self.retried: Counter[RetryRun] = Counter()
+        self.recalls: Counter[tuple[str, RecallPoint]] = Counter()
+        """Task, point → points at which a call may have been made again."""
+        self.accepted = 0
+        self.overflowed: int | None = None
+        self.forced = Counter[bool]()
+        """Whether a request that forces a tool was accepted → number of requests."""
+        self.settled = 0
+        self.retries = 0
+        self.unexplained = 0.0
+        """Number of refused calls of unknown kind."""
+        self.own_errors = Counter[str]()
+        """Tool errors that may be the answer to the call and no fault."""
+        self.untold: set[str] = set()
+        """Families of faults that some of the traces cannot show."""
+
+    def add(self, course: ReadTrial) -> None:
+        """Add one trial."""
+        self.trials += 1
+        self.arms.add(course.arm)
+        points = self.points.setdefault(course.task, defaultdict(float))
+        struck = self.struck.setdefault(course.task, defaultdict(float))
+        points[EXTRA] += course.extra_calls
+        for point in course.points:
+            self._count(course, point, points, struck)
+            if point.is_first and point.states_calls is not None:
+                self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
+        for tool, shape in course.worked:
+            self.shapes[tool].add(shape)
+        self.worked_after[course.task] |= course.worked_after
+        self.exists |= course.exists
+        self.untold.update(course.untold)
+        for trouble in course.troubles:
+            self.troubles[course.task, replace(trouble, strikes=min(trouble.strikes, _MAX_STRIKES))] += 1
+        for kind, count in course.retries.items():
+            if fault := provider_fault(kind):
+                struck[fault] += count
+                points[ALL] += count
+                self.retries += count
+        self._abilities(course.attempts)
+
+    def _count(self, course: ReadTrial, point: DecisionPoint, points: Counts, struck: Counts) -> None:
+        task, first, stumble = course.task, point.attempts[0], point.attempts[0].stumble
+        points[ALL] += 1
+        points[PLAIN] += first.is_plain
+        self.seconds[task, latency_bin(first.seconds)] += 1
+        retried = point.retries(course.forms)
+        if retried is not None and stumble != REFUSED:
+            self.retried[retried] += 1
+        if point.role in CALLING:
+            points[_sort(point)] += 1
+            points[BARE] += point.states_calls is True and not point.has_arguments
+        if first.distances and stumble in ("", REPEATED, TOOL):
+            self.recalls[task, recall_point(REPEATED_AS[point.states_calls], first.again, first.distances)] += 1
+        elif stumble == REPEATED:
+            struck[REPEATED_AS[point.states_calls]] += 1
+        elif stumble == REFUSED:
+            call = next(call for call in first.calls if call.is_refused)
+            self.refused[task, call.tool, call.shape, call.hint, bool(call.runs), retried] += 1
+        elif stumble != TOOL and stumble:
+            struck[stumble] += 1
+
+    def _began(self, task: str, unit: int, *, calling: bool) -> None:
+        if not calling:
+            self.silent[task][unit] += 1
+        elif len(self.called[task]) < 2:
+            self.called[task].add(unit)
+
+    def _abilities(self, attempts: Sequence[Attempt]) -> None:
+        """Count accepted and refused requests that force a tool or are long."""
+        beside: dict[str, int] = {}
+        for attempt in attempts:
+            text = _text_tokens(attempt.messages)
+            if attempt.input_tokens is not None:
+                beside.setdefault(attempt.role, max(0, attempt.input_tokens - text))
+            size = text + beside.get(attempt.role, 0)
+            overflow = attempt.error == "context_overflow"
+            if overflow:
+                self.overflowed = size if self.overflowed is None else min(size, self.overflowed)
+            elif not attempt.error:
+                self.accepted = max(self.accepted, size)
+            refused = attempt.error == "provider.refused" or (
+                attempt.error == "provider.bad_request" and "tool_choice" in attempt.error_text
+            )
+            if attempt.forced and (refused or not attempt.error):
+                self.forced[not refused] += 1
+            elif attempt.error and not overflow and not provider_fault(attempt.error):
+                self.settled += 1
+
+    def settle(self) -> None:
+        """Classify refused calls and tool errors, once successful calls show the tools' arguments."""
+        for (task, tool, shape, hint, tried, retried), count in self.refused.items():
+            kind = self.mistake(tool, shape, hint, tried=tried)
+            if not kind:
+                self.unexplained += count
+                continue
+            self.struck[task][kind] += count
+            if retried is not None:
+                self.retried[retried] += count
+        passing = {trouble.error for _, trouble in self.troubles if trouble.worked}
+        kinds = {(task, trouble): self._kind_of(task, trouble, passing) for task, trouble in self.troubles}
+        own = Counter[Strikes]()
+        for (task, trouble), count in self.troubles.items():
+            if kinds[task, trouble] == _OWN_FAILURE:
+                own[Strikes(trouble.strikes, trouble.worked)] += count
+        shares = flaky_shares(own)
+        for (task, trouble), count in self.troubles.items():
+            kind = kinds[task, trouble]
+            if kind == _OWN_FAILURE:
+                flaky = count * shares[Strikes(trouble.strikes, trouble.worked)]
+                self.struck[task]["tool.flaky"] += flaky
+                self.struck[task]["tool.raises"] += count - flaky
+            elif kind:
+                self.struck[task][kind] += count
+            else:
+                self.own_errors[trouble.error] += count
+        for task in self.points:
+            self._sort_silent(task)
+
+    def _kind_of(self, task: str, trouble: ToolTrouble, passing: Collection[str]) -> str:
+        """Return the kind of fault of a call that failed; empty where the error may be the tool's answer to it.
+
+        `passing`: the errors after which the same call worked later. A call that worked in another trial of its task, after the
+        same calls, failed by the tool's own failure, too.
+        """
+        kind = self.mistake(trouble.tool, trouble.shape, "", tried=True) if trouble.tool in self.shapes else ""
+        if kind:
+            return kind
+        if trouble.error == HANGS:
+            return "tool.hangs"
+        worked_elsewhere = trouble.after in self.worked_after[task]
+        return _OWN_FAILURE if worked_elsewhere or trouble.error in TROUBLES or trouble.error in passing else ""
+
+    def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
+        """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
+        if hint == "unknown" or (tool not in self.exists and not tried):
+            return "decision.unknown_tool"
+        shapes = self.shapes.get(tool)
+        if not shapes:
+            return KIND_OF_HINT[hint]
+        arguments, accepted = dict(shape), [dict(item) for item in shapes]
+        if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
+            return "decision.missing_argument"
+        if not arguments.keys() <= set().union(*accepted):
+            return "decision.extra_argument"
+        wrong = {kind for name, kind in arguments.items() if all(item.get(name) != PLAIN_KIND.get(kind, kind) for item in accepted)}
+        if wrong:
+            return "" if wrong == {GIVEN_TEXT} else "decision.wrong_type"
+        return KIND_OF_HINT[hint]
+
+    def _sort_silent(self, task: str) -> None:
+        """Count an answer without any call as `no_tool` if another trial of the task began with a call.
+
+        A trial is not evidence about its own task, so trials are counted only if there is such another one.
+        """
+        points, called, silent = self.points[task], self.called[task], self.silent[task]
+        struck = sum(count for unit, count in silent.items() if called - {unit})
+        self.struck[task]["decision.no_tool"] += struck
+        points[NO_TOOL] = struck + (points[FIRST] if len(called) > 1 else 0)
+        if called or len(silent) < 2:  # a single trial leaves open whether the task needs a tool
+            points[FIRST if called else OPEN_FIRST] += points[FIRST_ANSWER]
+            points[FIRST_ANSWER] = 0
+
+
+_MAX_STRIKES = 9
+REPEATED_AS = {True: "decision.repeated_call", False: "decision.never_finish", None: OPEN_REPEAT}
+
+
+def _sort(point: DecisionPoint) -> str:
+    states = point.states_calls
+    if states is None:
+        return OPEN_FIRST if point.is_first else OPEN_LATER
+    if point.is_first:
+        return FIRST if states else FIRST_ANSWER
+    return LATER if states else END
+
+
+def _text_tokens(messages: Sequence[Message]) -> int:
+    calls = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for message in messages for call in message.calls)
+    return calls + sum(MESSAGE_OVERHEAD + estimate_tokens(message.content) for message in messages)

@@ -1,0 +1,91 @@
+"""Why a run can be neither blessed nor judged: trials are missing, or say nothing of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from whichloop.experiments.compare.results import Results
+from whichloop.metrics.arm_warnings import MAX_ERRORED, short_warning
+from whichloop.metrics.comparison import dead_arm_warning
+from whichloop.metrics.left_out import made_failures, most_frequent
+from whichloop.metrics.record import Record
+from whichloop.protocol.counts import counted
+from whichloop.text.counts import listed_names
+
+from .hangs import HANG_TRIALS, all_hung, hang_words
+from .names import short_arm
+
+MEND_ONE = "mend the loop, or run without that arm, and bless the new run"
+MEND_SEVERAL = "mend the loops, or run without those arms, and bless the new run"
+
+
+@dataclass(frozen=True, slots=True)
+class RunTrouble:
+    """A reason why a run cannot be compared, and what to do about it."""
+
+    reason: str
+    """A sentence without its full stop."""
+    cure: str = ""
+    """What has to be done before a run can be blessed, in the imperative; empty where the reason says or suggests it itself."""
+
+
+def troubles(run: Results, died: Collection[str] = (), *, short_allowed: bool = False) -> list[RunTrouble]:
+    """Return the reasons why a run cannot be compared, each with its cure; empty if it can.
+
+    `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline. `short_allowed`:
+    neither is it one that too few of the scheduled faults landed.
+    """
+    found = [
+        RunTrouble(hang_words(arm, records), MEND_ONE)
+        for arm, records in by_arm_of(run).items()
+        if arm not in died and all_hung(records, HANG_TRIALS)
+    ]
+    unasked: list[str] = []
+    if run.looked is not None and run.looked.stopped:
+        progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
+        found.append(RunTrouble(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks"))
+    elif not has_all(run):
+        trials = counted(run.scheduled, "trial")
+        found.append(RunTrouble(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing"))
+    if run.comparison.invalid:
+        allowed = {short_warning(arm.info.arm, arm.summary) for arm in run.comparison.arms} if short_allowed else ()
+        invalid = [warning for warning in run.comparison.warnings if "invalid" in warning and warning not in allowed]
+        found += [RunTrouble(warning.removesuffix(".")) for warning in invalid]
+    for arm in run.comparison.arms:
+        name, summary = short_arm(arm.info.arm), arm.summary
+        if summary.errored_share > MAX_ERRORED:
+            why = most_frequent(summary.errored_reasons)
+            share = f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}"
+            found.append(RunTrouble(f"{share}{_own_failures(run, arm.info.arm)}"))
+        elif not summary.scored:
+            found.append(RunTrouble(f"{name}: no trial was scored"))
+        elif arm.info.arm not in died and summary.dead == "never asked" and not summary.crashes:
+            unasked.append(name)
+        elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
+            found.append(RunTrouble(dead.removesuffix("."), MEND_ONE))
+    if unasked:
+        so = "so its answers are not the model's, and say nothing of the loop"
+        cure = MEND_ONE if len(unasked) == 1 else MEND_SEVERAL
+        found.append(RunTrouble(f"{listed_names(unasked)}: in no trial did the loop ask its model, {so}", cure))
+    return found
+
+
+def _own_failures(run: Results, arm: str) -> str:
+    """Return what to do about an imported arm's errored trials, as the end of a sentence; empty where the run was made here."""
+    origin = run.manifest.imported
+    if origin is None:
+        return ""
+    errored = [record for record in run.records if record.arm == arm and record.status == "errored"]
+    cure = made_failures(errored, imported_so=origin.errors_as_failures)
+    elsewhere = "where they are not, run those trials again, or import without them, which excludes them"
+    return f"; where they are the agent's own failures, {cure}; {elsewhere}"
+
+
+def by_arm_of(run: Results) -> dict[str, list[Record]]:
+    return {arm.arm: [record for record in run.records if record.arm == arm.arm] for arm in run.manifest.arms}
+
+
+def has_all(run: Results) -> bool:
+    """Whether no scheduled trial is missing, not even because an interim look ended the run."""
+    return len(run.records) >= run.scheduled

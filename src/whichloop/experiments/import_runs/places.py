@@ -1,0 +1,107 @@
+"""Values that the user says where to find: `--map score=extra.reward` names a place in a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from whichloop.protocol.names import near
+
+from .foreign_trials import ReadingOptions
+from .table_rows import Row
+from .values import is_nothing, names_in_a_line, short_value
+
+MAX_PLACES = 8
+"""Most places that a message names."""
+
+
+def value_at(data: Any, place: str) -> Any:
+    """Return what stands at a place such as `extra.rewards.0`: keys, and indices of lists, with points between; None if absent.
+
+    A key of the whole that has points itself comes first.
+    """
+    if isinstance(data, Mapping) and place in data:
+        return data[place]
+    for key in place.split("."):
+        if isinstance(data, Mapping):
+            data = data.get(key)
+        elif isinstance(data, Sequence) and not isinstance(data, str) and key.isdecimal() and int(key) < len(data):
+            data = data[int(key)]
+        else:
+            return None
+    return data
+
+
+def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of a table with a column for each place inside of cells that the user named: `meta.agent`.
+
+    Raises ValueError where a column holds objects, and nothing stands at the place in any.
+    """
+    named_columns = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
+    wanted = {place: meaning for meaning, place in named_columns.items() if place and "." in place and place not in names}
+    places = []
+    for place, meaning in wanted.items():
+        holding = next((row.cells for row in rows if isinstance(row.cells.get(place.split(".")[0]), Mapping | list)), None)
+        if holding is None:
+            continue
+        if all(value_at(row.cells, place) is None for row in rows):
+            raise ValueError(nothing_at(holding, meaning, place))
+        places.append(place)
+    inside = [Row(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
+    return [*names, *places], inside
+
+
+def with_filled_places(names: Sequence[str], rows: Sequence[Row], places: Iterable[str]) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of a table with a column for each of these places inside of objects that has something."""
+    there = [place for place in places if place not in names and any(not is_nothing(_inside(row, place)) for row in rows)]
+    if not there:
+        return list(names), list(rows)
+    inside = [Row(row.place, {**row.cells, **{place: _inside(row, place) for place in there}}) for row in rows]
+    return [*names, *there], inside
+
+
+def _inside(row: Row, place: str) -> Any:
+    return value_at(row.cells, place) if isinstance(row.cells.get(place.partition(".")[0]), Mapping) else None
+
+
+def _instead(data: Any, place: str) -> str:
+    """Return which places there are where nothing stands at one: the most similar one, or else the first ones beside it."""
+    before, point, _ = place.rpartition(".")
+    beside = value_at(data, before) if before else data
+    if not isinstance(beside, Mapping):
+        before, point, beside = "", "", data
+    if not isinstance(beside, Mapping) or not beside:
+        return ""
+    places = [f"{before}{point}{key}" for key in beside]
+    nearest_place = near(place, places)
+    return (
+        f"; {nearest_place}"
+        if nearest_place
+        else f"; there are {names_in_a_line(places[:MAX_PLACES])}{', …' if len(places) > MAX_PLACES else ''}"
+    )
+
+
+def check_meanings(reading: ReadingOptions, meanings: Sequence[str]) -> None:
+    """Raise ValueError for a meaning of --map that this format has no use for."""
+    for meaning in reading.columns:
+        if meaning not in meanings:
+            raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(meanings)}")
+
+
+def mapped(data: Any, meaning: str, reading: ReadingOptions) -> Any:
+    """Return what stands at the place that the user named for a meaning; None if none was named.
+
+    Raises ValueError if nothing stands there.
+    """
+    place = reading.columns.get(meaning)
+    if not place:
+        return None
+    value = value_at(data, place)
+    if value is None:
+        raise ValueError(nothing_at(data, meaning, place))
+    return value
+
+
+def nothing_at(data: Any, meaning: str, place: str) -> str:
+    """Return what to tell where nothing stands at the place of a meaning: which places there are."""
+    return f"--map {meaning}: nothing stands at {short_value(place)}{_instead(data, place)}"

@@ -1,0 +1,87 @@
+"""What to do with a design's new prompts: one sentence, the same in a terminal, on the page, in Python, JSON and MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whichloop.experiments.compare.verdict.undecided import what_decides
+from whichloop.metrics.gains import Gain
+from whichloop.metrics.gate import MORE
+from whichloop.metrics.pairs import Pair
+from whichloop.metrics.statistics import Interval
+from whichloop.protocol.counts import counted
+from whichloop.text.numbers import interval
+
+from .candidates import SearchEnd
+
+
+def advice(gain: Gain, search: SearchEnd, *, is_unchanged: bool, alpha: float) -> str:
+    """Return whether to adopt a design's new prompts, what shows it, and what they cost; empty if no task was scored both times.
+
+    `search`: how its search ended. `alpha`: the level of the test.
+    """
+    keep = f"Keep the old prompts of {gain.design}"
+    if search.status == "failed":
+        return f"{keep}: the optimizer failed"
+    if is_unchanged and search.status == "budget" and search.candidates <= 1:
+        return f"{keep}: no other program was tried before the search ended ({search.reason}); a larger budget would try some"
+    if is_unchanged:
+        early = f" before the search ended ({search.reason})" if search.status == "budget" else ""
+        return f"{keep}: no better program was found{early}"
+    if gain.test is None:
+        return ""
+    return _by_verdict(gain, gain.test, keep, alpha)
+
+
+def _by_verdict(gain: Gain, test: Pair, keep: str, alpha: float) -> str:
+    adopt, costs = f"Adopt the new prompts of {gain.design}", _costs(gain)
+    word, within = test.verdict.word, f"within {test.margin:g}"
+    if word == "better":
+        small = f", {within}" if test.verdict.within_margin else ""
+        return f"{adopt}: they gain {interval(test.difference, 3)}{small}{_costs_clause(costs, 'and take')}"
+    if word == "worse":
+        return f"{keep}: the new ones lose {interval(test.difference.turned, 3)}{_costs_clause(costs, 'and take')}"
+    if word == "equivalent" and costs and all(cost.times.high < 1 for cost in costs):
+        return f"{adopt}: they are equivalent {within}{_costs_clause(costs, 'and take')}"
+    if word == "equivalent":
+        return f"{keep}: the new ones are equivalent {within}{_costs_clause(costs, 'and take')}"
+    return f"{keep}: no gain is shown{_costs_clause(costs, 'and the new ones take')}; {what_decides(test, alpha)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """How many times a cost of the old prompts the new ones take."""
+
+    times: Interval
+    counted: str
+    """What is counted: tokens or dollars."""
+    counted_how: str = ""
+    """As ` uncached`; empty where there is one way only."""
+
+    def __str__(self) -> str:
+        times, what = interval(self.times, 2), f"{self.counted}{self.counted_how}"
+        if not self.times.is_known:
+            tasks = counted(self.times.n, "test task, which is", "test tasks, which are")
+            return f"{self.times.value:.2f} times the {what} on {tasks} too few for an interval"
+        if not self.times.low <= 1 <= self.times.high:
+            return f"{times} times the {what}"
+        if self.times.low >= 1 - MORE and self.times.high <= 1 + MORE:
+            return f"about as many {what} ({times} times)"
+        return f"{times} times the {what}, not told apart from as many"
+
+
+def _costs(gain: Gain) -> list[_Cost]:
+    """Return what the new prompts cost: in dollars where these are known, uncached and with a cache where the two differ; else in
+    tokens."""
+    uncached, billed = gain.nominal_usd_ratio, gain.cost_usd_ratio
+    if uncached is not None and billed is not None and interval(uncached, 2) != interval(billed, 2):
+        return [_Cost(uncached, "dollars", " uncached"), _Cost(billed, "dollars", " with a prompt cache")]
+    if (dollars := billed if uncached is None else uncached) is not None:
+        return [_Cost(dollars, "dollars")]
+    return [] if gain.token_ratio is None else [_Cost(gain.token_ratio, "tokens")]
+
+
+def _costs_clause(costs: Sequence[_Cost], verb: str) -> str:
+    """Return costs as a clause; empty where none is known."""
+    return f", {verb} {' and '.join(map(str, costs))}" if costs else ""

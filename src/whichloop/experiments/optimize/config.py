@@ -1,0 +1,162 @@
+"""The configuration of an optimization: the comparison of these loops, and the search for their prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from whichloop.protocol.field_errors import needed
+from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
+from whichloop.runs.config import (
+    COMMAND_LINE,
+    FLAGS,
+    BudgetConfig,
+    CompareConfig,
+    IfAbsent,
+    Positive,
+    SettingError,
+    config_from,
+    flag_of,
+    mistake,
+    read_toml,
+)
+
+from .packages import check_packages
+
+DEFAULT_BUDGET = BudgetConfig(calls=2000)
+REPEATS = 3
+"""Trials per task of the test split, before and after."""
+TRAIN, DEV = 40, 40
+"""Number of tasks that an optimizer learns from, and that it is scored on: small samples, as optimizers' budgets are."""
+
+
+class SearchConfig(BaseModel):
+    """The settings of the search for prompts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    optimizer: str = "BootstrapFewShot"
+    """Optimizer (teleprompter), `name` or `name(option=value)`."""
+    budget: BudgetConfig = DEFAULT_BUDGET
+    """Limits on what the rollouts of each design may spend."""
+    proposer_budget: BudgetConfig | None = None
+    """Limits on what the optimizer's own requests for each design may spend; if absent, the same as `budget`."""
+    proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
+    """Model that proposes prompts: a real one, or `scripted`."""
+    train: Positive = TRAIN
+    """Maximum number of tasks of the train split."""
+    dev: Positive = DEV
+    """Maximum number of tasks of the dev split."""
+    threads: Annotated[Positive | None, IfAbsent("1 with the scripted model, 8 with a real one")] = None
+    """Number of rollouts in flight at once; one at a time makes a search repeatable."""
+    amortize: Annotated[int, Field(ge=1)] = 10_000
+    """Number of tasks in production that the cost of optimizing is spread over."""
+
+
+class OptimizeConfig(BaseModel):
+    """An optimization: loops × one model × one profile over a suite whose tasks are split."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    compare: CompareConfig
+    """The comparison on the test split; its `tasks` is the maximum number of test tasks."""
+    search: SearchConfig = Field(default_factory=SearchConfig)
+
+    @model_validator(mode="after")
+    def _one_model_and_profile(self) -> Self:
+        compare = self.compare
+        same = "designs are optimized and compared under the same conditions"
+        for field, names in (("models", compare.models), ("profiles", compare.profiles)):
+            if len(names) != 1:
+                raise ValueError(f"{field}: give one, not {len(names)}: {same}")
+        for field in _REFUSED:
+            if getattr(compare, field) is not None:
+                raise ValueError(
+                    f"{field} is not a setting of an optimization, which uses the splits train, dev and test and keeps its own log"
+                )
+        if compare.budget != BudgetConfig():
+            raise ValueError("budget: move it to the table `search`, because it limits the search and not the test")
+        if self.search.budget.seconds is not None:
+            raise ValueError("budget: seconds are not an equal budget for designs; give calls, tokens or dollars")
+        return self
+
+    @property
+    def model(self) -> str:
+        return self.compare.models[0]
+
+    @property
+    def proposer(self) -> str:
+        """Name of the model that proposes prompts."""
+        return self.search.proposer or self.model
+
+    @property
+    def proposer_budget(self) -> BudgetConfig:
+        return self.search.proposer_budget or self.search.budget
+
+    @property
+    def threads(self) -> int:
+        return self.search.threads or (1 if self.model == SCRIPTED else 8)
+
+    def public(self) -> dict[str, Any]:
+        """Return the configuration as JSON, without what may be secret."""
+        return {"compare": self.compare.public(), "search": self.search.model_dump(mode="json")}
+
+
+_REFUSED = ("split", "user", "cassette", "cassette_mode", "looks")
+"""Fields of `CompareConfig` that an optimization does not take."""
+SETTINGS: tuple[str, ...] = tuple(
+    dict.fromkeys([*SearchConfig.model_fields, *(name for name in CompareConfig.model_fields if name not in _REFUSED)])
+)
+"""The settings of an optimization by field, those of the search first."""
+
+_COMPARE_DEFAULTS: Mapping[str, Any] = {"repeats": REPEATS}
+
+
+def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> OptimizeConfig:
+    """Read a TOML file; flags override it. Its table `search` configures the search, the rest the comparison.
+
+    `flags`: values by field of `CompareConfig` or `SearchConfig`. Raises ValueError with a one-line message that names
+    file and field, or the extra that has all that the optimizer needs where some of that is not installed; or OSError.
+    """
+    data = read_toml(file)
+    source = COMMAND_LINE if file is None else str(file)
+    searched = data.pop("search", {})
+    if not isinstance(searched, dict):
+        raise ValueError(f"{source}: search: it must be a table")
+    typed_flags = {name: value for name, value in flags.items() if value not in (None, ())}
+    search = {name: typed_flags.pop(name) for name in [*typed_flags] if name in SearchConfig.model_fields}
+    typed = dict(typed_flags)
+    if "provider" in typed_flags and isinstance(data.get("provider"), dict):
+        typed_flags["provider"] = data["provider"] | typed_flags["provider"]
+    compare = config_from({**_COMPARE_DEFAULTS, **data, **typed_flags}, source, typed=typed, flags=_FLAGS)
+    config = optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
+    check_packages(parse_spec(config.search.optimizer).name)
+    return config
+
+
+_FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}
+
+
+def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] = frozenset()) -> OptimizeConfig:
+    """Validate a configuration; `typed`: fields of the search that the command line sets.
+
+    Raises ValueError with a one-line message that names source and field.
+    """
+    try:
+        return OptimizeConfig.model_validate(dict(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        message = needed(first)
+        if first["type"] == "extra_forbidden":
+            config_class = BudgetConfig if len(path) > 2 else SearchConfig
+            field = path if typed.isdisjoint(path[1:2]) else path[1:]
+            message = f"unknown field {'.'.join(field)!r}; {nearest(path[-1], config_class.model_fields)}"
+        elif path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
+            raise SettingError(".".join(path[1:]), message, flag_of(path[1:2])) from None
+        elif path:
+            message = f"{'.'.join(path[1:] or path)}: {message}"
+        raise mistake(source, message) from None

@@ -1,0 +1,51 @@
+"""BootstrapFewShot: steps of good rollouts as demonstrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dspy
+
+from whichloop.dspy_seam.program import LoopProgram
+
+from ..built_in import DEMOS, BuiltIn, Part, at_least, bootstrap_metric, check_threshold
+from ..compiling import Workshop
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapFewShot(BuiltIn):
+    """Steps of rollouts that went well as demonstrations, and further train tasks as examples."""
+
+    name = "BootstrapFewShot"
+    only_collects = True
+
+    max_bootstrapped_demos: int = 4
+    """Most demonstrations for each predictor, one from each task that went well."""
+    max_labeled_demos: int = 16
+    """Demonstrations and examples for each predictor, together."""
+    max_rounds: int = 1
+    """Attempts at a task; from the second one on, at temperature 1."""
+    metric_threshold: float | None = None
+    """Score from which a rollout went well; left out: full marks."""
+
+    def __post_init__(self) -> None:
+        at_least(1, max_bootstrapped_demos=self.max_bootstrapped_demos, max_rounds=self.max_rounds)
+        at_least(0, max_labeled_demos=self.max_labeled_demos)
+        check_threshold(self.metric_threshold)
+
+    @property
+    def changes(self) -> frozenset[Part]:
+        return DEMOS
+
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
+        teleprompter = dspy.BootstrapFewShot(
+            metric=bootstrap_metric(self.metric_threshold),
+            metric_threshold=self.metric_threshold,
+            max_bootstrapped_demos=self.max_bootstrapped_demos,
+            max_labeled_demos=self.max_labeled_demos,
+            max_rounds=self.max_rounds,
+        )
+        return teleprompter.compile(student, trainset=workshop.drawn)
+
+
+OPTIMIZER = BootstrapFewShot

@@ -1,0 +1,224 @@
+"""Preparing an optimization from a configuration: everything looked up, the run directory created or reopened."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dspy.utils.saving import get_dependency_versions
+
+from whichloop.datasets.task import Suite
+from whichloop.experiments.optimize.candidates import SearchEnd
+from whichloop.experiments.optimize.config import OptimizeConfig, optimize_config_from
+from whichloop.experiments.optimize.files import ENDED, PROGRAM
+from whichloop.experiments.optimize.manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    read_optimization_manifest,
+)
+from whichloop.experiments.optimize.optimizer import Optimizer, optimizer_named
+from whichloop.experiments.optimize.splits import Splits, split
+from whichloop.models.proposer import ScriptedProposer
+from whichloop.protocol import Model, Optimizable
+from whichloop.protocol.installed import package_version
+from whichloop.protocol.names import SCRIPTED, parse_spec
+from whichloop.runs.code_digests import code_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.folders import new_folder
+from whichloop.runs.lookup import check_answers, check_calls, check_plans, suite_of
+from whichloop.runs.manifest import timestamp, write_manifest
+from whichloop.runs.new_manifest import (
+    PACKAGES,
+    configuration,
+    loop_program_digest,
+    suite_code,
+    typed_options,
+    versions_of,
+)
+from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking, own_code
+from whichloop.runs.schedule import Arm, make_arms
+from whichloop.runs.scripted_price import scripted_price, with_scripted_price
+from whichloop.runs.store.files import RunError, read_document
+from whichloop.runs.trial.pricing import Pricing
+from whichloop.runs.trial_models import check_scripted_price, open_models
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSearch:
+    """One loop whose prompts are optimized."""
+
+    arm: Arm
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The loop as typed, canonical."""
+        return str(self.arm.spec)
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / ENDED).is_file()
+
+    def ended(self) -> SearchEnd:
+        """Read the end of the search. Raises RunError if it has not ended, or its file is unreadable."""
+        path = self.folder / ENDED
+        try:
+            return SearchEnd.from_json(read_document(path))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """An optimization that is ready to run: everything looked up, the directory created."""
+
+    folder: Path
+    config: OptimizeConfig
+    suite: Suite
+    splits: Splits
+    designs: tuple[DesignSearch, ...]
+    optimizer: Optimizer
+    manifest: OptimizationManifest
+
+
+def prepare(config: OptimizeConfig) -> Optimization:
+    """Look everything up and create the run directory. Raises ValueError for bad input, without creating anything."""
+    check_tracking(config.compare)
+    config = config.model_copy(update={"compare": with_scripted_price(config.compare)})
+    suite, splits, arms, optimizer = _look_up(config)
+    for tasks in (splits.train, splits.dev, splits.test):  # all of them before the search, which costs most
+        check_plans(config.compare, suite, tasks)
+        check_answers(config.compare, suite, tasks)
+        check_calls(config.compare, suite, tasks)
+    if config.search.budget.dollars is not None:
+        check_scripted_price(config.compare, "--budget 5000tokens")
+    open_models(search_config(config), arms)  # reports a missing key or price now
+    open_proposer(config)
+    folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
+    designs = _designs(folder, arms)
+    manifest = _manifest(folder, config, suite, splits, designs, optimizer)
+    write_manifest(folder, manifest)
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
+
+
+def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | None = None) -> Optimization:
+    """Reopen an interrupted optimization. Raises RunError if code, suite or profiles have changed.
+
+    `mlflow`: whether it logs from now on; None: unchanged.
+    """
+    manifest = read_optimization_manifest(folder)
+    config = optimize_config_from(manifest.config, f"{folder}/manifest.json")
+    begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
+    config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
+    name = parse_spec(config.search.optimizer).name
+    allowed_code(folder, [name] if ":" in name else [], allowed.code)
+    suite, splits, arms, optimizer = _look_up(config)
+    designs = _designs(folder, arms)
+    now = _manifest(folder, config, suite, splits, designs, optimizer)
+    for part in ("versions", "suite", "profiles", "designs", "optimizer"):
+        if getattr(now, part) != getattr(manifest, part):
+            raise RunError(f"{folder}: {part} changed since this run began; start a new run (nothing was written)")
+    for name, entry in now.splits.items():
+        if name not in manifest.splits or entry.digest != manifest.splits[name].digest:
+            raise RunError(f"{folder}: split {name} changed since this run began; start a new run (nothing was written)")
+    return Optimization(folder, config, suite, splits, designs, optimizer, manifest)
+
+
+def _look_up(config: OptimizeConfig) -> tuple[Suite, Splits, tuple[Arm, ...], Optimizer]:
+    suite = suite_of(config.compare)
+    arms = make_arms(config.compare, suite)
+    for arm in arms:
+        if not isinstance(arm.loop, Optimizable):
+            raise ValueError(f"loop {arm.spec}: its prompts cannot be changed: it has no predictors and with_predictors")
+    labels = [replace(arm.spec, program=PROGRAM).label for arm in arms]
+    for arm, label in zip(arms, labels, strict=True):
+        if label in {other.spec.label for other in arms}:
+            raise ValueError(f"loop {arm.spec}: rename the program that it begins with: the run will call its own {PROGRAM}")
+        if labels.count(label) > 1:
+            raise ValueError(f"loop {arm.spec}: another design is the same loop with another program: optimize them one by one")
+    return suite, split(suite, config), arms, optimizer_named(parse_spec(config.search.optimizer))
+
+
+def _designs(folder: Path, arms: Sequence[Arm]) -> tuple[DesignSearch, ...]:
+    return tuple(DesignSearch(arm, folder / "designs" / f"{place}-{_slug(str(arm.spec))}") for place, arm in enumerate(arms, 1))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")[:60]
+
+
+def search_config(config: OptimizeConfig) -> CompareConfig:
+    """Return the comparison settings for the rollouts."""
+    return config.compare.model_copy(update={"budget": config.search.budget, "concurrency": config.threads})
+
+
+def open_proposer(config: OptimizeConfig) -> Model:
+    """Open the model that proposes prompts. Raises ValueError for an unknown name or a missing key."""
+    if config.proposer == SCRIPTED:
+        return ScriptedProposer(config.compare.seed)
+    compare_config = config.compare.model_copy(
+        update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
+    )
+    return open_models(compare_config, ()).real[config.proposer]
+
+
+def proposal_pricing(config: OptimizeConfig, proposer: Model) -> Pricing | None:
+    """Return what gives the scripted proposer's replies their cost; None where the run has no price, or the model its own."""
+    price = scripted_price(config.compare) if isinstance(proposer, ScriptedProposer) else None
+    return None if price is None else Pricing(price)
+
+
+def _manifest(
+    folder: Path, config: OptimizeConfig, suite: Suite, splits: Splits, designs: Sequence[DesignSearch], optimizer: Optimizer
+) -> OptimizationManifest:
+    code = suite_code(config.compare, suite)
+    return OptimizationManifest(
+        kind="optimization",
+        created=timestamp(),
+        config=config.public(),
+        seed=config.compare.seed,
+        versions=versions_of(config.compare),
+        suite=SearchedSuite(
+            name=suite.name,
+            version=suite.version,
+            digest=suite.digest,
+            max_tool_steps=config.compare.max_tool_steps or suite.max_tool_steps,
+            **({"code": code} if code else {}),
+        ),
+        profiles={design.arm.profile.name: design.arm.profile.digest for design in designs},
+        optimizer=OptimizerEntry(spec=config.search.optimizer, name=optimizer.name, options=dict(optimizer.options)),
+        designs=tuple(_design(folder, design) for design in designs),
+        splits=splits.entries(),
+        packages={name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+    )
+
+
+def _design(folder: Path, design: DesignSearch) -> DesignEntry:
+    arm = design.arm
+    return DesignEntry(
+        design=design.name,
+        folder=str(design.folder.relative_to(folder)),
+        loop=arm.spec.name,
+        options=typed_options(arm),
+        configuration=configuration(arm.loop),
+        code=code_digest(arm.loop),
+        program=loop_program_digest(arm.loop) or "",
+    )
+
+
+def dependency_versions() -> dict[str, str | None]:
+    """Return the versions that DSPy stores in its own files; it warns if they differ."""
+    versions: dict[str, str | None] = get_dependency_versions()
+    return versions
+
+
+def typed_permissions(config: CompareConfig) -> Permissions:
+    """Return the permissions that the user gave on reopening the whole run."""
+    return Permissions(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)

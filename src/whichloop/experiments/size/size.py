@@ -1,0 +1,137 @@
+"""The result of a size calculation from a pilot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.verdict.same_loops import SameLoops, same_loops
+from whichloop.experiments.compare.verdict.sentence import DecidingRun
+from whichloop.metrics.summary import PRIMARY, SHARES
+from whichloop.text.counts import listed_names
+from whichloop.text.numbers import short_name
+
+from .caveats import caveats
+from .part import DEAD, part_of_run, without_dead_arms
+from .pilot import Pilot, SizeRequest, check_second, read_pilot, trials_at_once
+from .sizes import PLANS, Noise, SizeOption, noise
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The result of a size calculation."""
+
+    run: str
+    metric: str
+    alpha: float
+    power: float
+    tasks: int
+    """Number of tasks scored in the pilot."""
+    clusters: int | None
+    """Number of clusters that these tasks come in; None where each task stands for itself."""
+    repeats: int
+    suite: str
+    suite_tasks: int | None
+    """Number of tasks of the suite that would be scored; None if unknown."""
+    split: str | None
+    """Split of the suite that the pilot's tasks are of, and those of the planned run; None: all tasks."""
+    profiles: int
+    """Number of profiles of the pilot that the run is planned for."""
+    noise: tuple[Noise, ...]
+    plans: tuple[SizeOption, ...]
+    caveats: tuple[str, ...]
+    """The caveats, a sentence each."""
+    same: tuple[tuple[str, ...], ...] = ()
+    """Loops or arms that did the same in every trial of the pilot, of which no size is told."""
+    loops: tuple[str, ...] = ()
+    """The pilot's loops that the run is planned for; empty: all of them."""
+    only_profiles: tuple[str, ...] = ()
+    """The pilot's profiles that it is planned for; empty: all of them."""
+    likely: DecidingRun | None = None
+    """What the pilot's own answer names: the run of two of its loops alone that is likely to decide, by the difference seen."""
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether differences and margins are ratios."""
+        return self.metric not in SHARES
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `--json` prints; its names are stable."""
+        return {
+            "run": self.run,
+            "metric": self.metric,
+            "alpha": self.alpha,
+            "power": self.power,
+            "pilot": {"tasks": self.tasks, "clusters": self.clusters, "repeats": self.repeats},
+            "suite": {"name": self.suite, "tasks": self.suite_tasks, "split": self.split},
+            "loops": list(self.loops),
+            "profiles": list(self.only_profiles),
+            "noise": [asdict(noise) for noise in self.noise],
+            "plans": [plan.to_json() for plan in self.plans],
+            "doubts": list(self.caveats),
+            "same": [list(names) for names in self.same],
+            "likely": None if self.likely is None else asdict(self.likely),
+        }
+
+
+def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
+    """Compute the size that a run needs from a pilot. `again`: a second run of the same configuration with another seed.
+
+    Arms that crashed in every trial, or never asked their model, are left out. Raises ValueError for bad arguments, for loops or
+    profiles that the pilot does not have, for a pilot that lacks the metric, has one task or has dead arms alone, and for runs that
+    do not match.
+    """
+    if again is not None:
+        check_second(run, again)
+    at_once = trials_at_once(run)
+    chosen = [part_of_run(each, request.loops, request.profiles) for each in ([run] if again is None else [run, again])]
+    dead = tuple(dict.fromkeys(arm.info.arm for each in chosen for arm in each.arms_to_mend))
+    run, *others = (without_dead_arms(each, dead) for each in chosen)
+    again = others[0] if others else None
+    pilot = read_pilot(run, request, again, at_once)
+    present = {short_name(arm.info) for arm in run.comparison.arms}
+    purposes = [purpose for purpose in request.purposes if purpose != "compare" or pilot.pairs]
+    return Sizing(
+        run=str(run.folder),
+        metric=request.metric,
+        alpha=pilot.alpha,
+        power=request.power,
+        tasks=max(len(arm.values) for arm in pilot.values.values()),
+        clusters=max((spread.units for spread in pilot.loops.values() if spread.is_clustered), default=None),
+        repeats=pilot.repeats,
+        suite=run.manifest.suite.name,
+        suite_tasks=pilot.supply.tasks,
+        split=run.manifest.settings.split,
+        profiles=len({arm.info.profile for arm in run.comparison.arms}),
+        loops=tuple(loop for loop in request.loops if loop in present),
+        only_profiles=tuple(request.profiles),
+        noise=tuple(noise(pilot, arm) for arm in pilot.loops),
+        plans=tuple(PLANS[purpose](pilot) for purpose in purposes),
+        caveats=(*_left_out(dead), *caveats(pilot, run, again)),
+        same=_same(pilot, run) if "compare" in request.purposes else (),
+        likely=_likely(run) if request.metric == PRIMARY and "compare" in request.purposes else None,
+    )
+
+
+def _left_out(dead: Sequence[str]) -> list[str]:
+    """Return which dead arms the sizes leave out, if any."""
+    which = "which" if len(dead) == 1 else "each of which"
+    return [f"Left out of these sizes: {listed_names(dead)}, {which} {DEAD}."] if dead else []
+
+
+def _same(pilot: Pilot, run: Results) -> tuple[tuple[str, ...], ...]:
+    """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
+    groups = [same for same in same_loops(run.comparison) if all(pair in pilot.same for pair in _pairs_within(same, run))]
+    grouped_pairs = {pair for same in groups for pair in _pairs_within(same, run)}
+    return (*((same.plain, *same.others) for same in groups), *(pair for pair in pilot.same if pair not in grouped_pairs))
+
+
+def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
+    names = {arm.info.arm for arm in same.arms}
+    return [pair for pair in run.comparison.same if set(pair) <= names]
+
+
+def _likely(run: Results) -> DecidingRun | None:
+    return next((sentence.decides for sentence in run.answer.answer_sentences if sentence.decides is not None), None)

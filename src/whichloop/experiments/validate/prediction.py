@@ -1,0 +1,231 @@
+"""What the tunnel predicts of a run's held-out tasks, written down with a digest before their results are read."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whichloop.datasets.task import Task
+from whichloop.experiments.fit_profile.check import ChosenTasks, run_again
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
+from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.metrics.record import Record
+from whichloop.protocol.digest import digest
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.files import RunError, read_document, write_document
+
+from .halves import clusters_of, halves
+from .outcome import FOLDER
+
+PREDICTION = "prediction.json"
+MIN_LOOPS = 3
+TRIALS = 200
+"""Of each loop in the tunnel, or fewer: so many that its mean is steadier than that of the run's half."""
+VERSION = 2
+"""Of the file. Version 1, which names none, has a digest of the profile's text, with the random name of the fitted run."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPrediction:
+    """Means over the trials of one loop under the fitted profile."""
+
+    accuracy: float
+    steps: float
+    errors: Mapping[str, float]
+    """Kind of error → number per trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPrediction:
+    """What is predicted, and from what."""
+
+    profile: str
+    """The fitted profile as TOML."""
+    fitted: tuple[str, ...]
+    held_out: tuple[str, ...]
+    """Ids of tasks."""
+    loops: Mapping[str, LoopPrediction]
+    """Arm of the run → prediction."""
+    version: int = VERSION
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            **({"version": self.version} if self.version > 1 else {}),
+            "profile": self.profile,
+            "fitted": list(self.fitted),
+            "held_out": list(self.held_out),
+            "loops": {arm: asdict(loop) for arm, loop in self.loops.items()},
+        }
+
+    @property
+    def digest(self) -> str:
+        """sha256 of all that is predicted."""
+        return prediction_digest(self.as_dict())
+
+
+def prediction_digest(prediction: Mapping[str, Any]) -> str:
+    """Return the digest of a prediction's JSON: since version 2 of the profile's values, and not of its remarks and description.
+
+    Raises ValueError for a version that is not known, or a profile that is no TOML; KeyError.
+    """
+    content = {key: value for key, value in prediction.items() if key != "digest"}
+    version = content.get("version", 1)
+    if version not in (1, VERSION):
+        raise ValueError(f"version {version!r}, and this tool knows 1 and {VERSION}")
+    if version == 1:
+        return digest(content)
+    values = {key: value for key, value in tomllib.loads(content["profile"]).items() if key != "description"}
+    return digest(content | {"profile": values})
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A prediction, with the trials in the tunnel that it is made of."""
+
+    prediction: RunPrediction
+    arms: Mapping[str, str]
+    """Arm of the run → arm under the profile."""
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRequest:
+    """Which arms of a run are validated."""
+
+    model: str | None = None
+    profile: str | None = None
+    seed: int = 0
+    """Chooses the halves."""
+
+
+def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = ()) -> Predicted:
+    """Fit a profile to the traces of half of a run's tasks, and run its loops under it on the other half.
+
+    Of the held-out tasks only the names are read. `allow`: the user's own code that may be imported.
+    Raises RunError for an imported run, fewer than three loops, or loops and tasks that cannot be run again; OSError.
+    """
+    _check_ours(folder)
+    try:
+        split = halves(clusters_of(each_record(folder)), request.seed)
+    except ValueError as error:
+        raise RunError(f"{folder}: {error}") from None
+    fitted = _fitted(folder, request, split.fitted)
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, split.fitted, _named(split.held_out), allow)
+
+
+def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: Collection[str] = ()) -> Predicted:
+    """Fit a profile to all of a run, and run its loops under it on the next tasks of the suite, which no run has had yet.
+
+    `count`: how many. A task of a cluster that the run has met is passed over. `allow`: as in `predict`.
+    Raises RunError as `predict` does, and if the suite has fewer tasks left; OSError.
+    """
+    _check_ours(folder)
+    clusters = clusters_of(each_record(folder))
+    units = set(clusters.values())
+
+    def next_ones(tasks: Sequence[Task]) -> Sequence[Task]:
+        unused = [task for task in tasks if task.id not in clusters and str(task.labels.get("cluster", "")) not in units]
+        if len(unused) < count:
+            raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(unused)} tasks that the run has not had")
+        return unused[:count]
+
+    fitted = _fitted(folder, request, tuple(clusters))
+    chosen = ChosenTasks(next_ones, TRIALS // count)
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tuple(sorted(clusters)), chosen, allow)
+
+
+def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> Predicted:
+    """Read a prediction that `register` has written, and run it in the tunnel again, for the trials that it is made of.
+
+    `folder`: a run that has had the tasks since. `allow`: as in `predict`.
+    Raises RunError for a file that is no prediction, for a run without its loops or tasks, and where the tunnel does
+    other things than the prediction says; OSError.
+    """
+    _check_ours(folder)
+    try:
+        written = read_document(file)
+        profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
+        held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
+        version, expected_digest = written.get("version", 1), prediction_digest(written)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file}: no prediction of this tool ({error}); whichloop validate RUN --ahead N writes one") from None
+    had = clusters_of(each_record(folder))
+    if lost := [task for task in held_out if task not in had]:
+        raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run whichloop compare with more --tasks")
+    if written.get("digest") != expected_digest:
+        raise RunError(f"{file}: the digest is not that of the prediction, which was edited")
+    predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), allow)
+    again = replace(predicted.prediction, version=version)
+    if again.as_dict() | {"digest": again.digest} != written:
+        raise RunError(f"{file}: the tunnel does other things by now: the prediction is of other loops, tasks or code")
+    return replace(predicted, prediction=again)
+
+
+def _check_ours(folder: Path) -> None:
+    if read_manifest(folder).imported is not None:
+        raise RunError(f"{folder}: an imported run has no loops that could be run again; validate a run of this tool's")
+
+
+def _fitted(folder: Path, request: ValidationRequest, tasks: Collection[str]) -> FittedProfile:
+    """Fit the profile on a part of the tasks. Raises RunError for fewer than three loops."""
+    fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(tasks))
+    if len(fitted.arms) < MIN_LOOPS:
+        raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
+    return fitted
+
+
+def _named(ids: Collection[str]) -> ChosenTasks:
+    chosen_ids = frozenset(ids)
+    return ChosenTasks(lambda tasks: [task for task in tasks if task.id in chosen_ids], TRIALS // max(1, len(chosen_ids)))
+
+
+def _in_the_tunnel(
+    folder: Path, profile: str, of_arms: Sequence[str], fitted: tuple[str, ...], chosen: ChosenTasks, allow: Collection[str]
+) -> Predicted:
+    with tempfile.TemporaryDirectory() as scratch:
+        again = run_again(folder, profile, of_arms, allow, Path(scratch), chosen)
+    loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
+    held_out = tuple(sorted({record.task for record in again.records}))
+    return Predicted(RunPrediction(profile, fitted, held_out, loops), again.arms, again.records)
+
+
+def _mean_of(records: Sequence[Record]) -> LoopPrediction:
+    """Return what a loop's trials predict of it. Raises RunError if no trial was scored."""
+    scored = [record for record in records if record.status == "scored"]
+    if not scored:
+        raise RunError("no held-out task was scored in the tunnel; the scripted model needs plans for them")
+    errors: Counter[str] = Counter()
+    for record in scored:
+        errors.update(record.errors)
+    return LoopPrediction(
+        math.fsum(record.accuracy for record in scored) / len(scored),
+        math.fsum(record.steps for record in scored) / len(scored),
+        {kind: count / len(scored) for kind, count in sorted(errors.items())},
+    )
+
+
+def register(folder: Path, prediction: RunPrediction, *, replace: bool = False) -> Path:
+    """Write a prediction below its run, and return the file.
+
+    Raises RunError if another prediction stands there already, unless `replace`; OSError.
+    """
+    path = folder / FOLDER / PREDICTION
+    if path.exists() and not replace:
+        try:
+            before = read_document(path).get("digest")
+        except (ValueError, AttributeError) as error:
+            raise RunError(f"{path}: no prediction of this tool ({error}); --again writes a new one") from None
+        if before != prediction.digest:
+            raise RunError(f"{path}: another prediction was made before ({before}); --again replaces it")
+        return path
+    path.parent.mkdir(exist_ok=True)
+    write_document(path, prediction.as_dict() | {"digest": prediction.digest})
+    return path

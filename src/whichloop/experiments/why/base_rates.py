@@ -1,0 +1,184 @@
+"""How common the causes of an arm's losses are among the trials that it solved.
+
+The rules that name the cause of a loss are asked about solved trials, too: what would they have named, had the trial been lost? A
+cause that they name there as often has cost nothing that the counts can show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import where
+from whichloop.metrics.statistics import ALPHA, fisher_greater
+from whichloop.metrics.trajectory.causes import Cause
+from whichloop.metrics.trajectory.divergence import explain, read_trial
+from whichloop.runs.forking import text_beside
+from whichloop.runs.store.traces import Traces
+
+MAX_SOLVED = 150
+"""Solved trials of a run that are looked at, as many of each arm, evenly spread over its tasks: to read all takes several times as
+long as to explain the losses."""
+MIN_SOLVED = 30
+"""Solved trials of an arm that are looked at however many arms there are."""
+MIN_BESIDE = 100
+"""Trials of a run from which on a fork may look at the solved ones: to fork takes as long as to look at a few."""
+AS_OFTEN = 0.5
+"""Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
+LOST_ONLY: Mapping[Cause, str] = {
+    "time limit": "a trial that overran its time limit is never solved",
+    "budget": "a trial that overran its budget or the model's context is never solved",
+    "crash": "a trial that crashed has no answer",
+    "other": "what is left is a wrong answer, or none",
+}
+"""Causes that only a lost trial can have → why; they have no base rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRate:
+    """How many lost and how many solved trials of an arm show one cause, each by itself."""
+
+    lost: int
+    """Lost trials that were lost to it."""
+    of_lost: int
+    """Lost trials with a trace."""
+    solved: int
+    """Solved trials in which the same rules name it."""
+    of_solved: int
+    """Solved trials that were looked at; at least one."""
+    is_sample: bool
+    """There are more solved trials with a trace."""
+
+    @property
+    def p(self) -> float:
+        """The chance of at least so many among the lost if solved trials had it as often: Fisher's exact test, one-sided."""
+        return fisher_greater((self.lost, self.of_lost), (self.solved, self.of_solved))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Not shown to be a cause: solved trials show it at least half as often, and the test does not tell the shares apart."""
+        return self.solved / self.of_solved >= AS_OFTEN * self.lost / self.of_lost and self.p >= ALPHA
+
+    @property
+    def in_short(self) -> str:
+        """The counts as `7 of 24 lost, 26 of 50 solved`."""
+        sampled = "a sample of " if self.is_sample else ""
+        return f"{self.lost} of {self.of_lost} lost, {self.solved} of {sampled}{self.of_solved} solved"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        counts = {"lost": self.lost, "of_lost": self.of_lost, "solved": self.solved, "of_solved": self.of_solved}
+        return counts | {"sample": self.is_sample, "p": self.p, "doubtful": self.is_doubtful}
+
+
+BaseRates = Mapping[Cause, BaseRate]
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedTrials:
+    """What the rules name in the solved trials of one arm."""
+
+    traced: int = 0
+    """Solved trials with a trace."""
+    causes: Counter[Cause] = field(default_factory=Counter)
+    """Cause → in how many of those that were looked at."""
+
+
+LookedAt = Callable[[Collection[str]], Mapping[str, SolvedTrials]]
+"""Gives the solved trials of the arms that are asked for. Raises RunError for an invalid trace."""
+
+
+def solved_trials(traces: Traces, records: Sequence[Record], arms: Collection[str]) -> dict[str, SolvedTrials]:
+    """Look at solved trials of these arms. Raises RunError for an invalid trace."""
+    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
+    traced = Counter(record.arm for record in _traced(solved))
+    looked_at = {arm: SolvedTrials(traced[arm]) for arm in arms}
+    for record in _spread(_traced(solved), traced, _most(arms)):
+        looked_at[record.arm].causes[explain(read_trial(traces.read(record), record)).cause] += 1
+    return looked_at
+
+
+def _most(arms: Collection[str]) -> int:
+    """Return how many solved trials of each of these arms are looked at."""
+    return max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)
+
+
+@contextmanager
+def solved_beside(traces: Traces, records: Sequence[Record], *, wanted: bool) -> Iterator[LookedAt]:
+    """Give what looks at solved trials; of many records, if `wanted`, a fork does so within the block, where that is safe.
+
+    The causes of lost trials say of which arms; what goes on beside them takes all arms that lost a trial with a trace. Where fewer
+    are asked for, so that more trials of each are to be looked at, or no fork has an answer, they are looked at on the spot.
+    """
+    look = partial(solved_trials, traces, records)
+    is_long = wanted and len(records) >= MIN_BESIDE
+    lost = where(records, lambda record: record.status == "scored" and not record.is_solved) if is_long else ()
+    expected = {record.arm for record in _traced(lost)}
+    with text_beside(lambda: _as_text(look(expected)), wanted=bool(expected)) as beside:
+
+        def looked_at(arms: Collection[str]) -> Mapping[str, SolvedTrials]:
+            text = beside() if arms and expected.issuperset(arms) and _most(arms) == _most(expected) else None
+            return look(arms) if text is None else _of_text(text)
+
+        yield looked_at
+
+
+def _as_text(looked_at: Mapping[str, SolvedTrials]) -> str:
+    return json.dumps({arm: (solved.traced, solved.causes) for arm, solved in looked_at.items()})
+
+
+def _of_text(text: str) -> dict[str, SolvedTrials]:
+    return {arm: SolvedTrials(traced, Counter(causes)) for arm, (traced, causes) in json.loads(text).items()}
+
+
+def base_rates(looked_at: LookedAt, named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
+    """Return the base rates of each arm's causes; none of those in `LOST_ONLY`, nor of an arm without the trace of a solved trial.
+
+    `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
+    """
+    solved = looked_at({arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)})
+    return {arm: _rates(causes, solved.get(arm, SolvedTrials())) for arm, causes in named.items()}
+
+
+def _rates(named: Mapping[Cause, int], solved: SolvedTrials) -> BaseRates:
+    of_lost, of_solved = sum(named.values()), solved.causes.total()
+    return {
+        cause: BaseRate(many, of_lost, solved.causes[cause], of_solved, is_sample=of_solved < solved.traced)
+        for cause, many in named.items()
+        if of_solved and cause not in LOST_ONLY
+    }
+
+
+def _traced(records: Iterable[Record]) -> Iterator[Record]:
+    return (record for record in records if record.trace_at is not None)
+
+
+def _spread(records: Iterable[Record], trials: Mapping[str, int], most: int) -> Iterator[Record]:
+    """Yield of each arm at most so many records, evenly spread over those that it has, in one pass through the file."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        place, many = counts[record.arm], max(trials[record.arm], most)
+        counts[record.arm] += 1
+        if place * most // many != (place + 1) * most // many:
+            yield record
+
+
+def split_by_doubt(causes: Mapping[Cause, int], rates: BaseRates) -> tuple[dict[Cause, int], dict[Cause, int]]:
+    """Return the causes that stand, and those that are not shown to be one, since solved trials show them as often."""
+    doubted = {cause for cause, rate in rates.items() if rate.is_doubtful}
+    return (
+        {cause: many for cause, many in causes.items() if cause not in doubted},
+        {cause: many for cause, many in causes.items() if cause in doubted},
+    )
+
+
+def doubts_in_words(causes: Mapping[Cause, int], rates: BaseRates) -> list[str]:
+    """Return `fault not recovered 7 in doubt (7 of 24 lost, 26 of 50 solved)` for each that is not shown to be a cause."""
+    _, doubted = split_by_doubt(causes, rates)
+    return [f"{cause} {many} in doubt ({rates[cause].in_short})" for cause, many in doubted.items()]

@@ -1,0 +1,101 @@
+"""Which options of a built-in loop concern what it lost, as an ablation that measures whether another value would have helped."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whichloop.experiments.compare.verdict.exposure import GUARD
+from whichloop.experiments.compare.verdict.fences import FENCED, FENCES, READ, REFUSED
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.trajectory.causes import Cause
+from whichloop.protocol.names import SCRIPTED, Spec
+from whichloop.runs.built_in import builtin_names, has_option
+from whichloop.runs.manifest import Settings
+from whichloop.runs.registry import is_generated
+
+FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
+    "bare": {
+        "parse": ("max_consecutive_errors=3,6", "keep_bad_replies=true,false"),
+        "tool argument": ("max_consecutive_errors=3,6", "check_types=false,true"),
+        "fault not recovered": ("max_consecutive_errors=3,6",),
+    },
+    "finish": {
+        "parse": ("parse_retries=2,5",),
+        "tool argument": ("list_tools_in_error=false,true",),
+        "termination": ("forced_finish=both,off",),
+    },
+    "phased": {
+        "fault not recovered": ("max_rounds=5,8", "failed_dependency=run,skip,fail"),
+        "tool argument": ("max_rounds=5,8",),
+        "termination": ("max_rounds=5,8", "failed_dependency=run,skip,fail"),
+    },
+    "react_extract": {
+        "parse": ("on_parse_error=finish,observe", "parse_retries=0,2"),
+        "termination": ("tell_extract=false,true",),
+    },
+    "stateless": {
+        "tool argument": ("constrain_names=false,true",),
+        "fault not recovered": ("max_recovery_rounds=2,4", "enable_error_recovery=true,false"),
+        "lost observation": ("max_history_length=10,none", "history_as=prose,messages"),
+    },
+}
+"""Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
+
+
+GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
+"""Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedAblation:
+    """An ablation that measures whether another value of an option would have helped."""
+
+    loop: str
+    factors: tuple[str, ...]
+    """Options with their values, the default first: `parse_retries=2,5`."""
+    suite: str
+    profile: str
+    cure: str = ""
+    """The loop with the option that is known to get past the fault, `bare(fences=read)`; empty where only a run can tell."""
+
+    @property
+    def command(self) -> str:
+        """As it is typed in a shell."""
+        flags = [word for factor in self.factors for word in ("--factor", factor)]
+        return shlex.join(["whichloop", "ablate", self.loop, *flags, "--suite", self.suite, "--profile", self.profile])
+
+    @property
+    def call(self) -> str:
+        """As it is called from Python."""
+        parts = [factor.partition("=") for factor in self.factors]
+        factors = {name: [_value(value) for value in values.split(",")] for name, _, values in parts}
+        return f"whichloop.ablate({self.loop!r}, {factors}, suite={self.suite!r}, profiles=[{self.profile!r}])"
+
+
+def _value(text: str) -> int | bool | str | None:
+    """Return a factor's value as Python has it."""
+    constants = {"true": True, "false": False, "none": None}
+    return int(text) if text.isdecimal() else constants.get(text, text)
+
+
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:
+    """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.
+
+    `fault`: the kind that most of these losses came from; of replies in a code fence only the option concerns that reads them, and
+    no option helps a model that is weak in what prompts teach, such as units.
+    Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
+    Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
+    """
+    subject, factors = arm.loop, FACTORS.get(arm.loop, {}).get(cause, ())
+    if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
+        subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
+    cure = ""
+    if cause == "parse" and fault == FENCED and has_option(arm.loop, FENCES):
+        factors, cure = (f"{FENCES}={REFUSED},{READ}",), str(Spec(arm.loop, {FENCES: READ}))
+    if fault.startswith("weakness.") or not factors or arm.options:
+        return None
+    if arm.model != SCRIPTED or not is_generated(settings.suite.partition("(")[0]):
+        return None
+    return ProposedAblation(subject, factors, settings.suite, arm.profile, cure)

@@ -1,0 +1,154 @@
+"""Running one trial of a run again, with the scripted model, under faults of choice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from whichloop.experiments.compare.reopen import Reopened, SessionSettings, look_again
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Trace
+from whichloop.models.metering import Meter
+from whichloop.models.profiles import Profile, load_profile, make_profile
+from whichloop.runs.changes import summary
+from whichloop.runs.engine.job import setting_of
+from whichloop.runs.manifest import read_manifest
+from whichloop.runs.permissions import Permissions
+from whichloop.runs.schedule import Trial
+from whichloop.runs.store.files import RunError
+from whichloop.runs.trial.setting import FinishedTrial, TrialContext
+from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.watchdog import Watch
+from whichloop.runs.trial_models import TrialModels
+
+ASKS_NOBODY = SessionSettings({"engine": "local", "mlflow": False})
+"""A replay goes to no cluster, and is logged nowhere."""
+NO_FAULTS = "none"
+"""What stands for no fault where faults are named."""
+CHOSEN = "-chosen"
+"""What the name of a profile ends in whose faults were chosen."""
+_SOURCE = "chosen profile"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayableTrial:
+    """A trial with a scripted model, and the profile that it ran under."""
+
+    trial: Trial
+    context: TrialContext
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that the trial ran under."""
+        return self.trial.arm.profile_met
+
+    def profile_with(self, faults: Sequence[str]) -> Profile:
+        """Return the trial's profile with these faults, KIND@ROLE:CALL, in place of those that it draws. Raises ValueError."""
+        name = self.profile.name.removesuffix(CHOSEN)
+        chosen = {
+            "name": f"{name}{CHOSEN}",  # a built-in name means what is built in
+            "description": f"Faults of choice; all else is as in {name}.",
+            "faults": tuple(faults),
+        }
+        try:
+            return make_profile(self.profile.model_dump(exclude={"evidence", "sources"}) | chosen, _SOURCE)
+        except ValueError as error:
+            raise ValueError(f"--faults: {str(error).removeprefix(f'{_SOURCE}: faults: ')}") from None
+
+    @contextmanager
+    def opened(self) -> Iterator[Replays]:
+        """Keep an event loop for any number of replays."""
+        with asyncio.Runner() as runner:
+            yield Replays(self, runner)
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """Runs a trial again, as often as is asked for."""
+
+    replayable: ReplayableTrial
+    runner: asyncio.Runner
+
+    def run(self, profile: Profile) -> FinishedTrial:
+        """Run the trial under a profile. Raises RunError if the trial cannot be scored."""
+        trial = self.replayable.trial
+        arm = replace(trial.arm, profile=profile)
+        done = self.runner.run(_watched(replace(trial, arm=arm), self.replayable.context))
+        if done.record.status != "scored":
+            raise RunError(f"{done.record.name}: its replay is {done.record.status}: {done.record.reason}")
+        return done
+
+
+async def _watched(trial: Trial, context: TrialContext) -> FinishedTrial:
+    """Run a trial beside what interrupts one that blocks the event loop."""
+    with Watch(context.timeout_s, lambda _: None).watching():
+        return await run_trial(trial, context)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayableRun:
+    """A run that has not changed since it began, so that its trials can be run as they were."""
+
+    again: Reopened
+
+    def trial(self, record: Record) -> ReplayableTrial:
+        """Return a trial of it. Raises RunError for one that its manifest does not make, ValueError for one with a real model."""
+        run = self.again
+        arm = next((arm for arm in run.arms if arm.name == record.arm), None)
+        task = next((task for task in run.tasks if task.id == record.task), None)
+        if arm is None or task is None:
+            raise RunError(f"{run.folder}: {record.name} is none of the trials that its manifest makes")
+        if not arm.is_scripted:
+            raise ValueError(f"{record.name}: its model is {arm.model}; only a scripted model says the same again")
+        trial = Trial(arm, task, record.repeat, run.config.seed)
+        return ReplayableTrial(trial, setting_of(run.config, run.suite, TrialModels(), Meter()))
+
+
+def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
+    """Return a run as its trials can be run again. `allow`: the user's own code that they need.
+
+    Raises RunError for a run whose suite, loops or profiles have changed or need code that is not allowed.
+    """
+    run = look_again(folder, _permissions(folder, allow), ASKS_NOBODY)
+    if run.changes:
+        raise RunError(f"{folder}: changed since this run began: {summary(run.changes)}; no trial of it can be run as it was")
+    return ReplayableRun(run)
+
+
+def _permissions(folder: Path, code: Collection[str]) -> Permissions:
+    """Let the run's server and recordings stand in its configuration: a replay uses neither, so that nobody types them again."""
+    config = read_manifest(folder).config
+    cassette = config.get("cassette")
+    return Permissions(code=code, base_url=config.get("base_url"), cassette=None if cassette is None else Path(cassette))
+
+
+def trace_of(done: FinishedTrial) -> Trace:
+    """Return the trace of a trial that has run."""
+    return Trace.from_json(json.loads(done.trace))
+
+
+def landed(record: Record) -> tuple[str, ...]:
+    """Return the faults that landed in a trial, KIND@ROLE:CALL, each once."""
+    return tuple(dict.fromkeys(f"{fault.kind}@{fault.point}" for fault in record.faults if fault.landed))
+
+
+def profile_named(replayable: ReplayableTrial, faults: str | None) -> Profile:
+    """Return the profile that a user names: `none`, faults between commas, a profile's file; None: the trial's own.
+
+    Raises ValueError for what is none of them, OSError for a file that cannot be read.
+    """
+    if faults is None:
+        return replayable.profile
+    if faults.endswith(".toml"):
+        return load_profile(faults)
+    return replayable.profile_with(() if faults == NO_FAULTS else [text.strip() for text in faults.split(",")])
+
+
+def unmet(profile: Profile, record: Record) -> list[str]:
+    """Return the faults that a profile lists and the trial did not come to."""
+    came_up = {f"{fault.kind}@{fault.point}" for fault in record.faults}
+    return [text for text in profile.faults or () if text not in came_up]

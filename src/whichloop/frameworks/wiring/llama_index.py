@@ -1,0 +1,33 @@
+"""LlamaIndex."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow.errors import WorkflowRuntimeError
+from llama_index.llms.openai_like import OpenAILike
+
+if TYPE_CHECKING:
+    from whichloop.programs.outside.runner import SolverTask
+
+
+async def solve(task: SolverTask) -> object:
+    model = OpenAILike(
+        task.model,
+        api_base=task.base_url,
+        api_key=task.api_key,
+        is_chat_model=True,
+        is_function_calling_model=True,
+        context_window=128_000,
+    )
+    tools = [FunctionTool.from_defaults(async_fn=tool) for tool in task.tools]
+    agent = FunctionAgent(tools=tools, llm=model, timeout=None)
+    try:
+        # It stops at the reply that reaches the limit, also where that is the answer.
+        return str(await agent.run(task.question, max_iterations=task.max_steps + 1))
+    except WorkflowRuntimeError as error:
+        if "Max iterations" in str(error):
+            raise task.StepLimit from error
+        raise

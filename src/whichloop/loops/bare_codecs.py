@@ -1,0 +1,310 @@
+"""The wire formats of design 4: one JSON object, as in its document, or lines of text, or a native call. Standard library only.
+
+Rows such as B4-8 are those of docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from whichloop.protocol import (
+    Act,
+    Answer,
+    AnyCall,
+    Grammar,
+    Inexpressible,
+    JsonValue,
+    Move,
+    Reply,
+    Role,
+    TextLine,
+    ToolCall,
+    ToolSpec,
+    WireError,
+    json_object,
+)
+from whichloop.protocol.wire import from_json, native_call, read_once, to_json
+
+_TEXT = {"type": "string"}
+TASK = "You solve tasks step by step with tools."
+OBSERVATIONS = (
+    'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
+)
+
+
+class BadMove(WireError):
+    """A legible reply states no move; `tool_name` if it could be read."""
+
+    def __init__(self, message: str, tool_name: str | None = None) -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+
+
+@dataclass(frozen=True, slots=True)
+class BareCodec:
+    """One JSON object in the reply's text, in a code fence with prose round it only if `reads_fences`.
+
+    Cannot say: several calls, an empty tool name, an answer of None unless it `takes_null`, a confidence, tuples or other values
+    that JSON does not give back as they were.
+    """
+
+    name: str = "bare.json"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+    reads_fences: bool = False
+    takes_null: bool = False
+    """Whether null is an answer if no tool is called beside it; otherwise it means that no answer is given (row B4-8)."""
+    grows_as: ClassVar[str] = "bare.json"
+    task: ClassVar[str] = TASK
+    """What the model should do, free of the format."""
+    typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '
+    """Stands before the schema of a query's answer."""
+    form: ClassVar[str] = f"""\
+Reply with one JSON object and nothing else, no prose and no code fence.
+To call a tool: {{"thought": "why", "tool_name": "name", "arguments": {{"argument": value}}}}
+To end with your answer: {{"final_answer": "the answer"}}
+{OBSERVATIONS}"""
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            call = _only_call(move)
+            data: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+        else:
+            answer = _answer(move, self.takes_null)
+            data = {"thought": answer.thought} if answer.thought else {}
+            data["final_answer"] = answer.value
+        return Reply(to_json(data))
+
+    def parse(self, reply: Reply) -> Move:
+        return self.read(reply)[0]
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        calls = [json_object({"thought": _TEXT, "tool_name": {"const": tool.name}, "arguments": tool.parameters}) for tool in tools]
+        answer = {"final_answer": {"type": ["string", "number", *(["null"] if self.takes_null else [])]}}
+        return Grammar(tuple((part,) for part in (*calls, json_object({"thought": _TEXT} | answer), json_object(answer))))
+
+    @read_once
+    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
+        """Return the move, and the name of a tool that the reply calls besides a final answer. Raises WireError."""
+        data = _read_object(_unfenced(reply.text) if self.reads_fences else reply.text)
+        thought = data.get("thought")
+        thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
+        tool_name = data.get("tool_name")
+        if data.get("final_answer") is not None:
+            return Answer(thought, data["final_answer"]), str(tool_name or "")
+        if tool_name is None or tool_name == "":
+            if self.takes_null and "final_answer" in data:
+                return Answer(thought), ""
+            raise BadMove("No tool_name specified")
+        tool_name = tool_name if isinstance(tool_name, str) else json.dumps(tool_name)
+        return Act(thought, (ToolCall(tool_name, _arguments(data.get("arguments"), tool_name)),)), ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsCodec:
+    """Lines of text: `Thought:`, then `Tool:` and `Arguments:` (a JSON object), or `Answer:`; a code fence round them is left out.
+
+    Cannot say: several calls, an empty tool name or one of several lines, an answer that is not text, a confidence, texts that
+    begin or end with white space or hold a line that begins like a field. If it `takes_null`, it says an answer of None, and not
+    the text "null".
+    """
+
+    name: str = "bare.fields"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+    takes_null: bool = False
+    """Whether the text "null" is an answer of None."""
+    grows_as: ClassVar[str] = "bare.fields"
+    task: ClassVar[str] = TASK
+    typed: ClassVar[str] = 'What follows "Answer:" must be JSON that follows this schema, a string without its quotation marks: '
+    form: ClassVar[str] = f"""\
+Reply with these lines and nothing else.
+To call a tool:
+Thought: why
+Tool: name
+Arguments: {{"argument": value}}
+To end with your answer:
+Thought: why
+Answer: the answer
+{OBSERVATIONS}"""
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            call = _only_call(move)
+            fields = {"Thought": move.thought, "Tool": call.name, "Arguments": to_json(call.arguments)}
+        else:
+            answer = _answer(move, self.takes_null)
+            fields = {"Thought": answer.thought, "Answer": _answer_text(answer, self.takes_null)}
+        for label, text in fields.items():
+            if text != text.strip() or "\r" in text or _FIELD.search(text) or (label == "Tool" and "\n" in text):
+                raise Inexpressible(f"{label}: white space at an end, or a line that begins like a field")
+        return Reply("\n".join(f"{label}: {text}" for label, text in fields.items()))
+
+    def parse(self, reply: Reply) -> Move:
+        return self.read(reply)[0]
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        thought = ("Thought: ", TextLine())
+        calls = ((*thought, f"\nTool: {tool.name}\nArguments: ", JsonValue(tool.parameters)) for tool in tools)
+        return Grammar((*calls, (*thought, "\nAnswer: ", TextLine())))
+
+    @read_once
+    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
+        """Return the move, and the name of a tool that the reply calls besides an answer. Raises WireError."""
+        marks = list(_FIELD.finditer(reply.text))
+        if not marks:
+            raise WireError("The reply must have lines that begin with Thought:, Tool: and Arguments:, or with Answer:")
+        ends = [*(mark.start() for mark in marks[1:]), _end_of_fence(reply.text, marks[0].start())]
+        fields: dict[str, str] = {}
+        for mark, end in zip(marks, ends, strict=True):
+            fields.setdefault(mark.group(1), reply.text[mark.end() : end].strip())
+        thought, tool_name = fields.get("Thought", ""), fields.get("Tool", "")
+        if "Answer" in fields:
+            return Answer(thought, _read_answer(fields["Answer"], self.takes_null)), tool_name
+        if not tool_name:
+            raise BadMove("No Tool: line")
+        text = fields.get("Arguments", "")
+        try:
+            arguments = from_json(text) if text else None
+        except ValueError as error:
+            raise BadMove(f"Arguments: no JSON - {error}", tool_name) from None
+        return Act(thought, (ToolCall(tool_name, _arguments(arguments, tool_name)),)), ""
+
+
+def _end_of_fence(text: str, start: int) -> int:
+    """Return where the fields end that begin at `start`: at the closing fence, if they stand in one."""
+    fenced = re.search(r"^```\w*\n\Z", text[:start], re.MULTILINE)
+    closing = text.rfind("\n```") if fenced else -1
+    return closing if closing >= start else len(text)
+
+
+_FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCallCodec:
+    """A native tool call, with the thought as text beside it; text without a call is the answer.
+
+    Cannot say: several calls, an empty tool name, an answer with a thought or a confidence, one that is empty or not text. If it
+    `takes_null`, it says an answer of None, and not the text "null".
+    """
+
+    name: str = "bare.native"
+    role: Role = Role.DECIDE
+    max_calls: int = 1
+    takes_null: bool = False
+    """Whether the text "null" is an answer of None."""
+    grows_as: ClassVar[str] = "bare.native"
+    task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
+    typed: ClassVar[str] = "Your answer must be JSON that follows this schema, a string without its quotation marks: "
+    form: ClassVar[str] = f"""\
+Reply with your answer as plain text when you have it.
+{OBSERVATIONS}"""
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act):
+            call = _only_call(move)
+            return Reply(move.thought, (native_call(call),), None, "tool_calls")
+        answer = _answer(move, self.takes_null)
+        text = _answer_text(answer, self.takes_null)
+        if answer.thought or not text:
+            raise Inexpressible("an answer with a thought, or that is empty")
+        return Reply(text)
+
+    def parse(self, reply: Reply) -> Move:
+        return self.read(reply)[0]
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        return Grammar(((AnyCall(),), (TextLine(),)))
+
+    @read_once
+    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
+        """Return the move, and an empty name: this format has no call besides an answer. Raises WireError."""
+        if not reply.calls:
+            if not reply.text:
+                raise WireError("The reply is empty: call a tool, or answer in text")
+            return Answer("", _read_answer(reply.text, self.takes_null)), ""
+        if len(reply.calls) > 1:
+            raise BadMove("Call one tool at a time")
+        call = reply.calls[0]
+        if not call.name:
+            raise BadMove("No tool name specified")
+        try:
+            arguments = from_json(call.arguments) if call.arguments else None
+        except ValueError as error:
+            raise BadMove(f"Invalid JSON in the arguments - {error}", call.name) from None
+        return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),)), ""
+
+
+_NULL = "null"
+_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in the first code fence of a text; the text itself if it is JSON without one, or has none."""
+    if text.lstrip().startswith("{"):
+        return text
+    fenced = _FENCE.search(text)
+    return fenced.group(1) if fenced else text
+
+
+CODEC = BareCodec()
+FENCED_CODEC = BareCodec(reads_fences=True)
+"""The same, which reads an object in a code fence, too."""
+FORMATS: Mapping[str, BareCodec | FieldsCodec | NativeCallCodec] = {
+    "json": CODEC,
+    "fields": FieldsCodec(),
+    "native": NativeCallCodec(),
+}
+
+
+def _only_call(move: Act) -> ToolCall:
+    if len(move.calls) != 1 or not move.calls[0].name:
+        raise Inexpressible("exactly one named call")
+    return move.calls[0]
+
+
+def _answer(move: Move, takes_null: bool) -> Answer:
+    if not isinstance(move, Answer):
+        raise Inexpressible("it takes an Act or an Answer")
+    if move.confidence is not None or (move.value is None and not takes_null):
+        raise Inexpressible("an answer without a value, or with a confidence")
+    return move
+
+
+def _answer_text(answer: Answer, takes_null: bool) -> str:
+    """Return the text that states an answer in a format of text. Raises Inexpressible."""
+    text = _NULL if answer.value is None else answer.value
+    if not isinstance(text, str):
+        raise Inexpressible("an answer that is no text")
+    if _read_answer(text, takes_null) != answer.value:
+        raise Inexpressible(f"the text {text!r}, which is null here")
+    return text
+
+
+def _read_answer(text: str, takes_null: bool) -> str | None:
+    return None if takes_null and text.strip() == _NULL else text
+
+
+def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:
+    """Check the arguments: absent ones are empty, anything but an object is an error (row B4-5)."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadMove("arguments must be an object", tool_name)
+    return value
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    """Read a reply that is one JSON object. Raises WireError in the seed's words, which the model reads (row B4-6)."""
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise WireError(f"Invalid JSON response from LLM - {error}") from None
+    if not isinstance(data, dict):
+        raise WireError("Reply must be a JSON object")
+    return data

@@ -1,0 +1,105 @@
+"""Any loop that keeps a conversation, without its older tool results: shorter prompts, perhaps more calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.option_checks import checked_options
+from whichloop.protocol import (
+    SILENT,
+    AnswerT,
+    Chunk,
+    Message,
+    Model,
+    Observer,
+    Outcome,
+    Prompted,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    WrappedLoop,
+    WrappedModel,
+)
+from whichloop.protocol.program import CONVERSATION, conversation_text
+
+CLEARED = "[old result cleared]"
+
+
+@checked_options
+@dataclass(frozen=True, slots=True)
+class Microcompact(WrappedLoop):
+    """A loop whose requests show the last few results only. Raises ValueError for a `keep` below 1.
+
+    It acts on conversations (`bare`, `finish`). Designs that write all they know into one message have nothing to clear.
+    """
+
+    keep: int = 3
+    """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise ValueError(f"keep must be at least 1, not {self.keep}: the model would never see what its calls gave")
+
+    @property
+    def name(self) -> str:
+        return "microcompact"
+
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        return await self.loop.run(query, tools, CompactingModel(model, self.keep), observer)
+
+
+class CompactingModel(WrappedModel):
+    """A model that gets requests without their older results."""
+
+    def __init__(self, model: Model, keep: int) -> None:
+        super().__init__(model)
+        self.keep = keep
+
+    async def complete(self, request: Request) -> Reply:
+        return await self.model.complete(self._short(request))
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self.model.stream(self._short(request))
+
+    def _short(self, request: Request) -> Request:
+        system = [message for message in request.messages[:1] if message.role == "system"]
+        first = len(system) + request.examples  # demonstrations are not part of the conversation
+        task = request.messages[first:]
+        replies = [place for place, message in enumerate(task) if message.role == "assistant"]
+        seen = max(replies, default=0)  # the model has not seen what comes after it
+        old = [first + place for place in result_places(task)[: -self.keep] if place < seen]
+        if not old:
+            return request
+        messages = list(request.messages)
+        for place in old:
+            messages[place] = replace(messages[place], content=CLEARED)
+        return replace(request, messages=tuple(messages), prompted=_with_messages(request.prompted, messages[first:]))
+
+
+def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompted | None:
+    """Describe a predictor's request with the messages that the model gets."""
+    if prompted is None:
+        return None
+
+    def inputs() -> Mapping[str, Any]:
+        fields = prompted.inputs()
+        return {**fields, CONVERSATION: conversation_text(messages)} if CONVERSATION in fields else fields
+
+    return replace(prompted, inputs=inputs)
+
+
+def result_places(messages: tuple[Message, ...]) -> list[int]:
+    """Return the places of messages with results: tool messages, and user messages that follow an assistant message."""
+    return [
+        place
+        for place, message in enumerate(messages)
+        if message.role == "tool" or (message.role == "user" and place > 0 and messages[place - 1].role == "assistant")
+    ]
+
+
+LOOP = Microcompact

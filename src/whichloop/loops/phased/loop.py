@@ -1,0 +1,94 @@
+"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own.
+
+The docstring of the package (`__init__.py`) follows a run from the top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.option_checks import checked_options
+from whichloop.protocol import (
+    SILENT,
+    AnswerT,
+    Model,
+    Observer,
+    Outcome,
+    Program,
+    Query,
+    RunsSync,
+    StopReason,
+    TakesProgram,
+    Toolbox,
+)
+from whichloop.protocol.program import repr_with_program
+
+from .agent_tools import AgentTools
+from .context import ToolContextManager
+from .ending import RunEnd, StoppableModel
+from .executor import ToolExecutor, ToolExecutorOptions
+from .options import PhasedOptions
+from .phases import PhasedRun
+from .predictors import SELECT_TOOLS, program_of
+from .run import RunInputs
+
+
+@checked_options
+@dataclass(frozen=True, slots=True)
+class Phased(PhasedOptions, TakesProgram, RunsSync):
+    """Phases around a tool executor."""
+
+    name: ClassVar[str] = "phased"
+    __repr__ = repr_with_program
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        reached = {StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+        always_refused = not self.plan and self.max_tool_tasks == 0  # the only task may not use tools
+        if self.reflect or not always_refused:
+            reached.add(StopReason.FINISHED)
+        if self.reflect or always_refused or (self.plan and self.max_tool_tasks is not None):
+            reached.add(StopReason.FORCED)
+        if self.cancellation_token is not None:
+            reached.add(StopReason.CANCELLED)
+        return frozenset(reached)
+
+    @property
+    def predictors(self) -> Program:
+        """One per kind of request that this configuration makes; formats and the list of tools follow them in any case."""
+        left_out = {
+            "understand": not self.understand,
+            "plan": not self.plan,
+            SELECT_TOOLS: self.executor is not None,
+            "reason": not self.plan,
+            "reflect": not self.reflect,
+            "summarize": self.executor is not None or self.tool_layout == "executor",
+        }
+        program = program_of(self.prompts, self.program)
+        return {name: prompt for name, prompt in program.items() if not left_out.get(name, False)}
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return replace(self, max_tool_tasks=tool_steps)
+
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        ending = RunEnd(self.cancellation_token)
+        stoppable = StoppableModel(model, ending)
+        contexts = self.context_manager or ToolContextManager()
+        executor = self.executor
+        if executor is None:
+            select_model = stoppable if self.select_model is None else StoppableModel(self.select_model, ending)
+            options = ToolExecutorOptions(
+                self.configured_tools(tools, at_once=True),
+                contexts,
+                stoppable,
+                self.prompts,
+                self.cancel_grace_s,
+                observer,
+                select_model,
+                self.program,
+            )
+            executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
+        return await PhasedRun(self, RunInputs(query, tools, stoppable, executor, contexts, observer, ending)).run()

@@ -1,0 +1,136 @@
+"""The context that phases and tasks of a run share: what it was given, its progress, and how it asks and tells."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from whichloop.protocol import Observer, Query, Reply, Request, Toolbox, Understanding, WireError
+
+from .callbacks import AgentCallbacks, notify
+from .codecs import JsonCodec, TextAnswerCodec, TextCodec
+from .context import ToolContextManager
+from .ending import RunEnd, StoppableModel
+from .executor import Executor
+from .options import PhasedOptions
+from .predictors import predictors_of
+from .prompts import completed, failures_text
+from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """What one run is given: the query, and the objects that it works with."""
+
+    query: Query
+    tools: Toolbox
+    model: StoppableModel
+    executor: Executor
+    contexts: ToolContextManager
+    observer: Observer
+    ending: RunEnd
+
+
+@dataclass(slots=True)
+class PhaseProgress:
+    """The progress of a run."""
+
+    phase: Phase | None = None
+    phases: list[Phase] = field(default_factory=list)
+    understanding: Understanding | None = None
+    round: int = 0
+    tasks: list[PhaseTask] = field(default_factory=list)
+    """The tasks of all rounds."""
+    tool_tasks: int = 0
+    """How many use_tools tasks have been started."""
+    limited: bool = False
+    """Whether a task was refused because the tool tasks were used up."""
+    remark: str = ""
+    """Why the last plan could not be read; empty once one was."""
+    reflection: Reflection | None = None
+    chosen: list[str] = field(default_factory=list)
+    """Labels of the results that the answer request held."""
+
+
+class RunContext:
+    """One run as its phases and tasks see it. All its state is its own."""
+
+    def __init__(self, config: PhasedOptions, inputs: RunInputs) -> None:
+        self.config = config
+        self.inputs = inputs
+        self.progress = PhaseProgress()
+        self.query_id = uuid.uuid4().hex
+        self.predictors = predictors_of(config.prompts, config.program)
+        self.callbacks = config.callbacks or AgentCallbacks()
+
+    @property
+    def question(self) -> str:
+        return self.inputs.query.full_text
+
+    @property
+    def ending(self) -> RunEnd:
+        return self.inputs.ending
+
+    @property
+    def results(self) -> list[ToolCallStatus]:
+        """All calls that gave a result."""
+        return [call for task in self.progress.tasks for call in completed(task)]
+
+    def failures(self, tasks: Sequence[PhaseTask]) -> str:
+        """Return what prompts say of these tasks' failures, and of a plan that could not be read."""
+        return "\n".join(filter(None, [self.progress.remark, failures_text(tasks)]))
+
+    # --- asking ---
+
+    async def ask(
+        self, codec: JsonCodec | TextAnswerCodec | TextCodec, predictor: str, text: str, scope: str = "", *, streamed: bool = False
+    ) -> Reply:
+        """Ask a predictor; `text` is the user message. Raises ModelError."""
+        form, schema = "", None
+        if not isinstance(codec, TextAnswerCodec | TextCodec):
+            form = codec.form
+            schema = codec.schema if self.inputs.model.capabilities.response_schema else None
+        request = self.predictors[predictor].request(text, form, response_schema=schema, role=codec.role, scope=scope, codec=codec)
+        return await (self._stream(request) if streamed else self.inputs.model.complete(request))
+
+    async def _stream(self, request: Request) -> Reply:
+        text, reply = "", None
+        async for chunk in self.inputs.model.stream(request):
+            text += chunk.text
+            reply = chunk.reply or reply
+            if chunk.text:
+                notify(self.callbacks.on_answer_stream, chunk.text)
+        return reply or Reply(text)
+
+    # --- telling ---
+
+    def enter(self, phase: Phase) -> None:
+        """Go over to a phase. Raises CancelledError once the token is set."""
+        if self.progress.phase is not None:
+            notify(self.callbacks.on_phase_complete, self.progress.phase)
+        if phase is not Phase.COMPLETE:  # an answer that exists is not thrown away
+            self.ending.checkpoint()
+        self.progress.phase = phase
+        self.progress.phases.append(phase)
+        self.inputs.observer.note("phase", phase=phase.value, round=self.progress.round)
+        notify(self.callbacks.on_phase_start, phase)
+
+    def set_status(self, task: PhaseTask, status: TaskStatus) -> None:
+        task.status = status
+        notify(self.callbacks.on_task_update, task.id, status)
+
+    def fail(self, task: PhaseTask, error: str) -> None:
+        task.error = error
+        self.set_status(task, TaskStatus.FAILED)
+        self.inputs.observer.note("task_failed", task=task.id, error=error)
+
+    def note_unreadable(self, phase: Phase, error: WireError) -> None:
+        self.inputs.observer.note("unreadable", phase=phase.value, error=str(error))
+
+    @property
+    def is_cancelled_by_token(self) -> bool:
+        """Whether the run ends because of its token, and not because of a cancellation from outside."""
+        token, current = self.ending.token, asyncio.current_task()
+        return token is not None and token.is_set() and not (current is not None and current.cancelling())

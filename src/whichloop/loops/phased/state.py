@@ -1,0 +1,123 @@
+"""The parts of a phased run: phases, tasks, tool calls, and the model's understanding and judgement (rows S1-1 to S1-4).
+
+Rows such as S1-1 are those of docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from whichloop.protocol import Understanding
+
+__all__ = ["Phase", "PhaseTask", "PhaseToolCall", "Reflection", "TaskStatus", "TaskType", "ToolCallStatus", "Understanding"]
+
+
+class Phase(StrEnum):
+    """The phase that a run is in."""
+
+    UNDERSTAND = "understand"
+    PLAN = "plan"
+    EXECUTE = "execute"
+    REFLECT = "reflect"
+    ANSWER = "answer"
+    COMPLETE = "complete"
+
+
+class TaskStatus(StrEnum):
+    """How far a task, or one tool call of it, has got."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TaskType(StrEnum):
+    """What a task needs: tools, or one thought over what was gathered."""
+
+    USE_TOOLS = "use_tools"
+    REASON = "reason"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseToolCall:
+    """One call that the model asks for."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class ToolCallStatus:
+    """A call, its status and its result."""
+
+    tool: str
+    args: Mapping[str, Any]
+    status: TaskStatus = TaskStatus.PENDING
+    output: str | None = None
+    """The whole result as text."""
+    error: str | None = None
+    pointer: str | None = None
+    """Where the result is kept in the context manager."""
+    summary: str | None = None
+    """What later prompts show instead of the result (agent layout)."""
+    max_chars: int | None = None
+    """Characters of a longer output that prompts show; None for all of it."""
+
+
+@dataclass(slots=True)
+class PhaseTask:
+    """One step of a plan. Field names are the document's."""
+
+    id: str
+    description: str
+    status: TaskStatus = TaskStatus.PENDING
+    taskType: TaskType = TaskType.USE_TOOLS  # noqa: N815
+    toolCalls: list[ToolCallStatus] | None = None  # noqa: N815
+    dependsOn: list[str] = field(default_factory=list)  # noqa: N815
+    context: str = ""
+    """What the task may see: the question, results of its dependencies, what failed."""
+    scope: str = ""
+    """The id as the model gave it, which tells concurrent requests apart; empty takes `id`."""
+    output: str | None = None
+    """The text of a reason task."""
+    error: str | None = None
+    """Why the task failed, if none of its calls says so."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
+
+    @property
+    def request_scope(self) -> str:
+        return self.scope or self.id
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the task as JSON, without what it saw."""
+        calls = [
+            {"tool": call.tool, "args": dict(call.args), "status": call.status.value, "output": call.output, "error": call.error}
+            for call in self.toolCalls or ()
+        ]
+        return {
+            "id": self.id,
+            "description": self.description,
+            "status": self.status.value,
+            "taskType": self.taskType.value,
+            "toolCalls": calls,
+            "dependsOn": list(self.dependsOn),
+            "output": self.output,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """Whether the question can be answered, and what to do if not (row S1-24)."""
+
+    isComplete: bool  # noqa: N815
+    reasoning: str = ""
+    missingInfo: tuple[str, ...] = ()  # noqa: N815
+    suggestedNextSteps: tuple[str, ...] = ()  # noqa: N815

@@ -1,0 +1,131 @@
+"""Any loop over a model whose failed requests are sent again, as the clients of most frameworks do by default."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import cache
+
+from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.option_checks import checked_options
+from whichloop.protocol import (
+    SILENT,
+    AnswerT,
+    Chunk,
+    Loop,
+    Model,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    WrappedLoop,
+    WrappedModel,
+)
+from whichloop.protocol.redact import logger_of
+
+logger = logger_of(__name__)
+
+MAX_DELAY_S = 60.0
+"""Longest wait before an attempt; a request whose provider asks for a longer one fails at once."""
+
+
+@checked_options
+@dataclass(frozen=True, slots=True)
+class ProviderRetry(WrappedLoop):
+    """A loop that does not see a provider's failure that passes. Raises ValueError for less than one attempt or a negative delay.
+
+    The default is that of OpenAI's clients, two more attempts (github.com/openai/openai-python, "Retries"), without their waits.
+    """
+
+    attempts: int = 3
+    """The number of times that a request is sent at most."""
+    delay_s: float = 0.0
+    """Seconds before the second attempt, doubled before each further one up to 60, without jitter, so that runs can be repeated.
+
+    A wait that the provider asks for (Retry-After) comes first; one of more than 60 seconds ends the request at once.
+    """
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loop, Loop) or isinstance(self.loop, type):
+            raise TypeError(f"loop: give a loop, such as Finish(), not {self.loop!r}")
+        if self.attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {self.attempts}: no request would be sent")
+        if not 0 <= self.delay_s <= MAX_DELAY_S:
+            raise ValueError(f"delay_s must be from 0 to {MAX_DELAY_S:g}, not {self.delay_s}")
+
+    @property
+    def name(self) -> str:
+        return "provider_retry"
+
+    @property
+    def provider_attempts(self) -> int:
+        """How often a failed request is sent in all: the laws of loops allow no more."""
+        return self.attempts
+
+    @bounded
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        asking = RetryingModel(model, self.attempts, self.delay_s, observer)
+        if self.attempts > 1 and asking.own_attempts > 1:
+            _warn_of_both(self.attempts, asking.own_attempts)
+        return await self.loop.run(query, tools, asking, observer)
+
+
+@cache
+def _warn_of_both(attempts: int, own_attempts: int) -> None:
+    """Warn, once, that two retry."""
+    logger.warning(
+        "the model sends a request up to %d times by itself, and provider_retry repeats that: up to %d times in all; "
+        "open_model(name, options=RealOptions(attempts=1)) leaves it to provider_retry",
+        own_attempts,
+        attempts * own_attempts,
+    )
+
+
+class RetryingModel(WrappedModel):
+    """A model that sends a request again where another attempt may succeed."""
+
+    def __init__(self, model: Model, attempts: int, delay_s: float, observer: Observer) -> None:
+        super().__init__(model)
+        self.attempts = attempts
+        self.delay_s = delay_s
+        self.observer = observer
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the first reply. Raises the last failure, and at once what no other attempt mends in time."""
+        for attempt in range(1, self.attempts):
+            try:
+                return await self.model.complete(request)
+            except ProviderError as error:
+                await self._wait(error, attempt)
+        return await self.model.complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the chunks of the first stream that begins; one that breaks later is not begun again. Raises as `complete` does."""
+        for attempt in range(1, self.attempts + 1):
+            begun = False
+            try:
+                async for chunk in self.model.stream(request):
+                    begun = True
+                    yield chunk
+                return
+            except ProviderError as error:
+                if begun or attempt == self.attempts:
+                    raise
+                await self._wait(error, attempt)
+
+    async def _wait(self, error: ProviderError, attempt: int) -> None:
+        """Wait for the next attempt. Raises the error if there shall be none."""
+        asked_s = error.retry_after_s
+        if not error.is_transient or (asked_s is not None and asked_s > MAX_DELAY_S):
+            raise error
+        wait_s = min(self.delay_s * 2 ** (attempt - 1), MAX_DELAY_S) if asked_s is None else asked_s
+        self.observer.note("provider_retry", attempt=attempt, error=str(error), delay_s=wait_s)
+        logger.info("attempt %d of %d failed, and the next follows in %g s: %s", attempt, self.attempts, wait_s, error)
+        await asyncio.sleep(wait_s)
+
+
+LOOP = ProviderRetry

@@ -1,0 +1,166 @@
+"""The boundary of a run, around every built-in loop: arguments are checked, events are told, earlier turns of a conversation are
+shown to the model, a typed answer is made, and the outcome has its usage and messages.
+
+A comparison's trial, whose observer says so, wants none of this, so that its run goes straight to the design and pays for none of
+it. Where loops stand in each other, the outermost does it all: it is the closest to the model and to the tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from whichloop.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
+from whichloop.protocol.cancellation import stop_tasks
+from whichloop.protocol.events import EventOf, RunEnded
+from whichloop.protocol.threads import is_async_function, is_generator_function
+
+from .call_ids import ids_of
+from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
+from .run_arguments import check_run, problem_of_model
+from .watching import InnerObserver, RelayingObserver, WatchedModel, WatchedToolbox
+
+RunT = TypeVar("RunT", bound=Callable[..., Coroutine[Any, Any, Any]])
+Run = Callable[[Query[Any], Toolbox, Model, Observer], Coroutine[Any, Any, Outcome[Any]]]
+
+
+def has_boundary(run: RunT) -> RunT:
+    """Mark a `run` that checks its arguments, tells events and knows a query's type and history by itself."""
+    cast(Any, run).has_boundary = True
+    return run
+
+
+def bounded(run: RunT) -> RunT:
+    """Decorate the `run` of a loop. Raises TypeError for arguments of other types, and for a model that is none."""
+
+    @has_boundary
+    @functools.wraps(run)
+    async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
+        check_run(query, tools, model, observer)
+        try:
+            if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
+                return await run(self, query, tools, model, observer)
+            if query.shows_images and not getattr(self, "takes_images", False):
+                raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
+            return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
+        except (TypeError, AttributeError) as error:
+            if problem := problem_of_model(model, error):
+                raise TypeError(problem) from error
+            raise
+
+    return cast(RunT, entered)
+
+
+def takes_events(observer: Observer) -> bool:
+    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not.
+
+    Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
+    """
+    if isinstance(observer, RelayingObserver) or type(observer).on_event is Observer.on_event:
+        return False
+    if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
+        name = type(observer).__name__
+        kind = "async" if is_async_function(observer.on_event) else "a generator function"
+        raise TypeError(f"observer: {name}.on_event is {kind}, and its events would be lost; write def, and put them on a queue")
+    return True
+
+
+async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
+    """Carry out a run, and tell the observer its events if it takes any."""
+    if not takes_events(observer):
+        return await run(query, tools, model, observer)
+    ids = ids_of(observer, query)
+    watching = RelayingObserver(observer, ids)
+    watched_model = WatchedModel(model, tools, watching)
+    outcome: Outcome[Any] | None = None
+    error: BaseException | None = None
+    started = time.perf_counter()
+    try:
+        with ids.failure.leaving():
+            finished = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
+        outcome = finished
+        return finished
+    except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
+        error = raised
+        raise
+    finally:
+        observer.on_event(RunEnded(outcome, error, time.perf_counter() - started))
+
+
+async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
+    """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
+    ids = ids_of(observer, query)
+    recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
+    with ids.failure.leaving():
+        inner_outcome = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
+    if inner_outcome.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
+        inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
+    outcome = answered(query, inner_outcome)
+    messages = messages_after(query, recorded.calls, outcome, inner_outcome.answer, conversation.last_sent)
+    return replace(outcome, messages=messages, usage=usage_of(conversation, recorded, ids))
+
+
+def run_of(loop: Loop) -> Run:
+    """Return the run of any loop with a boundary around it, also that of a loop which has none of its own."""
+    return loop.run if hasattr(loop.run, "has_boundary") else functools.partial(watched, functools.partial(conversed, loop.run))
+
+
+async def run_events(
+    loop: Loop, query: Query[AnswerT], tools: Toolbox, model: Model, *, streams: bool = False
+) -> AsyncGenerator[EventOf[AnswerT], None]:
+    """Run any loop, and yield what happens in it, with RunEnded as the last event.
+
+    `streams`: pieces of replies, too. Raises what leaves the run, such as BudgetExceeded, after the last event, and TypeError for
+    arguments of other types. The run is cancelled where the iteration is given up: close it with `contextlib.aclosing`.
+    """
+    check_run(query, tools, model, SILENT)
+    queue = _EventQueue(streams)
+    running = asyncio.create_task(run_of(loop)(query, tools, model, queue))
+    running.add_done_callback(queue.end)
+    try:
+        while (event := await queue.events.get()) is not None:
+            yield cast("EventOf[AnswerT]", event)
+        await running
+    finally:
+        await stop_tasks((running,))  # what the run raised was raised above
+
+
+class _EventQueue(Observer):
+    """Puts events where an iteration takes them from."""
+
+    def __init__(self, streams: bool) -> None:
+        self.streams = streams
+        self.events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.put_nowait(event)
+
+    def end(self, _: object) -> None:
+        self.events.put_nowait(None)
+
+
+# --- typed answers ---
+
+
+def answered(query: Query[AnswerT], outcome: Outcome[Any]) -> Outcome[AnswerT]:
+    """Return the outcome with an instance of the query's type for its answer.
+
+    What the type refuses is no answer: the run then ends as `parse_failed`, and `details["answer"]` keeps what was answered. There,
+    too, stand a design's own words for having no answer; its stop stays.
+    """
+    if query.answer_type is None:
+        return outcome
+    if outcome.answer is None:
+        answered_null = outcome.stop in (StopReason.FINISHED, StopReason.FORCED) and query.takes_null
+        return replace(outcome, is_null=True) if answered_null else outcome
+    if not outcome.gave_up:
+        try:
+            answer = query.answer_type.read(outcome.answer)
+            return replace(outcome, answer=answer, is_null=answer is None)
+        except ValueError as error:
+            outcome = replace(outcome, stop=StopReason.PARSE_FAILED, details={**outcome.details, "error": str(error)})
+    return replace(outcome, answer=cast(AnswerT, None), details={**outcome.details, "answer": outcome.answer})

@@ -1,0 +1,91 @@
+"""The ids of the calls of a run, the same in events, in an approval, in a checkpoint and in the messages of the outcome.
+
+Many formats have no ids, and some models give the same one twice. So a run gives each call an id of its own, made of the call: it
+is the same in every process that carries the run out again, whatever order calls at the same time begin in, and another one in
+every turn of a conversation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from whichloop.protocol import Message, Observation, Observer, Query, ToolCall, render_value
+from whichloop.protocol.current_call import CallId, id_name, new_run_id
+from whichloop.protocol.digest import digest, sha256
+
+from .run_failure import RunFailure
+
+
+class CallIds:
+    """Gives the calls of one run their ids, and holds what all that stands around its design has to know of it."""
+
+    def __init__(self, run_id: str, history: Iterable[Message] = ()) -> None:
+        """`run_id`: of the run, until its checkpoint says another. `history`: the turns before the run's."""
+        self.run_id = run_id
+        self.recorded: frozenset[str] = frozenset()
+        """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
+        self.not_made: set[str] = set()
+        """Ids of a checkpoint's calls for which no tool was called."""
+        self.guarded: frozenset[str] = frozenset()
+        """Names of the tools whose calls a person has to know of."""
+        self.failure = RunFailure()
+        """What an observer or a checkpoint of the run has raised."""
+        self._history = tuple(history)
+        self._turn: str | None = None
+        self._calls_by_stem = Counter[str]()
+
+    def named(self, call: ToolCall) -> ToolCall:
+        """Return a call with the run's id for it: calls that are equal are told apart by their order."""
+        if isinstance(call.call_id, CallId):
+            return call
+        stem, stem_before = self._id_stems(call)
+        self._calls_by_stem[stem] += 1
+        number = self._calls_by_stem[stem]
+        earlier_id = f"{stem_before}-{number}"
+        call_id = earlier_id if earlier_id in self.recorded else f"{stem}-{number}"
+        return ToolCall(call.name, call.arguments, CallId(call_id, self.run_id))
+
+    def coming(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Return the calls of a reply with the ids that they have if they are made."""
+        counted = Counter[str]()
+        coming: list[ToolCall] = []
+        for call in calls:
+            stem, _ = self._id_stems(call)
+            counted[stem] += 1
+            number = self._calls_by_stem[stem] + counted[stem]
+            coming.append(ToolCall(call.name, call.arguments, CallId(f"{stem}-{number}", self.run_id)))
+        return coming
+
+    def _id_stems(self, call: ToolCall) -> tuple[str, str]:
+        """Return what the ids of equal calls of the turn begin with, and what they began with in an earlier version."""
+        try:
+            arguments_digest = digest(call.arguments)
+        except (TypeError, ValueError, RecursionError):
+            arguments_digest = sha256(render_value(call.arguments))
+        if self._turn is None:
+            history = [replace(message, sent=None).as_dict() for message in self._history]
+            self._turn = digest(history) if history else ""
+        whole = sha256(f"{self._turn} {arguments_digest} {call.name}")
+        return f"{id_name(call.name)}-{whole[:12]}", f"{call.name}-{arguments_digest[:12]}"
+
+
+def ids_of(observer: Observer, query: Query) -> CallIds:
+    """Return the ids of a run: those that a loop around this one gives, else new ones."""
+    outer_ids = getattr(observer, "ids", None)
+    return outer_ids if isinstance(outer_ids, CallIds) else CallIds(new_run_id(query.full_text), query.history or ())
+
+
+def needs_approval(observer: Observer, names: Iterable[str]) -> bool:
+    """Return whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
+
+    The answer was written as if the call had been made, and says "refunded" where nothing was.
+    """
+    ids = getattr(observer, "ids", None)
+    return isinstance(ids, CallIds) and not ids.guarded.isdisjoint(names)
+
+
+def as_asked(seen: Observation, call: ToolCall) -> Observation:
+    """Return a result with the id that the design gave the call; the run's, if it gave none."""
+    return seen if not call.call_id or seen.call_id == call.call_id else replace(seen, call_id=call.call_id)

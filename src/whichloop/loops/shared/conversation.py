@@ -1,0 +1,306 @@
+"""A conversation over several runs: earlier turns stand in the requests of any design, and a run adds its own turn to them.
+
+Every design is told of earlier turns in the same way, as messages between its system text and demonstrations and the messages of
+the run. An earlier answer is written in the format in which the request wants one, so that no model learns from its own earlier
+words to leave the format. Earlier calls are native calls where the request offers tools natively; elsewhere they stand, with their
+results, under the user's message.
+
+A design whose requests grow, each beginning with the whole one before, shows an earlier turn of its own as that turn was sent, word
+for word: a provider's prompt cache then holds all of it. Its codecs name the format in which they do so in `grows_as`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from whichloop.protocol import (
+    Answer,
+    Chunk,
+    Codec,
+    Inexpressible,
+    Message,
+    Model,
+    ModelError,
+    NativeCall,
+    Observation,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Role,
+    Toolbox,
+    ToolCall,
+    Usage,
+    WrappedModel,
+    render_value,
+)
+from whichloop.protocol.cancellation import failure_of_model
+from whichloop.protocol.chat import SentTurn
+from whichloop.protocol.json_text import Encoder
+from whichloop.protocol.outcome import RunUsage
+from whichloop.protocol.tools import ToolboxAround
+from whichloop.protocol.wire import from_json
+
+from .call_ids import CallIds, as_asked
+from .run_failure import RunFailure
+
+UNTOLD = frozenset({Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT})
+"""Roles of requests about one text or one failure, which show no earlier turns."""
+RESULTS = "Results of tools in this turn:"
+ACCEPTED = "accepted"
+"""The result of an earlier answer that is itself a call, such as `__finish__`: providers want one for every call."""
+
+_ENCODER = Encoder(ensure_ascii=False)
+
+
+class ConversationModel(WrappedModel):
+    """A model whose requests show the earlier turns of a conversation, and are counted."""
+
+    def __init__(self, model: Model, history: Sequence[Message], failure: RunFailure) -> None:
+        """`failure`: of the run; a design that has caught it gets it again."""
+        super().__init__(model)
+        self._failure = failure
+        self._turns = earlier_turns(history)
+        self.last_sent: tuple[str, tuple[Message, ...]] | None = None
+        """The run's own messages in its last request of a format that grows, and the name of that format."""
+        self.requests = 0
+        self.uncounted = 0
+        """Replies whose tokens nobody has told, those that broke off among them."""
+        self.tokens: Usage | None = None
+        self.failure: ModelError | None = None
+        """The last failure of the model."""
+
+    async def complete(self, request: Request) -> Reply:
+        self._failure.check_request()
+        self.requests += 1
+        try:
+            reply = await self.model.complete(self._with_earlier_turns(request))
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = self._failed(error)
+            raise failure from failure.__cause__
+        self._count(reply)
+        return reply
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        self._failure.check_request()
+        self.requests += 1
+        reply: Reply | None = None
+        try:
+            stream = cast(AsyncGenerator[Chunk, None], self.model.stream(self._with_earlier_turns(request)))
+            async with contextlib.aclosing(stream) as chunks:
+                async for chunk in chunks:
+                    if chunk.reply is not None and reply is None:
+                        reply = chunk.reply
+                        self._count(reply)
+                    yield chunk
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = self._failed(error)
+            raise failure from failure.__cause__
+        finally:
+            if reply is None and not isinstance(sys.exception(), ModelError):
+                self.uncounted += 1
+
+    def _failed(self, error: ModelError | asyncio.CancelledError) -> ModelError:
+        """Return what the model has failed with, and count the attempts that it has made by itself before."""
+        failure = self.failure = failure_of_model(error)
+        if isinstance(failure, ProviderError):
+            self.requests += len(failure.failed_attempts)
+        return failure
+
+    def _count(self, reply: Reply) -> None:
+        self.requests += len(reply.failed_attempts)
+        if reply.usage is None:
+            self.uncounted += 1
+        else:
+            self.tokens = reply.usage if self.tokens is None else self.tokens + reply.usage
+
+    def _with_earlier_turns(self, request: Request) -> Request:
+        messages = request.messages
+        place = request.examples + (1 if messages and messages[0].role == "system" else 0)
+        if format_name := getattr(request.codec, "grows_as", ""):
+            self.last_sent = format_name, messages[place:]
+        if not self._turns or request.role in UNTOLD:
+            return request
+        return replace(request, messages=(*messages[:place], *turns_for(request, self._turns), *messages[place:]))
+
+
+Turn = tuple[list[Message], tuple[Message, ...] | None]
+"""A turn as the conversation has it, and as it was sent, if it was and nobody has changed it since."""
+
+
+def earlier_turns(history: Iterable[Message]) -> list[Turn]:
+    """Return the turns of a conversation, each with what was sent of it."""
+    return [(turn, _as_sent(turn)) for turn in _turns(history)]
+
+
+def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
+    """Return earlier turns as a request shows them.
+
+    A request of a guard's, whose codec says `asks_about_task`, shows what the user said and no more: neither a result of a tool nor
+    what a model made of one may talk it into anything.
+    """
+    if getattr(request.codec, "asks_about_task", False):
+        return [Message("user", message.content) for turn, _ in turns for message in turn if message.role == "user"]
+    format_name = getattr(request.codec, "grows_as", "")
+    messages: list[Message] = []
+    for turn, as_sent in turns:
+        if as_sent is not None and turn[0].sent is not None and turn[0].sent.format == format_name:
+            messages += as_sent
+            turn = [message for message in turn if message.role == "assistant" and not message.calls]
+        elif not request.tools:
+            turn = _with_results_as_text(turn)
+        for message in turn:
+            if message.role == "assistant" and not message.calls:
+                messages += _answer(message, request.codec, f"earlier_{len(messages)}")
+            else:
+                messages.append(_without_sent(message))
+    return messages
+
+
+def _without_sent(message: Message) -> Message:
+    """Return a message as a provider takes it."""
+    return message if message.sent is None else replace(message, sent=None)
+
+
+def _turns(history: Iterable[Message]) -> list[list[Message]]:
+    """Return the messages in turns, each of which begins with a user's message; what stands before the first is one, too."""
+    turns: list[list[Message]] = []
+    for message in history:
+        if message.role == "user" or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return turns
+
+
+def _as_sent(turn: Sequence[Message]) -> tuple[Message, ...] | None:
+    """Return a turn as it was sent; None for one that was changed since, as by somebody who took a name out."""
+    return None if turn[0].sent is None else turn[0].sent.shown(turn)
+
+
+def _answer(message: Message, codec: Codec | None, call_id: str) -> list[Message]:
+    """Return an earlier answer in the format of a request; as it is, where the format has no place for it."""
+    reply = None if codec is None else _rendered(message.content, codec)
+    if reply is None:
+        return [message]
+    calls = tuple(replace(call, id=f"{call_id}_{place}") for place, call in enumerate(reply.calls))
+    results = [Message("tool", ACCEPTED, call_id=call.id) for call in calls]
+    return [Message("assistant", reply.text, calls), *results]
+
+
+def _rendered(answer: str, codec: Codec) -> Reply | None:
+    """Return an answer in a format; None if that has no place for it. One that wants a confidence shows that of an answer given."""
+    for value in [*_structured(answer), answer]:
+        for confidence in (None, 1.0):
+            try:
+                return codec.render(Answer("", value, confidence))
+            except Inexpressible:
+                continue
+    return None
+
+
+def _structured(answer: str) -> list[Any]:
+    """Return the object or list that an answer under a schema is, as messages hold it."""
+    try:
+        value = from_json(answer) if answer[:1] in ("{", "[") else None
+    except ValueError:
+        value = None
+    return [value] if isinstance(value, dict | list) else []
+
+
+def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
+    """Return the messages without native calls: each call and its result is a line under the user's message."""
+    messages: list[Message] = []
+    results_at = -1
+    called: dict[str, NativeCall] = {}
+    for message in history:
+        if message.role == "tool":
+            call = called[message.call_id]
+            line = f"- {call.name} {call.arguments}: {message.content}"
+            if results_at < 0:
+                results_at = len(messages)
+                messages.append(Message("user", RESULTS))
+            text = messages[results_at].content
+            with_line = f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}"
+            messages[results_at] = Message("user", with_line, images=messages[results_at].images)
+            continue
+        called |= {call.id: call for call in message.calls}
+        if message.role == "user":
+            results_at = len(messages)
+        if message.content or not message.calls:
+            messages.append(Message(message.role, message.content, images=message.images))
+    return messages
+
+
+# --- the run's own turn ---
+
+
+@dataclass(slots=True)
+class MadeCall:
+    """A call of a run, in the order in which calls began; `seen` is None until it has a result."""
+
+    call: ToolCall
+    seen: Observation | None = None
+
+
+class RecordedToolbox(ToolboxAround):
+    """A toolbox that keeps the calls of a run and what the model read of their results."""
+
+    def __init__(self, within: Toolbox, ids: CallIds) -> None:
+        super().__init__(within)
+        self.calls: list[MadeCall] = []
+        self._ids = ids
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        self._ids.failure.check_call()
+        recorded = MadeCall(self._ids.named(call))
+        self.calls.append(recorded)
+        recorded.seen = await self.within.call(recorded.call, validate=validate)
+        self._ids.failure.check_call()  # the observer may have raised when it was told of the result
+        return as_asked(recorded.seen, call)
+
+
+def usage_of(model: ConversationModel, tools: RecordedToolbox, ids: CallIds) -> RunUsage:
+    """Return what a run has taken."""
+    finished_calls = [
+        recorded.call for recorded in tools.calls if recorded.seen is not None and recorded.call.call_id not in ids.not_made
+    ]
+    return RunUsage(model.requests, sum(call.name in tools for call in finished_calls), model.tokens, model.uncounted)
+
+
+def messages_after(
+    query: Query[Any],
+    calls: Sequence[MadeCall],
+    outcome: Outcome[Any],
+    answer: Any,
+    last_sent: tuple[str, tuple[Message, ...]] | None,
+) -> tuple[Message, ...]:
+    """Return the conversation with the turn that a run was.
+
+    `answer`: the outcome's as the design gave it, text or JSON value. `last_sent`: that of the run's `ConversationModel`.
+    """
+    messages = [Message("user", query.full_text, images=query.images)]
+    for recorded in calls:
+        if recorded.seen is None:  # cancelled by the run itself
+            continue
+        name = str(recorded.call.call_id)  # the run's, because providers want ids that differ, and those of a model may repeat
+        arguments = _ENCODER.encode(dict(recorded.call.arguments))
+        messages.append(Message("assistant", "", (NativeCall(name, recorded.call.name, arguments),)))
+        seen = recorded.seen
+        messages.append(Message("tool", seen.data if seen.ok else f"{seen.error_type}: {seen.data}", call_id=name))
+    if outcome.ok:
+        answer_text = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
+        messages.append(Message("assistant", answer_text))
+        if last_sent is not None and all(_can_be_stored(message, query) for message in last_sent[1]):
+            messages[0] = replace(messages[0], sent=SentTurn.of(messages, *last_sent))
+    return (*(query.history or ()), *messages)
+
+
+def _can_be_stored(message: Message, query: Query[Any]) -> bool:
+    """Return whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
+    return message.role != "system" and message.images in ((), query.images)

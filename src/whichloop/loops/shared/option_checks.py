@@ -1,0 +1,72 @@
+"""The options of a loop that Python code makes: a wrong one is told in one line, as on the command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from whichloop.protocol.names import nearest
+
+Design = TypeVar("Design", bound=type)
+
+
+def checked_options(design: Design) -> Design:
+    """Let a loop raise ValueError, in one line that names the option, for an unknown option and one of another type."""
+    plain_init = design.__init__  # type: ignore[misc]  # of a class itself, not of an instance
+    signature = inspect.signature(plain_init)
+
+    @functools.wraps(plain_init)
+    def checked(self: Any, *args: Any, **options: Any) -> None:
+        for name in options:
+            if name not in signature.parameters:
+                raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_options(design)])}")
+        try:
+            plain_init(self, *args, **options)  # the loop's own checks come first: they say more
+        except TypeError:  # a check that compares values of other types
+            _check_all(design, signature.bind(self, *args, **options).arguments)
+            raise
+        _check_all(design, signature.bind(self, *args, **options).arguments)
+
+    design.__init__ = checked  # type: ignore[misc]  # as above
+    return design
+
+
+def _check_all(design: type, options: Mapping[str, Any]) -> None:
+    hints = _options(design)
+    doubtful = {name: value for name, value in options.items() if name in hints and not _has_plain_type(value, hints[name])}
+    for name, value in doubtful.items():
+        if (choices := _choices(hints[name])) and value not in choices:
+            raise ValueError(f"{design.__name__}: {name} must be one of {', '.join(map(str, choices))}, not {value!r}")
+    if doubtful:
+        import_module("whichloop.loops.shared.option_types").check_types(design, hints, doubtful)
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Return the values that an option may have where its type lists them; empty where it does not."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    listed = [(None,) if part is NoneType else _choices(part) for part in parts]
+    return tuple(choice for choices in listed for choice in choices) if all(listed) else ()
+
+
+def _has_plain_type(value: Any, hint: Any) -> bool:
+    """Return whether a value plainly fits its type: to tell so takes no library, which a loop by itself does without."""
+    if get_origin(hint) is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
+    if get_origin(hint) in (Union, UnionType):
+        return any(_has_plain_type(value, one) for one in get_args(hint))
+    return type(value) is hint
+
+
+@cache
+def _options(design: type) -> Mapping[str, Any]:
+    """Return the types of the options, without those that hold a loop or a function."""
+    hints = get_type_hints(design)
+    return {item.name: hints[item.name] for item in fields(design) if item.metadata.get("option") is not False}

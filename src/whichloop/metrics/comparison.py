@@ -1,0 +1,363 @@
+"""Arms against each other: paired differences with intervals, tests and verdicts.
+
+Arms are paired within one suite and one profile: a loop under faults against another in clean air answers no question. How a pair
+is decided is in `pairs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+from whichloop.protocol import render_value
+from whichloop.protocol.counts import counted
+from whichloop.protocol.digest import canonical_json
+
+from .arm_info import ArmInfo
+from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
+from .few_tasks import OnTask, on_few_tasks
+from .few_units import too_few_units
+from .left_out import excluded_warnings, most_frequent, most_told, overlap_warnings
+from .pairs import MARGIN, Pair, paired_test, pairs_of_family, with_outlook, with_repeats
+from .pooled import pooled_values
+from .record import RECORDING, Record
+from .record_table import alike, records_by_arm
+from .same_trials import same_pairs
+from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
+from .spending import ONCE, LookLevel
+from .statistics import ALPHA, interval_json
+from .summary import (
+    FAULT_COUNTS,
+    METRICS,
+    PRIMARY,
+    ArmSummary,
+    DeathCause,
+    Measured,
+    TaskValues,
+    death_cause,
+    scored_of,
+    summarize,
+    task_values,
+)
+from .trial_limits import NO_LIMITS, TrialLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """An arm and what it gave."""
+
+    info: ArmInfo
+    summary: ArmSummary
+
+    @property
+    def death_cause(self) -> DeathCause:
+        """Why the arm's accuracy is not that of an agent, first that it crashed in every trial; empty if it is."""
+        return "crashed" if self.summary.always_crashed else self.summary.dead
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON, with None for what is not known."""
+        info, summary = self.info, self.summary
+        fields: dict[str, Any] = {
+            "arm": info.arm,
+            "loop": info.variant,
+            "base_loop": info.loop,
+            "options": {name: _json_value(value) for name, value in info.options.items()},
+            "model": info.model,
+            "profile": info.profile,
+            **({"met": info.met} if info.met else {}),
+            "suite": info.suite,
+            "trials": summary.trials,
+            "scored": summary.scored,
+            "errored": summary.errored,
+            "excluded": summary.excluded,
+            "tasks": summary.tasks,
+        }
+        fields["known"] = dict(summary.known)
+        fields["over_templates"] = interval_json(summary.over_templates)
+        fields |= {metric: interval_json(mean) for metric, mean in summary.means.items()}
+        return fields | {
+            "stops": dict(summary.stops),
+            "errors": dict(summary.errors),
+            "retries": dict(summary.retries),
+            "faults": asdict(summary.faults) if summary.tells_faults else dict.fromkeys(FAULT_COUNTS),
+            "recovery": interval_json(summary.recovery),
+            "retention_at": {distance: share.as_dict() for distance, share in summary.retention_at.items()},
+            "false_success": {"count": summary.false_success, "rate": interval_json(summary.false_success_rate)},
+            "right_unseen": summary.right_unseen,
+            "exclusions": dict(summary.exclusions),
+            "errored_reasons": dict(summary.errored_reasons),
+            "crashes": dict(summary.crashes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All arms, all pairs that make sense, and what to keep in mind when reading them."""
+
+    arms: tuple[ArmResult, ...]
+    pairs: tuple[Pair, ...]
+    """Without those that have no task in common for which the metric is known."""
+    main_warnings: tuple[str, ...]
+    """What weighs most comes first: what makes the run invalid, then trials and tasks that means lack."""
+    invalid: bool
+    """Faults did not land as scheduled, an arm ran and no trial of it could be scored, a recording lacked what was asked, a broken
+    tool excluded tasks, most plans lead to wrong answers, or no arm asked its model without crashing: no verdict of this run
+    holds."""
+    alpha: float
+    """Of each family, over all looks."""
+    margin: float
+    pooled: tuple[Pair, ...] = ()
+    """Where several profiles were run, pairs of loops on accuracy over all of them together, a family of their own (see `pooled`):
+    `a` and `b` are the arms' names without the profile."""
+    remarks: tuple[str, ...] = ()
+    """What else a reader has to know, such as the look at which a run was stopped."""
+    limits: TrialLimits = NO_LIMITS
+    """What each trial might spend at most, where the run itself set such limits."""
+    on_tasks: tuple[OnTask, ...] = ()
+    """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
+    same: tuple[tuple[str, str], ...] = ()
+    """Pairs of arms that did the same in every trial."""
+    cost_warnings: tuple[str, ...] = ()
+    """Costs that are not known of all trials; they weigh least."""
+    solved_costs: SolvedCosts = NO_SOLVED_COSTS
+    """What arms solved and spent on each task, where they are compared."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All warnings; what weighs most comes first."""
+        return (*self.main_warnings, *self.cost_warnings)
+
+    @property
+    def crashed_arms(self) -> tuple[ArmResult, ...]:
+        """The arms that crashed in every trial."""
+        return tuple(arm for arm in self.arms if arm.death_cause == "crashed")
+
+    @property
+    def unasked_arms(self) -> tuple[ArmResult, ...]:
+        """The arms that never asked their model, without those that crashed in every trial."""
+        return tuple(arm for arm in self.arms if arm.death_cause == "never asked")
+
+    @property
+    def dead_arms(self) -> tuple[ArmResult, ...]:
+        """The arms whose accuracy is not that of an agent: they crashed in every trial, or never asked their model."""
+        return (*self.crashed_arms, *self.unasked_arms)
+
+    def dead_arms_json(self) -> list[dict[str, str]]:
+        """Return which arms are dead, and why, as plain JSON."""
+        return [
+            {"arm": arm.info.arm, "cause": arm.death_cause, "sentence": dead_arm_warning(arm).removesuffix(".")}
+            for arm in self.dead_arms
+        ]
+
+    def pairs_on(self, metric: str) -> tuple[Pair, ...]:
+        """Return the pairs on one metric."""
+        return tuple(pair for pair in self.pairs if pair.metric == metric)
+
+    def are_same(self, a: str, b: str) -> bool:
+        """Whether two arms did the same in every trial."""
+        return (a, b) in self.same or (b, a) in self.same
+
+    def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
+        """Return the object that `compare --json` prints; what this module does not know comes from the caller."""
+        return {
+            "run": run,
+            "digest": digest,
+            "wall_s": wall_s,
+            "alpha": self.alpha,
+            "margin": self.margin,
+            "limits": self.limits.words or None,
+            "invalid": self.invalid,
+            "dead_arms": self.dead_arms_json(),
+            "warnings": list(self.warnings),
+            "arms": [arm.to_json() for arm in self.arms],
+            "pairs": [pair.to_json() for pair in self.pairs],
+            "pooled": [pair.to_json() for pair in self.pooled],
+        }
+
+
+def compare(
+    records: Sequence[Record],
+    arms: Sequence[ArmInfo],
+    *,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    paired: bool = True,
+    look: LookLevel = ONCE,
+) -> Comparison:
+    """Compare arms from one record per trial; without `paired` no pairs, whose number grows with the square of the arms'.
+
+    `look`: at which of several looks at the run; verdicts are at alpha over all looks, intervals at this look's level.
+
+    Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
+    different versions of it.
+    """
+    by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin, look)
+    agents = [info for info in arms if death_cause(scored_of(by_arm[info.arm])) != "never asked"]
+    matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
+    measures = _ArmMeasures(by_arm, rules.level)
+    scores = measures.values(PRIMARY)
+    of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
+    pairs = with_repeats(of_accuracy, by_arm, agents)
+    spent: dict[str, Mapping[str, TaskValues]] = {}
+    for metric in (name for name in METRICS if name != PRIMARY):
+        values = measures.values(metric)
+        pairs += rules.decided(metric, _matched_values(matched, values))
+        if metric in UNITS:
+            spent[metric] = values
+
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
+    summaries = {arm.info.arm: arm.summary for arm in compared}
+    same_air = _under_same_conditions(compared)
+    unrecorded, (unreplayable, left_out) = _unrecorded_warnings(records), excluded_warnings(records)
+    dead = [dead_arm_warning(arm) for arm in compared]
+    apart, partial = overlap_warnings({name: summary.tasks for name, summary in summaries.items()}, _common(matched, pairs))
+    return Comparison(
+        arms=compared,
+        pairs=tuple(pairs),
+        main_warnings=(
+            *unrecorded,
+            *unreplayable,
+            *filter(None, dead),
+            *unsound_arm_warnings(summaries),
+            *apart,
+            *errored_warnings(summaries, same_air),
+            *lost_repeats_warnings(by_arm, same_air),
+            *partial,
+            *left_out,
+            *_unit_warnings(pairs, rules.level),
+        ),
+        invalid=bool(unrecorded or unreplayable) or any(map(_is_short, compared)) or (any(dead) and all(dead)),
+        alpha=alpha,
+        margin=margin,
+        pooled=tuple(rules.decided(PRIMARY, pooled_values(scores, agents))) if paired else (),
+        on_tasks=on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else (),
+        same=same_pairs(matched, summaries, by_arm),
+        cost_warnings=tuple(cost_warnings(summaries, same_air)),
+        solved_costs=SolvedCosts(scores, spent, rules.level / len(matched)) if matched else NO_SOLVED_COSTS,
+    )
+
+
+_TwoArms = tuple[tuple[str, str], tuple[TaskValues, TaskValues]]
+"""The names of two arms, and their values of a metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FamilyRules:
+    """What the pairs of every family are decided by."""
+
+    alpha: float
+    margin: float
+    look: LookLevel
+
+    @property
+    def level(self) -> float:
+        """The level of a test alone at this look."""
+        return self.look.nominal(self.alpha)
+
+    def decided(self, metric: str, values: Iterable[_TwoArms]) -> list[Pair]:
+        """Return the pairs of one family, from the values of the metric."""
+        tests = {names: paired_test(metric, a, b, self.margin) for names, (a, b) in values}
+        return pairs_of_family(metric, tests, self.alpha, self.look)
+
+
+class _ArmMeasures:
+    """Reads the measures of all arms one by one; of each measure's values only what the arms' summaries say of them is kept."""
+
+    def __init__(self, by_arm: Mapping[str, Sequence[Record]], level: float) -> None:
+        self.known: dict[str, dict[str, Measured]] = {arm: {} for arm in by_arm}
+        self._by_arm = by_arm
+        self._level = level
+
+    def values(self, metric: str) -> dict[str, TaskValues]:
+        """Return each arm's values of a metric, by task."""
+        values = {arm: task_values(records, METRICS[metric]) for arm, records in self._by_arm.items()}
+        for arm, own in values.items():
+            self.known[arm][metric] = Measured.of(metric, own, self._level)
+        return values
+
+
+def _matched_values(matched: Sequence[tuple[str, str]], values: Mapping[str, TaskValues]) -> list[_TwoArms]:
+    """Return the names of each two arms that are compared, and their values."""
+    return [((a, b), (values[a], values[b])) for a, b in matched]
+
+
+def _unrecorded_warnings(records: Sequence[Record]) -> list[str]:
+    """Warn of trials that asked what the recording does not have."""
+    unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
+    return [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
+
+
+def _is_short(arm: ArmResult) -> bool:
+    """Whether so few of an arm's faults landed, or so few of its trials could be scored, that the run is invalid."""
+    summary = arm.summary
+    return summary.faults.short or bool(summary.trials and not summary.scored)
+
+
+def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, Sequence[Record]]:
+    by_arm = records_by_arm(records, arms)
+    if len(by_arm) != len(arms):
+        raise ValueError("two arms have the same name")
+    if sum(map(len, by_arm.values())) < len(records):
+        other = next(record.arm for record in alike(records) if record.arm not in by_arm)
+        raise ValueError(f"a record of arm {other!r}, which is not among {sorted(by_arm)}")
+    digests: dict[str, str] = {}
+    for info in arms:
+        for record in alike(by_arm[info.arm]):
+            if digests.setdefault(info.suite, record.suite_digest) != record.suite_digest:
+                raise ValueError(f"suite {info.suite!r}: records of two different versions of it")
+    return by_arm
+
+
+def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
+    return (a.suite, a.profile) == (b.suite, b.profile)
+
+
+def dead_arm_warning(arm: ArmResult) -> str:
+    """Say why the accuracy of an arm is not that of an agent; empty if it is."""
+    name, summary = arm.info.arm, arm.summary
+    if summary.always_crashed:
+        crashed = f"{name}: every trial crashed ({summary.scored} of {summary.scored}){most_frequent(summary.crashes)}"
+        unasked = "; it never asked its model, and it is compared with no other arm" if summary.dead == "never asked" else ""
+        return f"{crashed}{unasked}."
+    if summary.dead == "never asked" and summary.always_late:
+        late = f"{name}: every trial ran out of time ({summary.scored} of {summary.scored}){most_told(summary.late)}"
+        return f"{late}; it never asked its model, and it is compared with no other arm."
+    if summary.dead == "never asked":
+        return (
+            f"{name}: it never asked its model in {counted(summary.scored, 'trial')}: its accuracy is not that of an agent, "
+            "and it is compared with no other arm."
+        )
+    return ""
+
+
+def _under_same_conditions(arms: Sequence[ArmResult]) -> list[tuple[str, str]]:
+    """Return the pairs of arms of one suite and profile, also those of which one never asked its model."""
+    return [(a.info.arm, b.info.arm) for a, b in combinations(arms, 2) if _comparable(a.info, b.info)]
+
+
+def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[tuple[str, str], int]:
+    """Return how many tasks are scored in both arms of each pair."""
+    return dict.fromkeys(matched, 0) | {(pair.a, pair.b): pair.difference.n for pair in pairs if pair.metric == PRIMARY}
+
+
+def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
+    """Warn of pairs that cannot show any difference: they have too few units, and no repeats were tested in their place."""
+    few = [pair for pair in pairs if pair.metric == PRIMARY and pair.within is None and too_few_units(pair.units, alpha)]
+    if not few:
+        return []
+    first, most = f"{few[0].a} and {few[0].b}", max(few, key=lambda pair: pair.units)
+    named = first if len(few) == 1 else f"{counted(len(few), 'pair')}, such as {first}"
+    one = "cluster of tasks" if most.units < most.difference.n else "independent task"
+    many = "clusters of tasks" if most.units < most.difference.n else "independent tasks"
+    return [f"{named}: {counted(most.units, f'{one} is', f'{many} are')} too few to show any difference."]
+
+
+def _json_value(value: Any) -> Any:
+    """Return an option's value as JSON can express it: infinities and dates become text."""
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError):
+        return render_value(value)
+    return value

@@ -1,0 +1,253 @@
+"""The records of a run of any size: what trials have in common is held once, and what tells them apart in arrays.
+
+A trial that went as another one did differs from it in the fields of `OWN` only. A run of a scripted model has a few ways to go for
+each task, so that a million of its trials take a hundred bytes each; where no two trials are alike, each is held whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from operator import attrgetter, eq
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichloop.protocol.digest import canonical_json
+
+from .arm_info import ArmInfo
+from .record import Record
+
+OWN = ("repeat", "seed", "wall_s", "started_at", "attempt", "trace_at")
+"""Fields in which trials differ that went alike."""
+ROW = np.dtype(
+    [
+        ("kind", "<u4"),
+        ("repeat", "<i8"),
+        ("seed", "<i8"),
+        ("wall_s", "<f8"),
+        ("started_at", "<f8"),
+        ("attempt", "<i8"),
+        ("trace_at", "<i8", (5,)),
+    ]
+)
+"""One trial: its kind, and its own fields. The first number of `trace_at` is -1 where there is no trace."""
+_BLOCK = 4096
+"""Rows that are turned into objects at a time."""
+MAX_HELD = 20_000
+"""Records of a file up to which each is made once and kept: then they take as much memory as the rest of a command."""
+
+_COMMON = tuple(item.name for item in fields(Record) if item.name not in OWN)
+_common = attrgetter(*_COMMON)
+_PUT_COMMON = tuple(vars(Record)[name].__set__ for name in _COMMON)
+_PUT_OWN = tuple(vars(Record)[name].__set__ for name in OWN)
+
+Rows = NDArray[Any]
+Places = NDArray[np.intp]
+
+
+def shared_fields(record: Record) -> Record:
+    """Return what a record has in common with others: one without the fields of `OWN`, which raise AttributeError."""
+    kind = object.__new__(Record)
+    for put, value in zip(_PUT_COMMON, _common(record), strict=True):
+        put(kind, value)
+    return kind
+
+
+@dataclass(frozen=True)  # no slots: few records are made once
+class RecordStore:
+    """All rows of a file, and their kinds."""
+
+    kinds: Sequence[Record]
+    """Records without the fields of `OWN`, but for those in `whole`."""
+    rows: Rows
+    """[n] of `ROW`."""
+    whole: frozenset[int]
+    """Places of kinds that are records of their own; their rows lack the seed, which may be too large for one."""
+
+    @cached_property
+    def _all_records(self) -> list[Record]:
+        return list(self._records_at(np.arange(len(self.rows))))
+
+    def records(self, places: Places) -> Iterator[Record]:
+        """Yield the records in these rows."""
+        return map(self._all_records.__getitem__, places.tolist()) if len(self.rows) <= MAX_HELD else self._records_at(places)
+
+    def _records_at(self, places: Places) -> Iterator[Record]:
+        common = [_common(kind) for kind in self.kinds]
+        for start in range(0, len(places), _BLOCK):
+            for row in self.rows[places[start : start + _BLOCK]].tolist():
+                kind = row[0]
+                if kind in self.whole:
+                    yield self.kinds[kind]
+                    continue
+                record = object.__new__(Record)
+                for put, value in zip(_PUT_COMMON, common[kind], strict=True):
+                    put(record, value)
+                at = row[6].tolist()
+                for put, value in zip(_PUT_OWN, (*row[1:6], None if at[0] < 0 else tuple(at)), strict=True):
+                    put(record, value)
+                yield record
+
+
+class RecordTable(Sequence[Record]):
+    """Records in some order, each made when it is asked for."""
+
+    def __init__(self, store: RecordStore, places: Places) -> None:
+        self.store = store
+        self.places = places
+        """Rows of the store, in the table's order."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> RecordTable: ...
+    def __getitem__(self, index: int | slice) -> Record | RecordTable:
+        if isinstance(index, slice):
+            return RecordTable(self.store, self.places[index])
+        return next(self.store.records(self.places[[index]]))
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.store.records(self.places)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    @property
+    def codes(self) -> NDArray[np.uint32]:
+        """The kind of each record, as its place among the store's kinds."""
+        return np.asarray(self.store.rows["kind"][self.places], dtype=np.uint32)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return `repeat`, `wall_s`, `started_at` or `attempt` of each record, or `trace_at` [n, 5]."""
+        return np.asarray(self.store.rows[name][self.places])
+
+    def kinds(self) -> Iterator[Record]:
+        """Yield the kind of each record."""
+        for start in range(0, len(self.places), _BLOCK):
+            codes = self.store.rows["kind"][self.places[start : start + _BLOCK]]
+            yield from map(self.store.kinds.__getitem__, codes.tolist())
+
+    def each_kind(self) -> Iterator[tuple[int, Record]]:
+        """Yield each kind that there is, once, with its code."""
+        counts = np.bincount(self.codes, minlength=len(self.store.kinds))
+        return ((code, self.store.kinds[code]) for code in np.flatnonzero(counts).tolist())
+
+    def where(self, fits: Callable[[Record], bool]) -> RecordTable:
+        """Return the records whose kind fits."""
+        keeps = np.zeros(len(self.store.kinds), dtype=np.bool_)
+        for code, kind in self.each_kind():
+            keeps[code] = fits(kind)
+        return RecordTable(self.store, self.places[keeps[self.codes]])
+
+    def of_arm(self, arm: str) -> RecordTable:
+        return self.where(lambda kind: kind.arm == arm)
+
+    def ordered(self, key: Callable[[Record], Any]) -> RecordTable:
+        """Return the records by a key of their kinds, and those of equal key by their repeats; equal ones stay in their order."""
+        keys = {code: key(kind) for code, kind in self.each_kind()}
+        rank = {value: place for place, value in enumerate(sorted(set(keys.values())))}
+        ranks = np.zeros(len(self.store.kinds), dtype=np.int64)
+        for code, value in keys.items():
+            ranks[code] = rank[value]
+        return RecordTable(self.store, self.places[np.lexsort((self.column("repeat"), ranks[self.codes]))])
+
+
+def alike(records: Iterable[Record]) -> Iterable[Record]:
+    """Return the records for reading what is not a field of `OWN`: of a table their kinds, in a hundredth of the time."""
+    return records.kinds() if isinstance(records, RecordTable) else records
+
+
+def distinct(records: Iterable[Record]) -> Iterable[Record]:
+    """Return of records that differ only in fields of `OWN` one, where that is known without looking; it lacks these fields."""
+    return (kind for _, kind in records.each_kind()) if isinstance(records, RecordTable) else records
+
+
+def where(records: Sequence[Record], fits: Callable[[Record], bool]) -> Sequence[Record]:
+    """Return the records that fit, which is read from fields that are not of `OWN`."""
+    return records.where(fits) if isinstance(records, RecordTable) else [record for record in records if fits(record)]
+
+
+def of_tasks(records: Sequence[Record], tasks: Collection[str]) -> Sequence[Record]:
+    """Return the records of these tasks."""
+    return where(records, lambda record: record.task in tasks)
+
+
+def records_by_arm(records: Sequence[Record], arms: Iterable[ArmInfo]) -> Mapping[str, Sequence[Record]]:
+    """Return the records of each of these arms, in their order."""
+    if isinstance(records, RecordTable):
+        return {info.arm: records.of_arm(info.arm) for info in arms}
+    by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
+    for record in records:
+        if record.arm in by_arm:
+            by_arm[record.arm].append(record)
+    return by_arm
+
+
+def columns(records: Sequence[Record], names: Sequence[str]) -> list[NDArray[Any]]:
+    """Return `repeat`, `wall_s`, `started_at` or `attempt` of all records, one array each."""
+    if isinstance(records, RecordTable):
+        return [records.column(name) for name in names]
+    return [np.array([getattr(record, name) for record in records]) for name in names]
+
+
+def trace_lengths(records: Iterable[Record]) -> NDArray[np.int64]:
+    """Return the length in bytes of each trace that is kept."""
+    if isinstance(records, RecordTable):
+        places = records.column("trace_at")
+        return np.asarray(places[places[:, 0] >= 0, 3])
+    return np.array([record.trace_at[3] for record in records if record.trace_at is not None], dtype=np.int64)
+
+
+def by_key(records: Sequence[Record]) -> Sequence[Record]:
+    """Return the records in the order of arm, task and repeat."""
+    if isinstance(records, RecordTable):
+        return records.ordered(lambda kind: (kind.arm, kind.task))
+    return sorted(records, key=lambda record: record.key)
+
+
+# --- digest ---
+
+
+_DIGESTED = (
+    "arm", "suite_digest", "task", "status", "answer", "stop", "steps", "calls", "tool_calls",
+    "input_tokens", "output_tokens", "errors", "scores", "false_success", "trace_digest",
+)  # fmt: skip
+
+_BEFORE = tuple(sorted(name for name in (*_DIGESTED, "faults") if name < "repeat"))
+_BEHIND = tuple(sorted(name for name in (*_DIGESTED, "faults") if name > "repeat"))
+
+
+def records_digest(records: Iterable[Record]) -> str:
+    """Return the sha256 over the records sorted by (arm, task, repeat): never of times, cost, host, ids or the order in the file.
+
+    Each is a line of canonical JSON with the fields of `_DIGESTED` and the faults.
+    """
+    ordered = by_key(records if isinstance(records, Sequence) else list(records))
+    (repeats,), sha256, between = columns(ordered, ("repeat",)), hashlib.sha256(), b""
+    digests: dict[int, tuple[bytes, bytes]] = {}
+    is_kept = isinstance(ordered, RecordTable)
+    for kind, repeat in zip(alike(ordered), repeats.tolist(), strict=True):
+        parts = digests.get(id(kind))
+        if parts is None:
+            parts = _digested(kind, _BEFORE)[:-1] + b',"repeat":', b"," + _digested(kind, _BEHIND)[1:]
+            if is_kept:  # else another record may have the same id
+                digests[id(kind)] = parts
+        sha256.update(b"%b%b%d%b" % (between, parts[0], repeat, parts[1]))
+        between = b"\n"
+    return sha256.hexdigest()
+
+
+def _digested(kind: Record, names: Sequence[str]) -> bytes:
+    named_values = {name: getattr(kind, name) for name in names}
+    if "faults" in named_values:
+        named_values["faults"] = [fault.to_json() for fault in kind.faults]
+    return canonical_json(named_values).encode("ascii")

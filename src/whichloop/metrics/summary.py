@@ -1,0 +1,434 @@
+"""One arm's numbers from its records."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from whichloop.protocol import StopReason
+
+from .amounts import mean_interval
+from .context import DISTANCES, retention_at, served_by_cache
+from .lost_to import lost_to
+from .measure import Measure, TableName, measures
+from .record import FaultRecord, Record
+from .record_table import RecordTable, alike, where
+from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
+
+PRIMARY = "accuracy"
+MAX_VALUE = 1e100
+"""Larger values are not measurements; their squares would overflow."""
+
+
+def dollars_of_trial(record: Record) -> float | None:
+    """Return what a trial costs who has no luck with a cache: US dollars uncached where that is known, else as billed; None where
+    neither is."""
+    return record.cost_usd if record.nominal_usd is None else record.nominal_usd
+
+
+METRICS = measures()
+"""The measures of every arm and pair, by name. Of a share more is better unless it is a harm, of all else less."""
+SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share)
+"""Those in [0, 1], whose differences and margins are in points."""
+GAINS = frozenset(name for name, measure in METRICS.items() if measure.is_share and not measure.is_harm)
+"""Those of which more is better."""
+
+
+def labels(measures: Collection[str]) -> dict[str, str]:
+    """Return what tables call measures that they show together.
+
+    Dollars as billed are plain `USD` where no uncached ones stand beside them, as of results of other tools.
+    """
+    label_of = {name: METRICS[name].label for name in measures}
+    return label_of | ({"cost_usd": "USD"} if "cost_usd" in label_of and "nominal_usd" not in label_of else {})
+
+
+def measures_of(table: TableName) -> dict[str, Measure]:
+    """Return the measures whose means one table shows."""
+    return {name: measure for name, measure in METRICS.items() if measure.table == table}
+
+
+COSTS = ("tokens", "cost_usd", "seconds")
+"""What a provider, or another tool, may report of some trials and not of others."""
+
+DeathCause = Literal["", "crashed", "never asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCounts:
+    """Disturbances of an arm's scored trials."""
+
+    scheduled: int = 0
+    landed: int = 0
+    absorbed: int = 0
+    """Landed, but the codec still read the same move."""
+    recovered: int = 0
+    """Landed, not absorbed, and the disturbed point got through later."""
+    implicit: int = 0
+    """Landed failures of tools that looked like results."""
+    believed: int = 0
+    """Implicit ones that the model took for the result."""
+    implicit_wrong: int = 0
+    """Implicit ones in trials that were scored wrong (accuracy < 1)."""
+    unmet: int = 0
+    """Not landed because the trial ended before the loop ran the call: the loop's doing, which its score shows."""
+
+    @property
+    def due(self) -> int:
+        """How many of the scheduled faults should have landed."""
+        return self.scheduled - self.unmet
+
+    @property
+    def short(self) -> bool:
+        """Whether fewer than 95 % of the faults that were due have landed, so that the treatment did not take place."""
+        return 100 * self.landed < 95 * self.due
+
+
+FAULT_COUNTS = tuple(item.name for item in fields(FaultCounts))
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """What one arm gave. Only scored trials enter counts of stops, errors and faults, and means; None: nothing is known.
+
+    Retries are counted over all trials: they are the provider's doing.
+    """
+
+    trials: int
+    scored: int
+    errored: int
+    excluded: int
+    tasks: int
+    """With at least one scored trial."""
+    means: Mapping[str, Interval | None]
+    """Measure → its mean over the tasks where it is known."""
+    known: Mapping[str, int]
+    """Measure of `COSTS` → scored trials where it is known."""
+    stops: Mapping[str, int]
+    """Stop reason → trials."""
+    errors: Mapping[str, int]
+    """Kind of error → occurrences."""
+    retries: Mapping[str, int]
+    """Kind of provider failure → how often it was asked again after one."""
+    faults: FaultCounts
+    recovery: Interval | None
+    """recovered / (landed - absorbed)."""
+    implicit_wrong: Interval | None
+    """Share of the landed implicit failures whose trial was scored wrong."""
+    false_success: int | None
+    """Trials."""
+    right_unseen: int | None
+    """Trials scored right though no prompt showed the scripted model what the answer rests on."""
+    exclusions: Mapping[str, int]
+    """Reason → trials."""
+    crashes: Mapping[str, int]
+    """What left a loop that crashed → trials."""
+    errored_reasons: Mapping[str, int]
+    """Reason → trials."""
+    dead: DeathCause = ""
+    """Why the scored trials say nothing about an agent: all of them crashed, or in none was the model asked. Empty if they do."""
+    retention_at: Mapping[str, Interval] = field(default_factory=dict)
+    """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one: see `context`."""
+    tells_faults: bool = True
+    """Whether any source tells which faults struck; no other tool's does, and `faults` is then empty."""
+    lost_to: Mapping[str, float] = field(default_factory=dict)
+    """Kind of fault → accuracy lost to it, as a mean over scored trials: see `lost_to`."""
+    over_templates: Interval | None = None
+    """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
+    served_by_cache: Mapping[str, float] = field(default_factory=dict)
+    """Measure of a cost with a prompt cache → the share of the input tokens that it takes from there: see `served_by_cache`."""
+    late: Mapping[str, int] = field(default_factory=dict)
+    """What is told of trials that ran out of time → trials; what differs in its seconds alone is one, as of the first trial."""
+
+    @property
+    def accuracy(self) -> Interval | None:
+        return self.means[PRIMARY]
+
+    @property
+    def false_success_rate(self) -> Interval | None:
+        """Share of the scored trials with a wrong answer given as done, see `false_success`, as a mean over tasks."""
+        return self.means["false_success_rate"]
+
+    @property
+    def always_crashed(self) -> bool:
+        """Whether every scored trial crashed, and there are some."""
+        return bool(self.scored) and sum(self.crashes.values()) == self.scored
+
+    @property
+    def always_late(self) -> bool:
+        """Whether every scored trial ran out of time, and there are some."""
+        return bool(self.scored) and sum(self.late.values()) == self.scored
+
+    @property
+    def errored_share(self) -> float:
+        """The share of errored trials among those that were to be scored."""
+        return self.errored / max(self.scored + self.errored, 1)
+
+
+@dataclass(frozen=True)  # no slots: means are computed once
+class TaskValues:
+    """One metric of one arm, task by task."""
+
+    values: Mapping[str, Sequence[float]]
+    """Task → one value per scored repeat; tasks without a known value are left out."""
+    clusters: Mapping[str, str]
+    """Task → cluster."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Task → template; without those of unknown template."""
+
+    def shared_templates(self, tasks: Iterable[str]) -> list[str] | None:
+        """Return each task's template; None where they make the same units as the clusters do, or a single one."""
+        task_list = list(tasks)
+        templates = [self.templates.get(task, "") for task in task_list]
+        is_one = len(set(templates)) == 1
+        return None if is_one or same_units(templates, [self.clusters[task] for task in task_list]) else templates
+
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """The mean of each task over its repeats, by task."""
+        return {task: math.fsum(values) / len(values) for task, values in self.values.items()}
+
+
+def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
+    """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
+    values = None
+    if isinstance(records, RecordTable):
+        is_varied = len(records) <= len(records.store.kinds)  # arrays over all kinds would take longer than the records
+        values = _values_of_varied(records, metric) if is_varied else _values_of_kinds(records, metric)
+    return _values_of_each(records, metric) if values is None else values
+
+
+def measured_value(record: Record, metric: Callable[[Record], float | None]) -> float | None:
+    """Return a metric of a scored trial; None for any other trial, and for a value that is not finite or beyond all measure."""
+    value = metric(record) if record.status == "scored" else None
+    return float(value) if value is not None and abs(value) < MAX_VALUE else None  # NaN is not
+
+
+def _values_of_varied(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
+    """Read a metric of each record's kind; None where it is not the kind that decides."""
+    try:
+        return _values_of_each(table.kinds(), metric)
+    except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
+        return None
+
+
+def _values_of_kinds(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
+    """Read a metric once for each kind; None where it is not the kind that decides, or a task's trials do not stand together."""
+    kinds, numbers = table.store.kinds, dict[str, int]()
+    by_kind, task_of = np.full(len(kinds), np.nan), np.zeros(len(kinds), dtype=np.int64)
+    for code, kind in table.each_kind():
+        task_of[code] = numbers.setdefault(kind.task, len(numbers))
+        try:
+            value = measured_value(kind, metric)
+        except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
+            return None
+        if value is not None:
+            by_kind[code] = value
+    codes = table.codes
+    codes = codes[~np.isnan(by_kind[codes])]
+    tasks, all_values = task_of[codes], by_kind[codes].tolist()
+    ends = np.append(np.flatnonzero(np.diff(tasks)) + 1, len(tasks)) if len(tasks) else tasks
+    if len(ends) != len(np.unique(tasks)):
+        return None
+    names, has_templates = list(numbers), any(kind.template for _, kind in table.each_kind())
+    values, clusters, templates = dict[str, Sequence[float]](), dict[str, str](), dict[str, str]()
+    for begin, end in pairwise((0, *ends.tolist())):
+        task, last = names[tasks[begin]], kinds[codes[end - 1]]
+        values[task], clusters[task] = all_values[begin:end], last.cluster
+        own = (kinds[code].template for code in codes[begin:end][::-1].tolist()) if has_templates else ()
+        if template := next(filter(None, own), ""):
+            templates[task] = template
+    return TaskValues(values, clusters, templates)
+
+
+def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float | None]) -> TaskValues:
+    values: dict[str, list[float]] = {}
+    clusters: dict[str, str] = {}
+    templates: dict[str, str] = {}
+    for record in records:
+        value = measured_value(record, metric)
+        if value is not None:
+            values.setdefault(record.task, []).append(value)
+            clusters[record.task] = record.cluster
+            if record.template:
+                templates[record.task] = record.template
+    return TaskValues(values, clusters, templates)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a summary says of one measure."""
+
+    mean: Interval | None
+    """Over the tasks where it is known."""
+    known: int
+    """Scored trials where it is known."""
+    over_templates: Interval | None = None
+    """See `ArmSummary`."""
+
+    @classmethod
+    def of(cls, name: str, values: TaskValues, alpha: float) -> Measured:
+        """Sum up the values of the measure of that name."""
+        mean = (_share if METRICS[name].is_share else _mean)(values, alpha)
+        over_templates = _over_templates(values, alpha) if name == PRIMARY else None
+        return cls(mean, sum(map(len, values.values.values())), over_templates)
+
+
+def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[str, Measured] | None = None) -> ArmSummary:
+    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval.
+
+    `known`: what has been read of measures already, by name.
+    """
+    scored = scored_of(records)
+    measured = dict(known or {})
+    for name in METRICS.keys() - measured.keys():
+        measured[name] = Measured.of(name, task_values(scored, METRICS[name]), alpha)
+    statuses = Counter(record.status for record in alike(records))
+    faults = count_faults(scored)
+    return ArmSummary(
+        trials=len(records),
+        scored=len(scored),
+        errored=statuses["errored"],
+        excluded=statuses["excluded"],
+        tasks=len({record.task for record in alike(scored)}),
+        means={name: measured[name].mean for name in METRICS},
+        known={name: measured[name].known for name in COSTS},
+        stops=_counted(Counter(record.stop for record in alike(scored) if record.stop is not None)),
+        errors=_summed(record.errors for record in alike(scored)),
+        retries=_summed(record.retries for record in alike(records)),
+        faults=faults,
+        recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
+        implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
+        false_success=_trials_with("false_success", scored, told_by="false_success"),
+        right_unseen=_trials_with("right_unseen", scored, told_by="answer_unseen"),
+        exclusions=_reasons(records, "excluded"),
+        crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
+        errored_reasons=_reasons(records, "errored"),
+        dead=death_cause(scored),
+        retention_at=_retention_at(scored, alpha),
+        tells_faults=not records or any(record.tells_faults for record in alike(records)),
+        lost_to=lost_to(scored),
+        over_templates=measured[PRIMARY].over_templates,
+        served_by_cache=served_by_cache(scored),
+        late=_late(scored),
+    )
+
+
+def death_cause(scored: Sequence[Record]) -> DeathCause:
+    """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
+    if scored and not any(map(_asked, alike(scored))):
+        return "never asked"
+    return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)) else ""
+
+
+_SECONDS = re.compile(r"\d+(\.\d+)? s\b")
+
+
+def _late(scored: Sequence[Record]) -> Counter[str]:
+    """Return what is told of the trials that ran out of time → trials."""
+    trials, first = Counter[str](), dict[str, str]()
+    for record in alike(scored):
+        if record.stop == StopReason.TIMEOUT:
+            trials[first.setdefault(_SECONDS.sub("", record.reason), record.reason)] += 1
+    return trials
+
+
+def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | None:
+    """Return how many trials have a flag; None where no source tells it. `told_by`: the field that it rests on."""
+    known_records = [record for record in alike(scored) if told_by not in record.unknown]
+    return sum(getattr(record, name) for record in known_records) if known_records or not scored else None
+
+
+def scored_of(records: Sequence[Record]) -> Sequence[Record]:
+    """Return the scored trials."""
+    return where(records, lambda record: record.status == "scored")
+
+
+def _asked(record: Record) -> bool:
+    """Whether the model was asked, or would have been, had the budget allowed it."""
+    return METRICS["lm_calls"](record) != 0 or record.stop == StopReason.BUDGET
+
+
+def count_faults(records: Sequence[Record]) -> FaultCounts:
+    """Count the faults of records by what became of them: every one was scheduled; what did not land was neither absorbed nor
+    recovered."""
+    faults = [fault for record in alike(records) for fault in record.faults]
+    return FaultCounts(
+        scheduled=len(faults),
+        landed=sum(fault.landed for fault in faults),
+        absorbed=sum(fault.landed and fault.absorbed for fault in faults),
+        recovered=sum(fault.landed and fault.recovered and not fault.absorbed for fault in faults),
+        implicit=sum(fault.landed and fault.implicit for fault in faults),
+        believed=sum(fault.landed and fault.believed for fault in faults),
+        implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if not one.is_solved for fault in one.faults),
+        unmet=sum(record.faults_unmet for record in alike(records)),
+    )
+
+
+def false_success(
+    *,
+    accuracy: float,
+    stop: str | None,
+    abstained: bool,
+    faults: Sequence[FaultRecord],
+    planned_call_unknown: bool,
+) -> bool:
+    """Whether a trial claims success that it did not have.
+
+    Scored wrong (accuracy < 1), stopped as finished or forced, the answer no abstention, and either a fault that landed, was not
+    absorbed and not recovered, or a planned call whose result the model never saw.
+    """
+    claimed = stop in (StopReason.FINISHED, StopReason.FORCED) and not abstained
+    hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
+    return accuracy < 1 and claimed and (hurt or planned_call_unknown)
+
+
+def _share(values: TaskValues, alpha: float) -> Interval | None:
+    if not values.values:
+        return None
+    return accuracy_interval(list(values.values.values()), list(values.clusters.values()), alpha)
+
+
+def _mean(values: TaskValues, alpha: float) -> Interval | None:
+    if not values.values:
+        return None
+    return mean_interval(list(values.means.values()), list(values.clusters.values()), alpha)
+
+
+def _over_templates(values: TaskValues, alpha: float) -> Interval | None:
+    templates = values.shared_templates(values.values)
+    if templates is None:
+        return None
+    return replace(accuracy_interval(list(values.values.values()), templates, alpha), n=unit_count(templates), units=None)
+
+
+def _retention_at(scored: Sequence[Record], alpha: float) -> dict[str, Interval]:
+    distances = {distance for record in alike(scored) for distance in record.results_needed}
+    shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES if name in distances}
+    shares = {name: _share(values, alpha) for name, values in shown.items()}
+    return {name: share for name, share in shares.items() if share is not None}
+
+
+def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:
+    return _counted(Counter(record.reason for record in alike(records) if record.status == status))
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
+    for each in counts:
+        if each:
+            total.update(each)
+    return _counted(+total)
+
+
+def _counted(counter: Counter[str]) -> dict[str, int]:
+    """Return the counts sorted by name, so that equal records in any order give an equal summary."""
+    return {name: counter[name] for name in sorted(counter)}

@@ -1,0 +1,156 @@
+"""Calls that a model makes at once: ones that come late, ones that should have waited, and ids that are the same.
+
+A model that makes several calls in one reply leaves their order to the loop. Three kinds of fault ask what the loop makes of it:
+
+- `calls.late`: a call ends only after those that run beside it, so that results come back in another order than calls were made in.
+- `calls.same_ids`: the calls of a reply have one id, by which a loop cannot tell their results apart.
+- `calls.too_early`: beside calls that change something stands one that needs the change done. Made one after the other they give
+  what is true; where they run at once, the call that needs the change is done before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from whichloop.protocol import Act, PlannedCall, Reply, ToolCall, refs
+
+from .prompt_view import PromptView, concrete
+from .receipts import call_digest
+
+LATE, SAME_IDS, TOO_EARLY = "calls.late", "calls.same_ids", "calls.too_early"
+HOLDING = frozenset({LATE, TOO_EARLY})
+"""Kinds that hold a call back until those beside it have ended."""
+TURNS = 8
+"""Turns of the event loop in which a loop begins the calls that it makes at once; fewer than `ordering.TURNS`, so that a call that
+is held back does not change which request is answered next."""
+
+
+def with_one_id(reply: Reply) -> Reply:
+    """Return a reply whose calls all have the first one's id; the reply itself if it has fewer than two."""
+    return replace(reply, calls=tuple(replace(call, id=reply.calls[0].id) for call in reply.calls))
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyCall:
+    """A call that a model makes beside the calls that it should wait for."""
+
+    call: ToolCall
+    awaited: tuple[str, ...]
+    """Planned calls of the same move whose effect it needs."""
+
+    def beside(self, move: Act) -> Act:
+        """Return the move with this call as its last."""
+        return replace(move, calls=(*move.calls, self.call))
+
+
+def early_call(view: PromptView, made_now: Collection[str]) -> EarlyCall | None:
+    """Return the first planned call that waits for nothing but the effects of calls that are `made_now` now; None if there is none.
+
+    Its arguments are known: it takes no result of a call that is made now.
+    """
+    for planned in view.unknown:
+        needs = view.plan.dependencies[planned.id] - view.results.keys()
+        if planned.id in made_now or not needs or not needs <= set(made_now) or _takes(planned) & needs:
+            continue
+        call = concrete(planned, view.values)
+        if call is not None:
+            return EarlyCall(call, tuple(name for name in made_now if name in needs))
+    return None
+
+
+def _takes(planned: PlannedCall) -> set[str]:
+    return {ref.call for ref in refs(planned.arguments)}
+
+
+class RunningCall:
+    """A call that has begun and not ended, as a context."""
+
+    __slots__ = ("_all", "_digest", "is_held", "scope")
+
+    def __init__(self, every: CallsAtOnce, digest: str, scope: str) -> None:
+        self.scope = scope
+        self.is_held = False
+        self._all = every
+        self._digest = digest
+
+    def __enter__(self) -> RunningCall:
+        self._all.begin(self, self._digest)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._all.end(self, self._digest)
+
+
+class CallsAtOnce:
+    """The calls of one trial that run at the same time."""
+
+    def __init__(self) -> None:
+        self.others_s = 0.0
+        """Seconds in which a program may begin the calls that it makes at once, beside `TURNS`: its calls come over HTTP."""
+        self.chances = 0
+        """Calls that were made beside what they need done, and that ran."""
+        self.overlaps = 0
+        """Of those, the ones that began before all of it was done."""
+        self._running: list[RunningCall] = []
+        self._awaited: dict[str, set[str]] = {}
+        """CALL digest of a call that should have waited → those of the calls that it needs done."""
+        self._changed: asyncio.Future[None] | None = None
+
+    def expect_apart(self, early: str, awaited: Collection[str]) -> None:
+        """Note, by their CALL digests, that one call has to run after others of its reply."""
+        self._awaited[early] = set(awaited)
+
+    def running(self, digest: str, scope: str) -> RunningCall:
+        """Return a context in which a call counts among the running ones."""
+        return RunningCall(self, digest, scope)
+
+    def begin(self, mine: RunningCall, digest: str) -> None:
+        """Count a call among the running ones."""
+        missing = self._awaited.pop(digest, None)
+        if missing is not None:
+            self.chances += 1
+            self.overlaps += bool(missing)
+        self._running.append(mine)
+        self._tell()
+
+    def end(self, mine: RunningCall, digest: str) -> None:
+        """Note that a call has ended."""
+        self._running.remove(mine)
+        for others in self._awaited.values():
+            others.discard(digest)
+        self._tell()
+
+    async def let_others_pass(self, mine: RunningCall) -> None:
+        """Wait until the calls that run beside this one have ended; of several that wait, the last that came goes first."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        if self.others_s and not self._beside(mine):
+            await self._change(self.others_s)
+        mine.is_held = True
+        self._tell()
+        while any(not other.is_held for other in self._beside(mine)) or self._beside(mine, later=True):
+            await self._change(None)
+        mine.is_held = False
+
+    def _beside(self, mine: RunningCall, *, later: bool = False) -> list[RunningCall]:
+        """Return the other running calls of a call's scope, or those of them that came after it."""
+        start = self._running.index(mine) + 1 if later else 0
+        return [other for other in self._running[start:] if other is not mine and other.scope == mine.scope]
+
+    async def _change(self, most_s: float | None) -> None:
+        """Wait until a call begins, ends or is held, or until so many seconds have passed."""
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._changed], timeout=most_s)
+
+    def _tell(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = None
+
+
+def digest_of_call(call: ToolCall) -> str:
+    """Return the CALL digest of a call."""
+    return call_digest(call.name, call.arguments)

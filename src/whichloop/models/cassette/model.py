@@ -1,0 +1,290 @@
+"""The model of one trial behind a recording: what is recorded is given again, what is not is asked and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import cast
+
+from whichloop.models.streaming import pieces
+from whichloop.models.tunnel import ReplyEffects, Tunnel
+from whichloop.models.waits import waits
+from whichloop.protocol import CallDelta, Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
+from whichloop.protocol.chat import reply_of_pieces
+
+from .canonical import Canonical, Cleaner
+from .lines import Exchange, Failure, Lane, Parts, RecordedRequest
+from .miss import RecordingError, miss_of
+from .recording import Recording
+
+
+class CassetteMode(StrEnum):
+    """What a cassette does with a request."""
+
+    RECORD = "record"
+    """Ask and record; the model must not be recorded yet."""
+    REPLAY = "replay"
+    """Answer from the recording; what it lacks is an error."""
+    REPLAY_OR_RECORD = "replay-or-record"
+    """Answer from the recording; ask and record what it lacks."""
+    REFRESH = "refresh"
+    """Ask all anew and replace what is recorded."""
+
+    @property
+    def looks_up(self) -> bool:
+        return self in (CassetteMode.REPLAY, CassetteMode.REPLAY_OR_RECORD)
+
+
+@dataclass(slots=True)
+class CassetteCounts:
+    """What became of the requests of a run."""
+
+    hits: int = 0
+    misses: int = 0
+    recorded: int = 0
+    first_miss: str = ""
+    """The error and the difference, in several lines; empty if there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRecording:
+    """What all trials of one recorded model share."""
+
+    recording: Recording
+    mode: CassetteMode
+    cleaner: Cleaner
+    tally: CassetteCounts
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingRequest:
+    """A request on its way."""
+
+    request: Request
+    canonical: Canonical
+    identity: RecordedRequest
+    started: float = field(default_factory=time.perf_counter)
+    lost_s: float = field(default_factory=lambda: waits().seconds)
+    """What the trial had lost by then to failures and limits."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until now, without those that were lost meanwhile."""
+        return max(0.0, time.perf_counter() - self.started - (waits().seconds - self.lost_s))
+
+
+class RecordedModel:
+    """One trial's model. Its answers are the same whether they are recorded or replayed; a replayed one costs nothing."""
+
+    def __init__(self, desk: SharedRecording, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> None:
+        """`inner`: the model to ask; None replays only. `tunnel`: a scripted model's; effects of answers on it are recorded."""
+        self.lane = lane
+        self.inner = inner
+        self.tunnel = tunnel
+        if tunnel is not None:
+            tunnel.keeps_effects = True
+        self.replayed_s = 0.0
+        """Recorded latency of the replayed answers, in seconds, added up; nothing sleeps."""
+        self.failure: RecordingError | None = None
+        """The first failure of the recording itself: the trial says nothing then, however it ends."""
+        self._desk = desk
+        # A scripted model knows what it has said to its trial: one that is asked in the middle would stumble all over again.
+        self._looks_up = desk.mode.looks_up and (inner is None or tunnel is None)
+        self._calls = 0
+        self._occurrences = Counter[tuple[str, str]]()
+
+    @property
+    def name(self) -> str:
+        return self._desk.recording.model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The model's capabilities; in a replay those that it had."""
+        own = self._desk.recording.capabilities if self.inner is None else self.inner.capabilities
+        assert own is not None
+        return own
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the recorded or fresh reply. Raises RecordingMiss, RecordingError if recording fails, or what the model raised."""
+        ask = self._begin(request)
+        exchange = self._recorded_exchange(ask)
+        if exchange is not None:
+            return await self._replay(ask, exchange)
+        inner = self._inner(ask)
+        try:
+            reply = await inner.complete(request)
+        except ModelError as error:
+            self._failed(ask, error, self._effects(request))
+            raise
+        except BaseException:  # cancellation, a budget that is used up: nothing to be recorded
+            self._take_back(ask)
+            raise
+        return self._record_reply(ask, reply, self._effects(request))
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the same in pieces; a stream that the loop closes early is recorded as far as it came."""
+        ask = self._begin(request)
+        exchange = self._recorded_exchange(ask)
+        if exchange is not None:
+            reply = await self._replay(ask, exchange)
+            for chunk in pieces(reply) if self.capabilities.streaming else (Chunk(reply.text, reply=reply),):
+                yield chunk
+            return
+        streamed = _StreamedReply()
+        effects: ReplyEffects | None = None
+        chunks = cast(AsyncGenerator[Chunk, None], self._inner(ask).stream(request))
+        try:
+            async with contextlib.aclosing(chunks):
+                async for chunk in chunks:
+                    effects = effects or self._effects(request)  # at once: later they may be those of the scope's next request
+                    streamed.take(chunk)
+                    if chunk.reply is not None:
+                        chunk = replace(chunk, reply=self._record_reply(ask, chunk.reply, effects))
+                    yield chunk
+        except ModelError as error:
+            if streamed.whole is None:
+                self._failed(ask, error, effects or self._effects(request))
+            raise
+        except GeneratorExit:
+            if streamed.whole is None:
+                self._closed(ask, streamed, effects)
+            raise
+        except BaseException:
+            if streamed.whole is None:
+                self._take_back(ask)
+            raise
+
+    # --- asking ---
+
+    def _begin(self, request: Request) -> _PendingRequest:
+        cleaner = self._desk.cleaner
+        try:
+            canonical = cleaner.request(request)
+        except ValueError as error:
+            raise ProviderError(f"the request cannot be sent: {error}", "bad_request") from None
+        scope = cleaner.text(request.scope)
+        occurrence = self._occurrences[scope, canonical.digest]
+        identity = RecordedRequest(canonical.digest, self.lane, scope, occurrence, self._calls, request.role.value)
+        self._occurrences[scope, canonical.digest] += 1
+        self._calls += 1
+        return _PendingRequest(request, canonical, identity)
+
+    def _recorded_exchange(self, ask: _PendingRequest) -> Exchange | None:
+        """Return the recorded exchange, which from here on is this trial's own."""
+        desk = self._desk
+        exchange = desk.recording.find(ask.identity) if self._looks_up else None
+        if exchange is None:
+            return None
+        desk.tally.hits += 1
+        if desk.mode is CassetteMode.REPLAY_OR_RECORD and exchange.request.owner != ask.identity.owner:
+            exchange = self._write(
+                ask, replace(exchange, request=ask.identity)
+            )  # a replay of this run must find what this run found
+        return exchange
+
+    def _inner(self, ask: _PendingRequest) -> Model:
+        desk = self._desk
+        if self._looks_up:
+            desk.tally.misses += 1
+        if self.inner is None:
+            miss = miss_of(desk.recording, ask.identity, ask.canonical.value)
+            desk.tally.first_miss = desk.tally.first_miss or f"{miss}\n{miss.difference}".rstrip()
+            self.failure = self.failure or miss
+            raise miss
+        return self.inner
+
+    def _take_back(self, ask: _PendingRequest) -> None:
+        """Forget a request that came to nothing a replay could give: the next request of this kind takes its place."""
+        self._occurrences[ask.identity.scope, ask.identity.digest] -= 1
+        self._desk.recording.unsettled.add(self.lane)
+
+    # --- what came of it ---
+
+    async def _replay(self, ask: _PendingRequest, exchange: Exchange) -> Reply:
+        """Return, or raise, what was recorded."""
+        self.replayed_s += exchange.seconds
+        if self.tunnel is not None and exchange.effects is not None:
+            await self.tunnel.repeat(ask.request, exchange.effects)
+        if isinstance(exchange.answer, Failure):
+            raise exchange.answer.error()
+        return _for_free(exchange.answer)
+
+    def _record_reply(self, ask: _PendingRequest, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
+        """Record a reply and return it as recorded, which is what the loop gets. Raises RecordingError."""
+        clean = self._desk.cleaner.text
+        calls = tuple(NativeCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls)
+        stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), effects, cut=cut)
+        assert isinstance(stored, Reply)
+        return stored
+
+    def _closed(self, ask: _PendingRequest, streamed: _StreamedReply, effects: ReplyEffects | None) -> None:
+        """Record a stream that the loop closed, unless its task is being cancelled."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            self._take_back(ask)
+        else:
+            self._record_reply(ask, streamed.reply(), effects, cut=True)
+
+    def _failed(self, ask: _PendingRequest, error: ModelError, effects: ReplyEffects | None) -> None:
+        """Record an error and raise it as recorded; do neither for one that is not recorded."""
+        failure = Failure.of(error)
+        if failure is None:
+            self._take_back(ask)
+            return
+        stored = self._record(ask, replace(failure, message=self._desk.cleaner.text(failure.message)), effects)
+        assert isinstance(stored, Failure)
+        raise stored.error() from None
+
+    def _record(
+        self, ask: _PendingRequest, answer: Reply | Failure, effects: ReplyEffects | None, *, cut: bool = False
+    ) -> Reply | Failure:
+        seconds = 0.0 if self.tunnel is not None else round(ask.seconds, 3)
+        stored = self._write(ask, Exchange(ask.identity, Parts(()), answer, cut, seconds, effects))
+        self._desk.tally.recorded += 1
+        return stored.answer
+
+    def _write(self, ask: _PendingRequest, exchange: Exchange) -> Exchange:
+        recording = self._desk.recording
+        try:
+            return recording.add(exchange, ask.canonical.value)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            failure = RecordingError(f"{recording.path}: call {ask.identity.call + 1} of {self.lane} cannot be recorded: {reason}")
+            self.failure = self.failure or failure
+            raise failure from None
+
+    def _effects(self, request: Request) -> ReplyEffects | None:
+        return None if self.tunnel is None else self.tunnel.effects(request.scope)
+
+
+def _for_free(reply: Reply) -> Reply:
+    """Return a replayed reply, for which nothing is billed; what it would have cost stays."""
+    usage = reply.usage
+    if usage is None:
+        return reply
+    nominal = usage.cost_usd if usage.nominal_usd is None else usage.nominal_usd
+    return replace(reply, usage=replace(usage, cost_usd=None if nominal is None else 0.0, nominal_usd=nominal))
+
+
+class _StreamedReply:
+    """What has come of a stream."""
+
+    def __init__(self) -> None:
+        self.whole: Reply | None = None
+        self._text: list[str] = []
+        self._deltas: list[CallDelta] = []
+
+    def take(self, chunk: Chunk) -> None:
+        self.whole = chunk.reply or self.whole
+        self._text.append(chunk.text)
+        if chunk.call is not None:
+            self._deltas.append(chunk.call)
+
+    def reply(self) -> Reply:
+        """Return the reply of a stream that was closed early."""
+        return replace(reply_of_pieces("".join(self._text), self._deltas), finish_reason="other")

@@ -1,0 +1,173 @@
+"""Feedback: what the new text of a retry says of a fault, and the chance with which the model mends its reply.
+
+No loop's wording is known here. A retry is judged by whether its new text has the name of the tool or field at fault, the words of
+the error that the format or the tool raised, the names that the right reply has, and the bad reply itself. What says none of these
+is a blind retry.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from whichloop.protocol import Act, Codec, Move, Recovery, Reply, Request, ToolCall, ToolSpec, WireError
+
+from .new_text import texts_apart
+from .profiles import FEEDBACK_PARTS, Clears
+
+MIN_SHARE_SHOWN = 0.5
+"""Share of the words of an error, or of what was expected, that must stand in the new text for it to be shown."""
+MIN_SHARE_OF_REPLY = 0.8
+"""The same for the bad reply: a sample of the right form has many of its words, too."""
+MIN_WORD_CHARS = 4
+"""Shorter words of an error say nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSigns:
+    """The words by which a text shows what was wrong with one reply; empty: there is nothing of the kind to show."""
+
+    names: frozenset[str] = frozenset()
+    """The tool, arguments and fields at fault: one of them will do."""
+    error: frozenset[str] = frozenset()
+    """The words of the error that was raised."""
+    expected: frozenset[str] = frozenset()
+    """The names that the right reply has."""
+    call: str = ""
+    """CALL digest of the call that was made, whose error only its run tells."""
+    complaints: frozenset[str] = frozenset()
+    """Words of which any message about the mistake has one, for loops that refuse a call before a tool can."""
+
+
+_WORD = re.compile(r"\w+")
+_ESCAPED = re.compile(r"\\[nrt]")
+
+
+def words_of(*texts: str) -> list[str]:
+    """Return the words of texts in small letters; numbers are none."""
+    found = itertools.chain.from_iterable(_WORD.findall(_ESCAPED.sub(" ", text).lower()) for text in texts)
+    return [word for word in found if not word.isdecimal()]
+
+
+def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSigns, tool_text: str = "") -> frozenset[str]:
+    """Return which parts of `FEEDBACK_PARTS` the new text of a request shows.
+
+    `last_reply`: the reply between the two. `tool_text`: what the tool gave back for the call. The reply's own
+    words count as its text where most of them are there, else for what they say.
+    """
+    texts_before, texts_now = texts_apart(before, now)
+    new = Counter(words_of(*texts_now)) - Counter(words_of(*texts_before))
+    reply = Counter(words_of(last_reply.text, *(f"{call.name} {call.arguments}" for call in last_reply.calls)))
+    parts = set[str]()
+    if reply and (new & reply).total() >= MIN_SHARE_OF_REPLY * reply.total():
+        parts.add("reply")
+        new -= reply
+    if signs.names & new.keys():
+        parts.add("names")
+    if _share(_long(signs.error | set(words_of(tool_text))), new) >= MIN_SHARE_SHOWN:
+        parts.add("error")
+    if "names" in parts and signs.complaints & new.keys():
+        parts.add("error")
+    if _share(signs.expected, new) >= MIN_SHARE_SHOWN:
+        parts.add("expected")
+    return frozenset(parts)
+
+
+def _share(wanted: Collection[str], words: Counter[str]) -> float:
+    return sum(word in words for word in wanted) / len(wanted) if wanted else 0.0
+
+
+def _long(words: Iterable[str]) -> set[str]:
+    return {word for word in words if len(word) >= MIN_WORD_CHARS}
+
+
+def chance(
+    clears: Clears, shown_parts: Collection[str], signs: FaultSigns, tool_text: str = "", *, resampled: bool = True
+) -> float:
+    """Return the chance that a retry mends the reply: `resample`, and a share for each part that is shown.
+
+    Parts of which there is nothing to show leave their shares to the others. `resampled`: False where the model is asked at
+    temperature 0, and says the same again.
+    """
+    possible = tellable_parts(signs, tool_text)
+    shares = {part: float(getattr(clears, part)) for part in FEEDBACK_PARTS}
+    total = sum(shares[part] for part in possible)
+    shown_share = sum(shares[part] for part in possible & set(shown_parts)) / total if total else 0.0
+    return (clears.resample if resampled else 0.0) + shown_share * sum(shares.values())
+
+
+def tellable_parts(signs: FaultSigns, tool_text: str = "") -> frozenset[str]:
+    """Return the parts of `FEEDBACK_PARTS` of which there is something to show."""
+    possible = {"reply"}
+    possible |= {"names"} if signs.names else set()
+    possible |= {"error"} if signs.error or signs.complaints or tool_text else set()
+    possible |= {"expected"} if signs.expected else set()
+    return frozenset(possible)
+
+
+# --- the signs of each family ---
+
+
+def signs_of_wire(codec: Codec, move: Move | None, clean: Reply, spoiled: Reply) -> FaultSigns:
+    """Return the signs of a wire's error in a text. The error is the format's own; the names are the tools called and the words of
+    the format's frame."""
+    try:
+        codec.parse(spoiled)
+        error = ""
+    except WireError as raised:
+        error = str(raised)
+    calls = _calls(move)
+    called = frozenset(words_of(*(call.name for call in calls)))
+    arguments = frozenset(words_of(*(name for call in calls for name in call.arguments)))
+    move_words = set(words_of(repr(move)))
+    frame = frozenset(word for word in words_of(clean.text) if word not in move_words)
+    return FaultSigns(called | frame, frozenset(words_of(error)), frame | arguments)
+
+
+def signs_of_decision(kind: str, move: Move | None, intended: Move | None, tools: Iterable[ToolSpec], call: str) -> FaultSigns:
+    """Return the signs of a decision's error. The names are the tool called and the arguments in which it differs from the one that
+    was `intended`."""
+    call_made, call_wanted = next(iter(_calls(move)), None), next(iter(_calls(intended)), None)
+    complaints = COMPLAINTS.get(kind, frozenset())
+    if call_made is None or call_wanted is None or call_made.name != call_wanted.name:
+        right = frozenset(words_of(call_wanted.name if call_wanted is not None else ""))
+        return FaultSigns(
+            frozenset(words_of(call_made.name)) if call_made is not None else right, frozenset(), right, call, complaints
+        )
+    differing = [
+        name
+        for name in {**call_wanted.arguments, **call_made.arguments}
+        if call_wanted.arguments.get(name) != call_made.arguments.get(name)
+    ]
+    names = frozenset(words_of(call_made.name, *differing))
+    spec = next((tool for tool in tools if tool.name == call_made.name), None)
+    expected = frozenset(words_of(*(spec.parameters.get("properties", {}) if spec is not None else call_wanted.arguments)))
+    return FaultSigns(names, frozenset(), expected, call, complaints)
+
+
+def signs_of_tool(tool: str, call: str) -> FaultSigns:
+    """Return the signs of a tool's error. What the tool gave back is told by its run."""
+    return FaultSigns(frozenset(words_of(tool)), call=call)
+
+
+def signs_of_provider(error: str) -> FaultSigns:
+    """Return the signs of a provider's failure in a text: the words of its message."""
+    return FaultSigns(error=frozenset(words_of(error)))
+
+
+def _calls(move: Move | None) -> tuple[ToolCall, ...]:
+    if isinstance(move, Act):
+        return move.calls
+    return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
+
+
+COMPLAINTS = {
+    "decision.unknown_tool": frozenset(words_of("unknown found exist exists available such unavailable")),
+    "decision.missing_argument": frozenset(words_of("missing required requires lacks needs")),
+    "decision.extra_argument": frozenset(words_of("unexpected unknown extra additional permitted accept accepted allowed")),
+    "decision.wrong_type": frozenset(words_of("type valid expected must")),
+}
+"""Kind of wrong call → words of which any message about it has one."""

@@ -1,0 +1,357 @@
+"""Metering: the model and the toolbox that a loop receives count what it does, whatever it says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, Protocol, cast
+
+from whichloop.protocol import (
+    BudgetExceeded,
+    Chunk,
+    Model,
+    ModelError,
+    Observation,
+    Reply,
+    Request,
+    Tool,
+    Toolbox,
+    ToolCall,
+    Usage,
+    WrappedModel,
+    render_value,
+)
+from whichloop.protocol.budget import Budget as Budget
+from whichloop.protocol.budget import Expenses
+from whichloop.protocol.cancellation import failure_of_model
+from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.tool_calls import ToolListing
+from whichloop.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.values import plain_value
+
+from .at_once import HOLDING
+from .draws import unit
+from .faults import IMPLICIT, Fault, distorted
+from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
+from .receipts import call_digest
+from .tunnel import Tunnel
+
+logger = logger_of(__name__)
+
+
+_UNLIMITED = Budget()
+_UNPRICED = (
+    "the model does not say what a reply costs, so that the budget of %g dollars does not count it: limit tokens or calls, too"
+)
+
+
+class Meter:
+    """Adds up what is spent; `parent` is the meter of the whole run."""
+
+    def __init__(self, budget: Budget = _UNLIMITED, parent: Meter | None = None) -> None:
+        self.budget = budget
+        self.parent = parent
+        self.calls = 0
+        self.tokens = 0
+        self.dollars = 0.0
+        """What the replies cost whose price is known; `cost_usd` says whether that is all."""
+        self.unpriced = 0
+        """Replies of this sitting whose price is not known."""
+        self.earlier_s = 0.0
+        """Seconds that earlier sittings of the run took."""
+        self.refused = ""
+        """Why the last call was refused; a loop may have swallowed the exception."""
+        self._started = time.monotonic()
+
+    def begin(self) -> None:
+        """Start to count seconds: what gets ready before, such as workers, takes nothing off a budget."""
+        self._started = time.monotonic()
+
+    def admit(self) -> None:
+        """Count one call before it is made, so that calls in flight count too.
+
+        Raises BudgetExceeded when a limit is used up, this meter's or that of one above it; then none of them counts the call.
+        """
+        meter: Meter | None = self
+        while meter is not None:
+            if reason := meter.exhausted:
+                self.refused = reason
+                raise BudgetExceeded(reason)
+            meter = meter.parent
+        meter = self
+        while meter is not None:
+            meter.calls += 1
+            meter = meter.parent
+
+    @property
+    def exhausted(self) -> str:
+        """The limit that is used up, in words; empty while there is room."""
+        budget = self.budget
+        if budget.calls is None and budget.tokens is None and budget.dollars is None and budget.seconds is None:  # without a call
+            return ""
+        seconds = time.monotonic() - self._started + self.earlier_s
+        return budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars that all replies cost; None if the price of one is not known, for that is not 0."""
+        return None if self.unpriced else self.dollars
+
+    def add(self, usage: Usage) -> None:
+        """Count what one reply took. A budget of dollars warns, once, that it cannot count a reply whose price is not known."""
+        tokens, dollars, unpriced = usage.total_tokens, usage.cost_usd or 0.0, usage.cost_usd is None
+        meter: Meter | None = self
+        while meter is not None:
+            meter.tokens += tokens
+            meter.dollars += dollars
+            if unpriced:
+                if not meter.unpriced and meter.budget.dollars is not None:
+                    logger.warning(_UNPRICED, meter.budget.dollars)
+                meter.unpriced += 1
+            meter = meter.parent
+
+
+Admit = Callable[[], Awaitable[None]]
+"""Awaited before each request and each call: a trial that has ended lets nothing through."""
+
+
+class MeteredExchange(NamedTuple):
+    """One request to a model and what came of it; exactly one of `reply` and `error` is given."""
+
+    request: Request
+    reply: Reply | None
+    error: ModelError | None
+    seconds: float
+    fault: str | None = None
+    """Kind of the fault that the reply suffered, if any."""
+    illegible: tuple[str, ...] = ()
+    """Receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses."""
+    shown_calls: tuple[str, ...] = ()
+    """Planned calls whose results the request showed a scripted model."""
+
+
+class Listener(Protocol):
+    """Told of every exchange with the model and every call of a tool."""
+
+    def exchange(self, exchange: MeteredExchange) -> None:
+        """Hear of one request and what came of it."""
+
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
+        """Hear of one call of a tool as the loop saw it."""
+
+
+class NoListener:
+    """A listener that does nothing, for who needs the meter alone."""
+
+    def exchange(self, exchange: MeteredExchange) -> None: ...
+
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None: ...
+
+
+NO_LISTENER = NoListener()
+
+
+class MeteredModel(WrappedModel):
+    """A model that counts, keeps to the budget and tells the listener."""
+
+    def __init__(
+        self,
+        model: Model,
+        meter: Meter,
+        listener: Listener = NO_LISTENER,
+        tunnel: Tunnel | None = None,
+        admit: Admit | None = None,
+    ) -> None:
+        if not isinstance(meter, Meter):
+            raise TypeError(f"meter: give a Meter, not {type(meter).__name__}; Meter(Budget(tokens=50_000)) makes one of a budget")
+        holding: Meter | None = meter
+        while holding is not None:
+            holding.budget.check_price(model)
+            holding = holding.parent
+        super().__init__(model)
+        self.admit = admit
+        self.meter = meter
+        self.listener = listener
+        self.tunnel = tunnel
+        self._in_flight: dict[object, float] = {}
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds that the oldest request in flight has waited for its reply, or a stream's next piece; 0 if none is in flight."""
+        return time.perf_counter() - min(self._in_flight.values()) if self._in_flight else 0.0
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the model's reply. Raises BudgetExceeded before a call beyond the budget, and what the model raises."""
+        exchange = await self.exchange(request)
+        if exchange.error is not None:
+            raise exchange.error
+        assert exchange.reply is not None
+        return exchange.reply
+
+    async def exchange(self, request: Request) -> MeteredExchange:
+        """Ask the model, and return what came of it. Raises BudgetExceeded before a call beyond the budget."""
+        await self._enter()
+        ticket = object()
+        started = self._in_flight[ticket] = time.perf_counter()
+        try:
+            reply, failure = await self.model.complete(request), None
+        except (ModelError, asyncio.CancelledError) as error:
+            reply, failure = None, failure_of_model(error)
+        finally:
+            del self._in_flight[ticket]
+        return self._count(request, reply, failure, started)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the model's chunks. Counts the last chunk's reply, or the text that came if the stream is closed before."""
+        await self._enter()
+        ticket = object()
+        started = self._in_flight[ticket] = time.perf_counter()
+        text = ""
+        counted = False
+        try:
+            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+                async for chunk in chunks:
+                    text += chunk.text
+                    if chunk.reply is not None:
+                        chunk = replace(chunk, reply=self._count(request, chunk.reply, None, started).reply)
+                        counted = True
+                    del self._in_flight[ticket]  # as long as the loop looks at it, nobody waits for the model
+                    yield chunk
+                    self._in_flight[ticket] = time.perf_counter()
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = failure_of_model(error)
+            self._count(request, None, failure, started)
+            raise failure from failure.__cause__
+        except GeneratorExit:
+            if not counted:
+                self._count(request, Reply(text, finish_reason="other"), None, started)
+            raise
+        finally:
+            self._in_flight.pop(ticket, None)
+
+    async def _enter(self) -> None:
+        if self.admit is not None:
+            await self.admit()
+        self.meter.admit()
+
+    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
+        if reply is not None and reply.usage is None:
+            reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+        if reply is not None and reply.usage is not None:
+            self.meter.add(reply.usage)
+        seconds, tunnel = time.perf_counter() - started, self.tunnel
+        of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.calls_shown(request.scope))
+        exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)
+        self.listener.exchange(exchange)
+        return exchange
+
+
+class PricedModel(MeteredModel):
+    """A metered model whose replies cost what `pricing` says of them: it returns a reply with its usage and the cost of that."""
+
+    def __init__(self, metered: MeteredModel, pricing: Callable[[Request, Reply], Reply]) -> None:
+        super().__init__(metered.model, metered.meter, metered.listener, metered.tunnel, metered.admit)
+        self._pricing = pricing
+
+    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
+        return super()._count(request, None if reply is None else self._pricing(request, reply), error, started)
+
+
+GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"
+HUGE_CHARS = 8_000
+
+
+class MeteredToolbox(Toolbox):
+    """A toolbox that tells the listener; in the tunnel it gives receipts, and its tools suffer the faults armed for them."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        listener: Listener,
+        tunnel: Tunnel | None = None,
+        *,
+        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+        admit: Admit | None = None,
+    ) -> None:
+        super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
+        self.admit = admit
+        self.listener = listener
+        self.tunnel = tunnel
+        self._list_faults = ListFaults()
+
+    def listed(self) -> ToolListing:
+        return self._list_faults.listed(self.specs)
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        if self.admit is not None:
+            await self.admit()
+        tunnel = self.tunnel
+        fault = None
+        if tunnel is None:
+            observation = await super().call(call, validate=validate)
+        else:
+            digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
+            fault = tunnel.take(digest) if tunnel.has_armed else None
+            with tunnel.running(digest) as running:
+                if fault is not None and fault.kind in HOLDING:
+                    await tunnel.at_once.let_others_pass(running)
+                observation = await self._in_tunnel(tunnel, fault, call, digest, validate)
+            tunnel.note_result(digest, observation)
+        self.listener.tool_call(call, observation, None if fault is None else fault.kind)
+        return observation
+
+    async def _in_tunnel(self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool) -> Observation:
+        """Run a call as its fault, if any, leaves it; a result of the tool gets a receipt."""
+        if fault is not None:
+            tunnel.land(fault, None, True)
+            if fault.kind in _NO_RESULT:
+                return await self._lost(fault, tunnel, call, digest)
+        observation = await super().call(call, validate=validate)
+        tunnel.instructions.note_run(digest, observation)
+        if fault is not None and fault.kind == "tool.slow":
+            await tunnel.spend(tunnel.slow_s)
+        if fault is not None and fault.kind in IMPLICIT and observation.ok:
+            wrong = distorted(fault.kind, plain_value(observation.value))
+            observation = replace(observation, data=render_value(wrong), value=wrong, max_chars=None)
+            if not fault.believed:
+                return observation  # without a receipt: to the model it is no result
+        if observation.transient or not observation.ran:
+            return observation
+        entry = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok)
+        before, behind = _added(fault, tunnel, observation)
+        text = f"{before}{entry.around(f'{observation.data}{behind}')}"
+        return replace(observation, data=text, value=text if observation.ok else None, max_chars=None)
+
+    async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
+        """Return what a loop sees of a call whose result never comes."""
+        if fault.kind == "tool.garbage":
+            noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
+            if fault.believed:
+                noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
+            return Observation(call.name, "success", noise, None, noise, call.call_id)
+        if fault.family == "mcp":
+            return self._list_faults.strike(fault, call)
+        if fault.kind == "tool.hangs":
+            limit = self._time_limit_s(call.name)
+            await tunnel.spend(limit)
+            return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
+        return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
+
+    def _time_limit_s(self, name: str) -> float:
+        """Return the limit of a call, else the default: an injected hang always ends."""
+        tool, limits = self.get(name), self.in_force
+        return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
+
+
+def _added(fault: Fault | None, tunnel: Tunnel, observation: Observation) -> tuple[str, str]:
+    """Return what a fault adds to a result that it leaves whole, before it and behind it."""
+    if fault is not None and fault.family == "inject" and observation.ok:
+        return tunnel.instructions.give(fault)
+    return "", f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
+
+
+_NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})

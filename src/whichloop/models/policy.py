@@ -1,0 +1,314 @@
+"""The policy: what a model that reads its prompt would decide next, from a plan and from what the prompt shows. Pure functions."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from whichloop.protocol import (
+    Act,
+    Completion,
+    Move,
+    PlannedCall,
+    PlanTask,
+    Recovery,
+    Ref,
+    Role,
+    Tasks,
+    Text,
+    ToolCall,
+    Understanding,
+    refs,
+    render_value,
+    resolve,
+)
+from whichloop.protocol.legibility import Path
+
+from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
+from .prompt_view import PromptView, ShownResult, concrete
+from .receipts import PLAIN
+
+MADE_UP = 4711
+"""What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
+
+
+class PolicyRequest(NamedTuple):
+    """What the policy is asked for, beside the view."""
+
+    max_calls: int
+    failures: Mapping[str, int]
+    """Planned call → failed attempts that the model saw."""
+    patience: int
+    bluffs: bool
+    """The honest answer would be "not determined", and this trial's model bluffs instead."""
+    stated_answer: str = ""
+    """The answer that the model stated last, as text."""
+    invented: Collection[str] = ()
+    """Planned calls in whose place the model last called a tool that does not exist."""
+
+
+class Decision(NamedTuple):
+    """A move, where it stands in the plan, and what to say instead where a codec cannot say it."""
+
+    point: str
+    """Id of the move's first planned call, or `answer`."""
+    options: tuple[Move, ...]
+    """Moves in order of preference."""
+    calls: tuple[str, ...] = ()
+    """Ids of the planned calls that the move makes."""
+
+
+def decide(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Return the calls that can be made now, at most `max_calls`; the answer once all results are known."""
+    ready = view.ready()[: ask.max_calls]
+    if not ready or view.stuck:
+        return answer(view, ask)
+    calls: list[ToolCall] = []
+    for planned in ready:
+        call = _chosen(planned, view, ask)
+        if call is None:
+            return answer(view, ask)
+        if not view.shows_tool(call.name):
+            return Decision(ANSWER, (_lacks_tool(planned), *answer(view, ask).options))
+        calls.append(call)
+    moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
+    return Decision(ready[0].id, moves, tuple(planned.id for planned in ready))
+
+
+def _lacks_tool(planned: PlannedCall) -> Text:
+    return Text(f"I would need a tool for this: {planned.goal}")
+
+
+def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolCall | None:
+    """Return the planned call itself, or an alternative once patience with it is used up."""
+    tried = ask.failures.get(planned.id, 0) - ask.patience + 1
+    if tried <= 0 or not planned.alternatives:
+        return view.call_of(planned)
+    return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
+
+
+def answer(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Return the answer iff all results are legible; else "not determined", or a bluff."""
+    if view.unknown or view.stuck:
+        confidence = SURE if ask.bluffs else UNSURE
+        return Decision(ANSWER, answer_options("Some results are missing.", guess(view, ask.bluffs), confidence))
+    value = _derived(view)
+    return Decision(ANSWER, answer_options("All results are in.", value if view.says is None else view.says(value), SURE))
+
+
+def guess(view: PromptView, bluffs: bool) -> object:
+    """Return what a model says that does not have all results: "not determined", or a fluent wrong value."""
+    if not bluffs:
+        return NOT_DETERMINED
+    return _made_up(view.plan.answer) if view.bluff is None else view.bluff
+
+
+def _derived(view: PromptView) -> object:
+    """Return the plan's answer, if it has one; an answer that refers to no result is wrong all the same when a tool lied."""
+    if view.plan.answer is None:
+        return NOT_DETERMINED
+    try:
+        value = resolve(view.plan.answer, view.values)
+    except (KeyError, IndexError, TypeError):
+        return NOT_DETERMINED
+    return mislead(value) if view.misled and not any(refs(view.plan.answer)) else value
+
+
+def _made_up(answer: object) -> object:
+    """Return a wrong value of the answer's shape, from a model that does not know the results."""
+    if isinstance(answer, Ref):
+        return MADE_UP
+    if isinstance(answer, Mapping) and answer:
+        return {key: _made_up(item) for key, item in answer.items()}
+    if isinstance(answer, list | tuple) and answer:
+        return [_made_up(item) for item in answer]
+    return mislead(answer)
+
+
+def understand(view: PromptView, ask: PolicyRequest) -> Decision:
+    """State that tools are needed to find the answer, with their names where the format has room for them."""
+    tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
+    return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
+
+
+def plan(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Return one task per unknown call, with the call's goal as its description."""
+    unknown = {call.id for call in view.unknown}
+    tasks = tuple(
+        PlanTask(call.id, call.goal, "use_tools", tuple(sorted(view.plan.dependencies[call.id] & unknown))) for call in view.unknown
+    )
+    return Decision(tasks[0].id if tasks else ANSWER, (Tasks(tasks, "Collect what is missing."), Tasks(tasks)))
+
+
+def select(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Return the calls whose goal stands in the request and that can be made; where no goal stands there, all that can be made: the
+    whole task is asked for."""
+    named = {call.id for call in view.plan.calls if call.goal in view.text}
+    is_all = not named and not any(goal in view.text for goal in view.overlooked)
+    wanted = [call for call in view.ready() if is_all or call.id in named][: ask.max_calls]
+    chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
+    if not all(view.shows_tool(call.name) for _, call in chosen):
+        return Decision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
+    point = chosen[0][0] if chosen else ANSWER
+    return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
+
+
+def recount(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Return what is legible of the results, between the marks of their receipts (roles reason and summarize)."""
+    goals = {call.id: call.goal for call in view.plan.calls}
+    lines = [f"{goals[name]}: {item.entry.around(_retold(item))}" for name, item in view.results.items()]
+    return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
+
+
+def _retold(item: ShownResult) -> str:
+    """Return a result as far as it was read; "done" where nothing is used of what was cut."""
+    if () in item.parts:
+        return item.entry.text
+    parts = [{_name(path): Ref("", path).of(item.value)} for path in item.parts]
+    return render_value(parts[0] if len(parts) == 1 else parts) if parts else "done"
+
+
+def _name(path: Path) -> str:
+    return next((step for step in reversed(path) if isinstance(step, str)), "result")
+
+
+def judge(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Judge the work as done iff all results are legible (roles reflect and validate)."""
+    missing = tuple(call.goal for call in view.unknown)
+    reason = "All results are in." if not missing else "Some results are missing."
+    return Decision(ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing)))
+
+
+def recover(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
+    failed = _failed_call(view, ask)
+    if failed is None or failed.fails or view.stuck:
+        return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
+    beyond = ask.failures.get(failed.id, 0) - ask.patience
+    if beyond < 0 and failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
+        meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
+        return Decision(failed.id, (meant, Recovery("retry")), (failed.id,))
+    if beyond < 0:
+        return Decision(failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,))
+    if beyond < len(failed.alternatives):
+        other = _form(failed, beyond + 1, view)
+        return Decision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
+    return Decision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
+
+
+def _form(planned: PlannedCall, option: int, view: PromptView) -> ToolCall | None:
+    """Return the call as made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
+    calls = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
+    return calls[0] if calls else concrete((planned, *planned.alternatives)[option], view.values)
+
+
+def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
+    """Return the planned call whose failure a request tells of: whose arguments it shows, whose tool it names most often.
+
+    Results that the call came from need not be shown: the request names the failed call itself.
+    """
+    text, unspaced = _readable(view.text)
+
+    def likeness(planned: PlannedCall) -> tuple[float, int, int, int]:
+        calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
+        shown = [_shown_share(call, unspaced) for call in calls or [concrete(planned, view.values)] if call is not None]
+        named = sum(1 for _ in named_in(planned.tool, text))
+        return (*max(shown, default=(0.0, 0)), named, ask.failures.get(planned.id, 0))
+
+    ready = {call.id for call in view.ready()}
+    candidates = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
+    open_ = [call for call in candidates if call.id not in view.results or call.fails]
+    return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
+
+
+@functools.lru_cache(maxsize=1)
+def _readable(text: str) -> tuple[str, str]:
+    """Return a prompt without backslashes, and without white space as well; one that asks to recover is read twice."""
+    return text.replace("\\", ""), _unspaced(text)
+
+
+def named_in(name: str, text: str) -> Iterator[int]:
+    """Yield where a text names something, not as a part of a longer name; a pattern takes ten times as long."""
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        before, after = text[at - 1 : at], text[end : end + 1]
+        whole = _joins(before) != _joins(name[:1]) and _joins(after) != _joins(name[-1:])
+        if whole:
+            yield at
+        at = text.find(name, end if whole else at + 1)
+
+
+def _joins(character: str) -> bool:
+    """Whether a character may be a part of a name."""
+    return character.isalnum() or character == "_"
+
+
+def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
+    """Return which share of a call's arguments, and how many, stand in a text that `_unspaced` made, whoever wrote the JSON there.
+
+    Of two calls that a request shows whole the one with more arguments failed: the other has some of them only.
+    """
+    shown = sum(any(text in unspaced for text in _as_json(name, value)) for name, value in call.arguments.items())
+    return (shown / len(call.arguments) if call.arguments else 0.0, shown)
+
+
+def _as_json(name: str, value: Any) -> Collection[str]:
+    """Return an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came, 3 also as 3.0.
+
+    Each up to what ends it, so that 7 is not found in 75. Loops show the same plain arguments again and again.
+    """
+    return _plain_as_json(name, value) if type(value) in PLAIN else _written(name, value)
+
+
+def _written(name: str, value: Any) -> frozenset[str]:
+    said = {
+        f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}"
+        for in_ascii, sorts in itertools.product((True, False), repeat=2)
+    }
+    if isinstance(value, int) and not isinstance(value, bool):
+        said |= {f"{text}.0" for text in said}
+    return frozenset(_unspaced(text) + end for text in said for end in ",}")
+
+
+_plain_as_json = functools.lru_cache(maxsize=2048, typed=True)(_written)
+
+
+def _unspaced(text: str) -> str:
+    """Return a text without white space, written out or escaped, and without backslashes, which JSON within JSON doubles."""
+    return "".join(_ESCAPED_SPACE.sub("", text).replace("\\", "").split())
+
+
+_ESCAPED_SPACE = re.compile(r"\\+[nrt]")
+
+
+def confirm(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Confirm the call that the request shows: a model takes its own calls for right. See `gullible` for calls that are not."""
+    return Decision(ANSWER, (Completion(True, "The task asks for it."), Completion(True)))
+
+
+def format_draft(view: PromptView, ask: PolicyRequest) -> Decision:
+    """Repeat the draft that the request shows: what the model stated last, else the answer if it stands there."""
+    derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
+    drafts = (draft for draft in (ask.stated_answer, derived) if draft and draft in view.text)
+    return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
+
+
+POLICY: Mapping[Role, Callable[[PromptView, PolicyRequest], Decision]] = {
+    Role.DECIDE: decide,
+    Role.UNDERSTAND: understand,
+    Role.PLAN: plan,
+    Role.SELECT: select,
+    Role.REASON: recount,
+    Role.REFLECT: judge,
+    Role.RECOVER: recover,
+    Role.SUMMARIZE: recount,
+    Role.VALIDATE: judge,
+    Role.FORMAT: format_draft,
+    Role.ANSWER: answer,
+    Role.CONFIRM: confirm,
+}

@@ -1,0 +1,133 @@
+"""What tokens cost, and tables of one's own.
+
+A price as it is typed is `0.15/0.60` or `0.15/0.60/0.075`, and as a run keeps it `openai/gpt-4o-mini=0.15/0.6/0.075`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+from whichloop.protocol import Usage
+from whichloop.protocol.files import read_bounded
+from whichloop.protocol.names import near
+
+PER = 1_000_000
+"""The number of tokens that a price is for."""
+FORM = "INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens, such as 0.15/0.60/0.075"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    """The price for input from the provider's cache; None: as for any input."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a price that is no number of dollars, or one of cached input above that of input."""
+        for name in KEYS:
+            value = getattr(self, name)
+            if value is None and name == "cached_input":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+                raise ValueError(f"{name} must be a number of US dollars per million tokens, such as 0.15, not {value!r}")
+        if self.cached_input is not None and self.cached_input > self.input:
+            raise ValueError(f"cached_input must not exceed input: {self.cached_input} > {self.input}")
+
+    def on(self, usage: Usage) -> Usage:
+        """Price a usage: what is billed, and what it would have cost had nothing come from a cache."""
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        saved = usage.cached_tokens * (self.input - cached_price) / PER
+        nominal = (usage.input_tokens * self.input + usage.output_tokens * self.output) / PER
+        return replace(usage, cost_usd=max(0.0, nominal - saved), nominal_usd=nominal)
+
+
+KEYS = tuple(field.name for field in fields(Price))
+
+
+def read_prices(path: Path) -> dict[str, Price]:
+    """Read prices by model name, from a TOML file with a table for each.
+
+        ["openai/gpt-4o-mini"]
+        input = 0.15
+        output = 0.6
+        cached_input = 0.075
+
+    Raises ValueError, in one line.
+    """
+    try:
+        tables = tomllib.loads(read_bounded(path).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ValueError(f"prices {path}: {' '.join(reason.split())}") from None
+    return {name: _price(f"prices {path}: {name!r}", table) for name, table in tables.items()}
+
+
+def _price(where: str, table: object) -> Price:
+    if not isinstance(table, Mapping):
+        raise ValueError(f'{where}: write a table for each model: ["openai/gpt-4o-mini"], below it input = 0.15 and output = 0.6')
+    for key in table:
+        if key not in KEYS:
+            raise ValueError(f"{where}: unknown key {key!r}; {_hint(str(key))}")
+    for key in ("input", "output"):
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing; a price has input, output and, if there is one, cached_input")
+    try:
+        return Price(**table)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _hint(key: str) -> str:
+    quoted = 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]'
+    return near(key, KEYS) or f"{quoted}; a price has {', '.join(KEYS)}"
+
+
+# --- a price as it is typed ---
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTag:
+    """A price, and the model whose price it is."""
+
+    price: Price
+    name: str = ""
+    """Empty for a price that is nobody's."""
+
+    def __str__(self) -> str:
+        amounts = "/".join(f"{amount:.12g}" for amount in astuple(self.price) if amount is not None)
+        return f"{self.name}={amounts}" if self.name else amounts
+
+    @property
+    def in_words(self) -> str:
+        """`$0.15 (input) and $0.6 (output) a million, the price of openai/gpt-4o-mini`."""
+        price = self.price
+        amounts = [f"${price.input:.12g} (input)", f"${price.output:.12g} (output)"]
+        if price.cached_input is not None:
+            amounts.insert(1, f"${price.cached_input:.12g} (input from a cache)")
+        of = f", the price of {self.name}" if self.name else ""
+        return f"{', '.join(amounts[:-1])} and {amounts[-1]} a million{of}"
+
+
+def read_tag(text: str) -> PriceTag | None:
+    """Read a price as it is typed; None for the name of a model alone. Raises ValueError for an amount that is none."""
+    name, has_name, amounts = text.rpartition("=")
+    if has_name and not name.strip():
+        raise ValueError(f"the name of a model is missing before {has_name}{amounts}; without a name write {FORM}")
+    try:
+        numbers = [float(part) for part in amounts.split("/")]
+    except ValueError:
+        if has_name:
+            raise ValueError(f"write {FORM} behind the =, not {amounts!r}") from None
+        return None
+    if len(numbers) not in (2, 3):
+        raise ValueError(f"write {FORM}, or the name of a model whose price it is, not {text!r}")
+    if not any(numbers[:2]):
+        raise ValueError(f"input and output both cost nothing, and then there is no price to count; write {FORM}")
+    return PriceTag(Price(*numbers), name.strip())

@@ -1,0 +1,439 @@
+"""Fault profiles: which disturbances blow through the tunnel, how often, and what clears them. Small TOML files."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache, cached_property, lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from whichloop.protocol import Role
+from whichloop.protocol.digest import digest
+from whichloop.protocol.field_errors import NEEDED, needed
+from whichloop.protocol.files import read_settings
+from whichloop.protocol.names import nearest, toml_text
+from whichloop.protocol.unknown_name import UnknownNameError
+from whichloop.protocol.values import shown_short
+
+FAULT_KINDS: dict[str, str] = {
+    "wire.malformed": "every opening bracket of the reply is lost",
+    "wire.truncated": "the reply ends in the middle",
+    "wire.fenced": "the reply stands in a code fence with prose round it",
+    "wire.empty": "the reply is empty",
+    "wire.duplicated": "the reply is there twice",
+    "decision.unknown_tool": "a tool that does not exist is called",
+    "decision.missing_argument": "a required argument is left out",
+    "decision.extra_argument": "an argument that the tool does not have is given",
+    "decision.wrong_type": "an argument has the wrong type",
+    "decision.wrong_value": "an argument has a wrong value",
+    "decision.repeated_call": "a call that was made before is made again",
+    "decision.early_finish": "the model answers before its work is done",
+    "decision.never_finish": "the model calls a tool again instead of answering",
+    "decision.no_tool": "the model answers without having called any tool",
+    "provider.rate_limit": "the provider answers 429",
+    "provider.server": "the provider answers 500",
+    "provider.overloaded": "the provider answers that its model is overloaded",
+    "provider.interrupted": "the provider reports an error in the middle of the reply",
+    "provider.timeout": "the provider does not answer in time",
+    "provider.slow": "the reply comes late",
+    "provider.dropped": "the connection breaks before the reply",
+    "provider.cut": "the connection breaks in the middle of the reply",
+    "provider.garbled": "the provider answers with what is not JSON",
+    "tool.raises": "the tool raises",
+    "tool.flaky": "the tool raises twice, then works",
+    "tool.hangs": "the tool never returns",
+    "tool.garbage": "the tool returns noise as if it were its result",
+    "tool.huge": "the tool's result is followed by thousands of characters",
+    "tool.slow": "the tool takes long",
+    "tool.lies": "the tool returns a wrong value that might be right",
+    "tool.stale": "the tool returns the value that was right before",
+    "tool.empty": "the tool returns nothing as if nothing had been found",
+    "tool.partial": "the tool returns a part of its result as if it were all",
+    "mcp.error": "the tool's server answers with a JSON-RPC error",
+    "mcp.list_changed": "the tool is gone from its server's list, and comes back",
+    "mcp.drifted": "the tool's schema requires an argument that it did not have",
+    "mcp.cut": "the text of the tool's result ends in the middle",
+    "calls.late": "the call ends after those that run beside it",
+    "calls.same_ids": "the calls of a reply have one id",
+    "calls.too_early": "a call stands in one reply with those whose effect it needs",
+    "inject.call": "the tool's result carries an instruction to make a call that nobody asked for",
+    "inject.answer": "the tool's result carries an instruction to give an answer that is none",
+    "inject.stop": "the tool's result carries an instruction to stop without an answer",
+}
+
+WEAKNESS_KINDS: dict[str, str] = {
+    "weakness.unit": "a tool is given numbers in the wrong unit, a hundredth of what was meant",
+    "weakness.date": "a tool is given dates with the day first",
+    "weakness.step": "the last call of a tool is forgotten, and what it would have given made up",
+    "weakness.answer": "an answer that is a number is stated in thousands",
+}
+"""What a record calls the slips that come of weaknesses; a profile has them under `weaknesses`, never under `rates`."""
+
+LAPSE = "decision.forget"
+"""What a record calls a result that the model overlooked; a profile has its rate as `forget`."""
+_ROLES = frozenset(role.value for role in Role)
+
+FEEDBACK_PARTS = ("names", "error", "expected", "reply")
+"""What the new text of a retry may show; each has its share under `[clears]`."""
+
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Clears(_Section):
+    """What makes a fault go away, as shares that add up to 1."""
+
+    feedback: Rate = 0.8
+    """Gone with a chance at each new attempt: that of a blind retry, and more the more the request says of what was wrong."""
+    after: Rate = 0.1
+    """Gone after some attempts, whatever is shown; how many is drawn for each fault, `attempts` on average."""
+    never: Rate = 0.1
+    """Never gone."""
+    attempts: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
+    """Mean number of attempts, geometrically distributed: each one is the last with the same chance, 1 / `attempts`."""
+    resample: Rate = 0.35
+    """Of the faults that feedback clears: chance that asking again clears one, whatever is said; none at temperature 0."""
+    names: Rate = 0.1
+    """What is added if the new text names the tool or field at fault."""
+    error: Rate = 0.25
+    """What is added if it shows the error."""
+    expected: Rate = 0.1
+    """What is added if it shows the names that the right reply has."""
+    reply: Rate = 0.1
+    """What is added if it shows the bad reply."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        total = self.feedback + self.after + self.never
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"feedback + after + never must be 1, not {total:g}")
+        chance = self.resample + sum(getattr(self, part) for part in FEEDBACK_PARTS)
+        if chance > 1 + 1e-9:
+            raise ValueError(f"resample + {' + '.join(FEEDBACK_PARTS)} must be at most 1, not {chance:g}")
+        return self
+
+
+class Abilities(_Section):
+    """What the simulated model can do; no coin flips, so that no retry cures them."""
+
+    context_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Longest request in estimated tokens."""
+    tool_choice: bool = True
+    """False: a request that forces a tool is refused."""
+
+
+class Gullibility(_Section):
+    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.gullible`."""
+
+    obeys: Rate = 0.0
+    """Chance that the model falls for an instruction that its prompt shows."""
+    marked: Rate = 0.0
+    """The same where the prompt marks the instruction as data."""
+    confirms: Rate = 0.0
+    """Chance that the model, asked about a call alone, confirms one that only an instruction asked for."""
+
+    @model_validator(mode="after")
+    def _marks_help(self) -> Self:
+        if self.marked > self.obeys:
+            raise ValueError(f"marked must be at most obeys, {self.obeys:g}, not {self.marked:g}")
+        return self
+
+
+class Weakness(_Section):
+    """Something that the simulated model does wrong unless its instructions or demonstrations show it how: no fault that a retry
+    or an error message cures."""
+
+    kind: Literal["unit", "date", "step", "answer"]
+    rate: Rate
+    """Share of the trials in which it shows."""
+    tool: str | None = None
+    """Only calls of this tool; left out, those of all."""
+
+    @model_validator(mode="after")
+    def _of_calls(self) -> Self:
+        if self.kind == "answer" and self.tool is not None:
+            raise ValueError("the form of an answer does not belong to a tool; leave out 'tool'")
+        return self
+
+
+SAYINGS = {"description", "evidence", "sources", "measured_of"}
+"""Fields in which a profile speaks of itself."""
+
+Form = Literal["native", "text"]
+"""How calls are written: in the API's own form, or in the reply's text."""
+FORMS: dict[str, str] = {"native": "native calls", "text": "calls in text"}
+"""Form of calls → how it is told."""
+_OF_BOTH_FORMS = {"name", "by_form", *SAYINGS}
+"""Fields of a profile that has one for each form of calls: all else is in these."""
+
+
+class Profile(_Section):
+    """One fault profile."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    description: str = ""
+    evidence: str = ""
+    """Whether the rates were measured or are a stress test, in one sentence."""
+    measured_of: Form | None = None
+    """The form of the calls in the replies that the rates were measured of; None where it is no matter of one form."""
+    by_form: dict[Form, Profile] = Field(default_factory=dict)
+    """Form of calls → what a loop meets that has its calls written so: a table, or the name of a built-in profile. Empty: all loops
+    meet this profile itself."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Fault kind → what its rate is based on."""
+    rates: dict[str, Rate] = Field(default_factory=dict)
+    """Fault kind → chance per point that a trial reaches."""
+    clears: Clears = Clears()
+    forget: Rate = 0.0
+    """Chance that a result at the very start of the prompt is treated as unknown; falls to 0 towards its end."""
+    notices: Rate = 0.5
+    """Share of the tools' implicit failures, wrong results that do not say so, that the model notices: it calls again.
+    It believes the others."""
+    bluff: Rate = 0.5
+    """Chance of a fluent wrong answer, where the honest one is "not determined"."""
+    patience: Annotated[int, Field(ge=1, le=100)] = 3
+    """Failures that the model sees before it tries another way."""
+    latency_s: Seconds = 0.0
+    """Simulated seconds that each reply takes."""
+    slow_s: Seconds = 20.0
+    """Simulated seconds that a slow fault adds."""
+    gullible: Gullibility = Gullibility()
+    abilities: Abilities = Abilities()
+    weaknesses: tuple[Weakness, ...] = ()
+    """What can be taught to the model; see `whichloop.models.weaknesses`."""
+    faults: tuple[str, ...] | None = None
+    """The faults that strike, each KIND@ROLE:CALL, such as `tool.raises@decide:c2`, whatever the rates are. Lapses and weaknesses
+    that are listed may strike where they come up. Left out, all strike that are drawn."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what does nothing, such as empty weaknesses: a profile keeps the digest that it had before there were any."""
+        fields: dict[str, Any] = dump(self)
+        if self.by_form:
+            fields = {name: value for name, value in fields.items() if name in _OF_BOTH_FORMS}
+        for name in ("weaknesses", "evidence", "sources", "measured_of", "by_form"):
+            if not fields.get(name):
+                fields.pop(name, None)
+        if self.faults is None:
+            fields.pop("faults", None)
+        if self.gullible == Gullibility():
+            fields.pop("gullible", None)
+        return fields
+
+    @field_validator("faults")
+    @classmethod
+    def _are_faults(cls, faults: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        drawn: set[str] = set()
+        for text in faults or ():
+            kind, _, point = text.partition("@")
+            role, _, call = point.partition(":")
+            if kind not in FAULT_KINDS and kind not in WEAKNESS_KINDS and kind != LAPSE:
+                raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE))}")
+            if role not in _ROLES or not call:
+                raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@decide:c2")
+            if kind in FAULT_KINDS and point in drawn:
+                raise ValueError(f"{text!r}: another fault strikes at {point}; at most 1 fits a point")
+            if kind in FAULT_KINDS:
+                drawn.add(point)
+        return faults
+
+    @cached_property
+    def placed(self) -> dict[str, str]:
+        """The listed faults that need no occasion: point, as ROLE:CALL, → kind."""
+        listed = (text.partition("@") for text in self.faults or ())
+        return {point: kind for kind, _, point in listed if kind in FAULT_KINDS}
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of fault that points can be struck by."""
+        return frozenset(self.rates if self.faults is None else self.placed.values())
+
+    def may_strike(self, kind: str, point: str) -> bool:
+        """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
+        return self.faults is None or f"{kind}@{point}" in self.faults
+
+    @field_validator("weaknesses")
+    @classmethod
+    def _once(cls, weaknesses: tuple[Weakness, ...]) -> tuple[Weakness, ...]:
+        for place, weakness in enumerate(weaknesses):
+            if any((weakness.kind, weakness.tool) == (other.kind, other.tool) for other in weaknesses[:place]):
+                of = "" if weakness.tool is None else f" of {weakness.tool}"
+                raise ValueError(f"{weakness.kind!r}{of} is a duplicate")
+        return weaknesses
+
+    @field_validator("by_form", mode="before")
+    @classmethod
+    def _by_name(cls, profiles: Any) -> Any:
+        """Put built-in profiles in the place of their names."""
+        if not isinstance(profiles, dict):
+            return profiles
+        return {form: _built_in_named(profile) if isinstance(profile, str) else profile for form, profile in profiles.items()}
+
+    @field_validator("by_form")
+    @classmethod
+    def _of_each_form(cls, profiles: dict[Form, Profile]) -> dict[Form, Profile]:
+        if profiles and len(profiles) < len(FORMS):
+            raise ValueError(f"it takes a profile for {' and one for '.join(FORMS)}")
+        for form, profile in profiles.items():
+            if profile.by_form:
+                raise ValueError(f"{form}: {profile.name!r} is no profile of one form: it has one for each")
+        return profiles
+
+    @model_validator(mode="after")
+    def _says_all_by_form(self) -> Self:
+        if self.by_form and (others := sorted(self.model_fields_set - _OF_BOTH_FORMS)):
+            raise ValueError(f"by_form: the profile of each form says what it does; leave out {others[0]!r}")
+        return self
+
+    @field_validator("rates", mode="before")
+    @classmethod
+    def _quoted(cls, rates: Any) -> Any:
+        """Refuse a dotted key without quotes, which is a table in TOML."""
+        for family, inner in rates.items() if isinstance(rates, dict) else ():
+            if isinstance(inner, dict):
+                raise ValueError(f'put the fault kind in quotes: "{family}.{next(iter(inner), "…")}" = …')
+        return rates
+
+    @model_validator(mode="after")
+    def _sources_of_rates(self) -> Self:
+        for kind in self.sources:
+            if kind not in self.rates:
+                raise ValueError(f"sources: {kind!r} has no rate")
+        return self
+
+    @field_validator("rates")
+    @classmethod
+    def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
+        for kind in rates:
+            if kind in WEAKNESS_KINDS:
+                raise ValueError(
+                    f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
+                )
+            if kind not in FAULT_KINDS:
+                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
+        if sum(rates.values()) > 1 + 1e-9:
+            raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
+        return rates
+
+    @property
+    def digest(self) -> str:
+        """sha256 of all that the profile does; what it says of itself is left out."""
+        return digest(self._effects("python"))
+
+    def effects(self) -> dict[str, Any]:
+        """Return all that the profile does, as plain JSON; what it says of itself is left out."""
+        return self._effects("json")
+
+    def _effects(self, mode: Literal["json", "python"]) -> dict[str, Any]:
+        effects = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
+        by_form = {form: profile._effects(mode) for form, profile in self.by_form.items()}
+        return effects | {"by_form": by_form} if by_form else effects
+
+    def met_by(self, calls_in: str) -> Profile:
+        """Return what a loop meets that has its calls written so: `native` or `text`; any other word where that is not known.
+
+        Raises ValueError for a form that is not known, if this profile has one for each form.
+        """
+        if not self.by_form:
+            return self
+        profile_met = next((profile for form, profile in self.by_form.items() if form == calls_in), None)
+        if profile_met is None:
+            raise ValueError(f"profile {self.name} is met by the form of a loop's calls, and this one's is not known")
+        return profile_met
+
+    def to_toml(self) -> str:
+        """Return the text of a file that `load_profile` reads back."""
+        plain = self.model_dump(mode="json", exclude_none=True)
+        return "".join(f"{name} = {toml_text(value)}\n" for name, value in plain.items())
+
+
+@cache
+def built_in_profiles() -> tuple[str, ...]:
+    """Return their names, sorted."""
+    return tuple(sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")))
+
+
+def load_profile(name: str) -> Profile:
+    """Load a built-in profile by name, or a file of the user's by path (`.toml`).
+
+    Raises ValueError, in one line that names file and field, or OSError.
+    """
+    if name.endswith(".toml"):
+        own = _parse(read_settings(Path(name)), name)
+        check_own_name(own, name)
+        return own
+    return _built_in_named(name)
+
+
+def _built_in_named(name: str) -> Profile:
+    """Return a built-in profile. Raises ValueError."""
+    if name not in built_in_profiles():
+        known = nearest(name, built_in_profiles())
+        raise UnknownNameError("profiles", f"unknown profile {name!r}, which is not a .toml file either; {known}")
+    return _built_in(name)
+
+
+def check_own_name(profile: Profile, source: str) -> None:
+    """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
+    for field, own_profile in {"name": profile, **{f"by_form.{form}.name": each for form, each in profile.by_form.items()}}.items():
+        if own_profile.name in built_in_profiles() and own_profile.digest != _built_in(own_profile.name).digest:
+            raise ValueError(
+                f"{source}: {field}: {own_profile.name!r} is a built-in profile, which says something else; choose another name"
+            )
+
+
+@lru_cache(maxsize=64)
+def _built_in(name: str) -> Profile:
+    return _parse((_folder() / f"{name}.toml").read_bytes(), f"{name}.toml")
+
+
+def _folder() -> Any:
+    return resources.files("whichloop.models") / "profiles"
+
+
+def _parse(raw: bytes, source: str) -> Profile:
+    try:
+        data = tomllib.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{source}: not valid TOML: {error}") from None
+    return make_profile(data, source)
+
+
+def make_profile(data: dict[str, Any], source: str) -> Profile:
+    """Return a profile from plain data. Raises ValueError, in one line that names source and field."""
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "profile"
+        message = needed(first)
+        if first["type"] in NEEDED and first["type"] != "missing":
+            message = f"{message}, got {shown_short(first['input'])}"
+        if first["type"] == "string_pattern_mismatch":
+            message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"
+        if first["type"] == "extra_forbidden":
+            section, name = _SECTIONS.get(str(first["loc"][0]), Profile), str(first["loc"][-1])
+            message = f"unknown field; {nearest(name, section.model_fields)}"
+            if section is Profile and name.partition(".")[0] in {kind.partition(".")[0] for kind in FAULT_KINDS}:
+                meant = nearest(name, FAULT_KINDS) if "." in name else 'such as "tool.raises" = 0.1'
+                message = f"unknown field; rates of faults stand under [rates], their names in quotes; {meant}"
+        raise ValueError(f"{source}: {where}: {message}") from None
+
+
+_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness, "gullible": Gullibility}

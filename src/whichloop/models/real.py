@@ -1,0 +1,309 @@
+"""Real models by name, through DSPy's model layer: `openai/…`, `anthropic/…`, or any OpenAI-compatible server by address."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from whichloop.dspy_seam import DspyModel, open_lm
+from whichloop.protocol import (
+    DEFAULT_SAMPLING,
+    Capabilities,
+    Chunk,
+    ContextOverflow,
+    Model,
+    ProviderError,
+    Reply,
+    Request,
+    Sampling,
+)
+from whichloop.protocol.names import nearest
+from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tokens import estimate_input
+
+from .limits import Limits, Permit, Pressure
+from .prices import Price
+from .sampling import with_defaults
+from .waits import waits
+
+logger = logger_of(__name__)
+
+FIRST_PAUSE_S = 0.5
+"""Seconds before the second attempt; twice as many before each further one."""
+MAX_PAUSE_S = 30.0
+"""Longest pause in seconds, unless the provider asks for more."""
+ABILITIES = frozenset({"tool_choice", "response_schema", "streaming"})
+"""Capabilities that can be taken away: those that designs have another way for."""
+TYPICAL_OUTPUT = 256
+"""Tokens expected of the first reply; later ones are expected to be as long as those before."""
+
+Value = TypeVar("Value")
+Attempt = Callable[[Permit, float], Awaitable[Value]]
+"""A function that makes one attempt, by a permit, until a deadline on the event loop's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealOptions:
+    """How a real model is asked."""
+
+    call_timeout_s: float = 60.0
+    """Longest wait for one attempt, in seconds; a stream has as long in all."""
+    attempts: int = 4
+    """Most tries at one request, where a failure may pass."""
+    patience_s: float = 120.0
+    """Longest wait for all attempts at one request and the pauses between them, in seconds; waiting for a turn does not count."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Input and output together: estimated before, corrected after."""
+    most_in_flight: int = 64
+    """Requests under way at once; refusals bring it down for a while."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Prices by model name; a price given here wins over DSPy's list."""
+    without: frozenset[str] = frozenset()
+    """Capabilities that the model is to be treated as lacking: see `ABILITIES`."""
+    context_tokens: int | None = None
+    """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
+    sampling: Sampling = DEFAULT_SAMPLING
+    """Sampling for what a request leaves open."""
+
+    def __post_init__(self) -> None:
+        """Check the options. Raises ValueError, in one line."""
+        for name in ("call_timeout_s", "attempts", "patience_s", "most_in_flight"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be greater than 0, got {getattr(self, name)!r}")
+        for name in ("requests_per_minute", "tokens_per_minute", "context_tokens"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be greater than 0, got {value!r}")
+        for name in sorted(self.without - ABILITIES):
+            raise ValueError(f"unknown capability {name!r}; {nearest(name, sorted(ABILITIES))}")
+
+
+DEFAULTS = RealOptions()
+
+
+class RealModel:
+    """A provider's model: asked in turn, asked again after a failure that may pass. Close it when done.
+
+    Pauses between attempts are as long as the provider asks for (Retry-After), else they grow from `FIRST_PAUSE_S`. What would
+    have to wait beyond `patience_s` fails at once. Of one event loop at a time; all trials of a run share it.
+    """
+
+    def __init__(self, model: Model, options: RealOptions = DEFAULTS) -> None:
+        self.model = model
+        self.options = options
+        self.capabilities = _reduced(model.capabilities, options)
+        self._limits = Limits(options.most_in_flight, options.requests_per_minute, options.tokens_per_minute)
+        self._outputs = _Mean(TYPICAL_OUTPUT)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether what it costs is known."""
+        return self.name in self.options.prices or bool(getattr(self.model, "is_priced", False))
+
+    @property
+    def own_attempts(self) -> int:
+        """How often it sends one request, at most: a `ProviderRetry` around it multiplies that, and says so."""
+        return self.options.attempts
+
+    @property
+    def pressure(self) -> Pressure:
+        """What limits and refusals did so far."""
+        return self._limits.pressure
+
+    def with_capabilities(self, capabilities: Capabilities) -> RealModel:
+        """Return the same model with these capabilities, less `without`; limits start anew."""
+        model = RealModel(self.model, self.options)
+        model.capabilities = _reduced(capabilities, self.options)
+        return model
+
+    async def complete(self, request: Request) -> Reply:
+        """Return a reply. Raises ContextOverflow, or ProviderError: the last attempt's, or a `timeout` out of patience."""
+
+        async def attempt(permit: Permit, deadline: float) -> Reply:
+            async with asyncio.timeout_at(deadline):
+                reply = await self.model.complete(request)
+            return self._received(reply, permit)
+
+        request = self._fitting(request)
+        failed: list[str] = []
+        reply = await self._insist(request, attempt, failed)
+        return replace(reply, failed_attempts=tuple(failed)) if failed else reply
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Yield a reply's chunks; tries again only before the first. Closing early closes the connection. Raises as `complete`."""
+        if not self.capabilities.streaming:
+            reply = await self.complete(request)
+            yield Chunk(reply.text, reply=reply)
+            return
+        request = self._fitting(request)
+        failed: list[str] = []
+
+        async def attempt(permit: Permit, deadline: float) -> _OpenStream:
+            opened = _OpenStream(self.model.stream(request), permit, deadline)
+            try:
+                await opened.advance()
+            except BaseException:
+                await opened.aclose()
+                raise
+            return opened
+
+        opened = await self._insist(request, attempt, failed)
+        async with aclosing(opened.chunks(failed)) as chunks:
+            async for chunk in chunks:
+                if chunk.reply is not None:
+                    chunk = replace(chunk, reply=replace(self._received(chunk.reply, opened.permit), failed_attempts=tuple(failed)))
+                yield chunk
+
+    async def aclose(self) -> None:
+        """Close connections that belong to this event loop."""
+        close = getattr(self.model, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
+        """Make one attempt after the other; `failed` gets the kinds of failures that were overcome."""
+        clock, lost = asyncio.get_running_loop().time, waits()
+        left_s = self.options.patience_s
+        while True:
+            with lost.counted():
+                permit = await self._limits.enter(self._expected(request))
+            began = clock()
+            try:
+                return await self._once(attempt, permit, left_s)
+            except ProviderError as caught:
+                error = caught
+            left_s -= clock() - began
+            lost.lost(clock() - began)
+            pause_s = _pause_s(error, len(failed))
+            may_pass = error.is_transient and len(failed) + 1 < self.options.attempts and pause_s < left_s
+            if not may_pass:
+                error.failed_attempts = tuple(failed)
+                raise error
+            failed.append(error.kind)
+            logger.info("%s: attempt %d of %d failed (%s): %s", self.name, len(failed), self.options.attempts, error.kind, error)
+            with lost.counted():
+                await asyncio.sleep(pause_s)
+            left_s -= pause_s
+
+    async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:
+        """Make one attempt. What it gives keeps its permit until it is read; a failure gives it back here."""
+        allowed_s = min(self.options.call_timeout_s, left_s)
+        try:
+            return await attempt(permit, asyncio.get_running_loop().time() + allowed_s)
+        except BaseException as error:
+            _settle(permit, error)
+            if not isinstance(error, TimeoutError):
+                raise
+        limit_s = self.options.patience_s if allowed_s < self.options.call_timeout_s else allowed_s
+        raise ProviderError(f"no reply within {limit_s:g} s", "timeout")
+
+    def _fitting(self, request: Request) -> Request:
+        """Return the request as it is sent. Raises ContextOverflow for one that is longer than the options allow."""
+        longest = self.options.context_tokens
+        if longest is not None and (tokens := estimate_input(request)) > longest:
+            raise ContextOverflow(f"the request has about {tokens} tokens, and {longest} are allowed")
+        return with_defaults(request, self.options.sampling)
+
+    def _expected(self, request: Request) -> int:
+        """Return the estimated tokens of a request and its reply; 0 if tokens are not limited."""
+        if self.options.tokens_per_minute is None:
+            return 0
+        longest = request.sampling.max_tokens
+        output = self._outputs.value if longest is None else min(self._outputs.value, longest)
+        return estimate_input(request) + round(output)
+
+    def _received(self, reply: Reply, permit: Permit) -> Reply:
+        """Return a whole reply with its price, and give the permit back."""
+        usage = reply.usage
+        if usage is None:
+            permit.succeeded()
+            return reply
+        permit.succeeded(usage.total_tokens)
+        self._outputs.add(usage.output_tokens)
+        price = self.options.prices.get(self.name)
+        return reply if price is None else replace(reply, usage=price.on(usage))
+
+
+class _OpenStream:
+    """A stream that has begun, or ended."""
+
+    def __init__(self, stream: AsyncIterator[Chunk], permit: Permit, deadline: float) -> None:
+        self.stream = stream
+        self.permit = permit
+        self.deadline = deadline
+        self.next: Chunk | None = None
+
+    async def advance(self) -> None:
+        """Wait for the next chunk. Raises TimeoutError at the deadline."""
+        async with asyncio.timeout_at(self.deadline):
+            self.next = await anext(self.stream, None)
+
+    async def chunks(self, failed: list[str]) -> AsyncGenerator[Chunk, None]:
+        """Yield all chunks, the first included. Raises ModelError."""
+        try:
+            while self.next is not None:
+                yield self.next
+                await self.advance()
+        except TimeoutError:
+            raise ProviderError("the stream did not end in time", "timeout", failed_attempts=tuple(failed)) from None
+        except ProviderError as error:
+            _settle(self.permit, error)
+            error.failed_attempts = tuple(failed)
+            raise
+        finally:
+            self.permit.failed()
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        close = getattr(self.stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class _Mean:
+    """A running mean that gives way to what is new."""
+
+    NEW_SHARE = 0.1
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def add(self, latest: float) -> None:
+        self.value += self.NEW_SHARE * (latest - self.value)
+
+
+def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:
+    lost = dict.fromkeys(options.without, False)
+    return replace(capabilities, **lost, context_tokens=options.context_tokens or capabilities.context_tokens)
+
+
+def _settle(permit: Permit, error: BaseException) -> None:
+    """Give a permit back after a failure; a refusal of too many requests lowers the concurrency."""
+    if isinstance(error, ProviderError) and error.kind in ("rate_limit", "overloaded"):
+        permit.refused()
+    else:
+        permit.failed()
+
+
+def _pause_s(error: ProviderError, failed: int) -> float:
+    retry_after_s = error.retry_after_s
+    pause = retry_after_s if retry_after_s is not None else min(FIRST_PAUSE_S * 2**failed, MAX_PAUSE_S)
+    return pause + random.uniform(0, min(pause, 2.0) / 2)  # trials that were refused together come back apart
+
+
+def open_remote_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
+    """Open a model by DSPy's name for it, `provider/model`; its key comes from the environment. Makes no connection.
+
+    `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
+    Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that cannot be used.
+    """
+    return RealModel(DspyModel(open_lm(name, base_url)), options)

@@ -1,0 +1,119 @@
+"""A script of calls and an answer as the moves that any design asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from whichloop.protocol import (
+    Act,
+    Answer,
+    Codec,
+    Completion,
+    Inexpressible,
+    Move,
+    PlanTask,
+    Recovery,
+    Request,
+    Role,
+    Tasks,
+    Text,
+    ToolCall,
+    Understanding,
+)
+from whichloop.protocol.argument_json import argument_json
+from whichloop.protocol.values import render_value
+
+from .native import NATIVE
+
+WANTED = {
+    Role.DECIDE: "an Act or an Answer",
+    Role.UNDERSTAND: "an Understanding",
+    Role.PLAN: "Tasks",
+    Role.SELECT: "an Act",
+    Role.REASON: "a Text",
+    Role.REFLECT: "a Completion",
+    Role.RECOVER: "a Recovery",
+    Role.SUMMARIZE: "a Text",
+    Role.VALIDATE: "a Completion",
+    Role.FORMAT: "a Text",
+    Role.ANSWER: "an Answer",
+    Role.CONFIRM: "a Completion",
+}
+"""The move that answers a request of each role."""
+NULL_NEEDS_A_TYPE = "null is an answer only under a type that takes it, such as Query(…, schema=int | None)"
+
+
+class ScriptedCalls:
+    """A function of a request: makes the next of the calls where one can be made, and answers once all are made."""
+
+    def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
+        """Arguments and the answer may be instances; None is null. Raises TypeError for what is no ToolCall."""
+        listed = list(calls)
+        for call in listed:
+            if not isinstance(call, ToolCall):
+                raise TypeError(f"calls: give ToolCalls, such as ToolCall('price', {{'item': 'tea'}}), not {call!r}")
+        self._calls_left = [replace(call, arguments=_as_written(call.arguments)) for call in listed]
+        self._answer = _as_written(answer)
+
+    def __call__(self, request: Request) -> Move:
+        """Return the first move that the request's format can say. Raises ValueError where it can say none."""
+        codec = request.codec or NATIVE
+        reasons: list[str] = []
+        for move in self._moves(codec):
+            try:
+                codec.render(move)
+            except Inexpressible as error:
+                # Only refusals of answers are told, the first of them of the answer as it was given.
+                reasons += [str(error)] if isinstance(move, Answer) else []
+                continue
+            if isinstance(move, Act):
+                del self._calls_left[: len(move.calls)]
+            return move
+        next_move = f"{self._calls_left[0]} or the answer" if self._calls_left else "the answer"
+        why = f" ({NULL_NEEDS_A_TYPE})" if self._answer is None else f" ({reasons[0]})" if reasons else ""
+        raise ValueError(
+            f"the script cannot say {next_move} {self._answer!r} in the format {codec.name}{why}: "
+            f"give a FakeModel {WANTED[codec.role]}"
+        )
+
+    def _moves(self, codec: Codec) -> Iterator[Move]:
+        calls_left = self._calls_left
+        match codec.role:
+            case Role.UNDERSTAND:
+                yield Understanding("a script")
+            case Role.PLAN:
+                planned = [PlanTask(f"t{number}", f"Call {call.name}.") for number, call in enumerate(calls_left, 1)]
+                yield Tasks(tuple(planned) or (PlanTask("t1", "Answer.", "reason"),))
+            case Role.REFLECT | Role.CONFIRM | Role.VALIDATE:
+                yield Completion(not calls_left, "By the script.")
+                yield Completion(not calls_left, "By the script.", confidence=0.9)
+            case Role.RECOVER:
+                yield Recovery("skip", None, "By the script.")
+            case Role.DECIDE | Role.SELECT if calls_left:
+                yield Act("By the script.", (calls_left[0],))
+                yield Act("", (calls_left[0],))
+        yield from self._answers(codec)
+
+    def _answers(self, codec: Codec) -> Iterator[Move]:
+        """Yield the ways of stating the answer, and of saying that another request states it."""
+        answer, is_null = self._answer, self._answer is None
+        text = "null" if is_null else render_value(answer)
+        rated = not is_null or getattr(codec, "takes_null", False)  # `stateless` says by None that it has no words of the model's
+        for value in [answer] if is_null else [answer, text]:  # the text is for designs whose answers are text; null is none
+            for thought in ("By the script.", ""):
+                yield Answer(thought, value)
+                if rated:
+                    yield Answer(thought, value, 0.9)
+        yield Answer("By the script.")
+        if not is_null or codec.role is not Role.FORMAT:
+            yield Text(text)
+
+
+def _as_written(value: object) -> Any:
+    """Return a value as a model writes it in JSON; what JSON cannot say is left to the format, which names it."""
+    try:
+        return argument_json(value, by_alias=True)
+    except Exception:  # of JSON's, or of a user's own type
+        return value

@@ -1,0 +1,198 @@
+"""A program of the user's own as an arm: an executable in any language, or a Python function. Nothing in it has to change."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.json_text import Json
+
+from .environment import home_in, own_environment, trial_environment
+from .executable import place, run_executable
+from .gateway import MODEL, served
+from .interpreter import Interpreter, look_at
+from .loop import ProgramLoop
+from .presets import PRESETS, Preset, TrialPlace
+from .trial import ProgramTrial
+from .worker import Solver
+
+_FUNCTION = re.compile(r"(?P<module>[A-Za-z_][\w.]*|\S+\.py):(?P<function>[A-Za-z_]\w*)")
+_PYTHONS = frozenset({"python", "python3"})
+MAX_PROCESSES = 256
+MAX_SOURCE_BYTES = 10_000_000
+"""Size of a file beyond which it counts as data of the program, not as code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program(ProgramLoop):
+    """A program that you have: it gets the question, the tools' address and an OpenAI endpoint, and gives an answer."""
+
+    command: str
+    """Command line of an executable, a Python function, `my.module:solve` or `FILE.py:solve`, or the name of an agent: `codex`."""
+    venv: str = ""
+    """Folder of the virtual environment whose Python runs it; default: the Python that runs whichloop."""
+    python: str = ""
+    """Path of the Python that runs it, if it is in no virtual environment."""
+    keys: tuple[str, ...] = ()
+    """Names of environment variables with a secret that the program may have; all others are kept from it."""
+    executable: str = ""
+    """Path of a named agent's executable; default: the one on the search path."""
+    processes: int = 0
+    """Maximum number of processes at a time, if each trial is a process of its own; 0: one per processor."""
+    label: str = ""
+    """Name of its arms; default: the command."""
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            raise ValueError("command: it is empty; write a command line, or my.module:function")
+        if self.venv and self.python:
+            raise ValueError("venv and python exclude each other: both say which Python runs the program")
+        if (self.venv or self.python) and not self.is_function and self.words[0] not in _PYTHONS:
+            what = "venv" if self.venv else "python"
+            raise ValueError(f"{what}: it is for Python, and the command begins with {self.words[0]!r}, not with python")
+        if self.executable and self.preset is None:
+            raise ValueError(f"executable: it is for the named agents ({', '.join(PRESETS)}), not for {self.command!r}")
+        if self.processes and self.is_function:
+            raise ValueError("processes: it is for executables; a function is called in processes that stay")
+        if not 0 <= self.processes <= MAX_PROCESSES:
+            raise ValueError(f"processes must be from 0 to {MAX_PROCESSES}, not {self.processes}")
+
+    # --- what it is ---
+
+    @property
+    def name(self) -> str:
+        return "program"
+
+    @property
+    def is_function(self) -> bool:
+        return _FUNCTION.fullmatch(self.command.strip()) is not None
+
+    @property
+    def preset(self) -> Preset | None:
+        """How a named agent is started; None for any other command."""
+        return PRESETS.get(self.command.strip())
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the command. Raises ValueError for an open quote."""
+        try:
+            return shlex.split(self.command)
+        except ValueError as error:
+            raise ValueError(f"command: {error} in {self.command!r}") from None
+
+    @property
+    def version(self) -> str:
+        """No version: a program that changes is told by its source. Raises ValueError if it, or what runs it, is not there."""
+        self._check_keys()
+        if self.is_function:
+            file = self.command.strip().rpartition(":")[0]
+            if file.endswith(".py") and not Path(file).is_file():
+                raise ValueError(f"{self.command.strip()}: there is no file {file} here")
+            look_at(self.solver())
+        elif shutil.which(self.command_words()[0]) is None:
+            raise ValueError(f"command: there is no {self.command_words()[0]!r} to run")
+        return ""
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """The version of the Python that was chosen for it; empty for the one that runs whichloop."""
+        interpreter = self._own_interpreter()
+        return {} if interpreter is None else {"python": interpreter.python}
+
+    @property
+    def environment_digest(self) -> str:
+        interpreter = self._own_interpreter()
+        return "" if interpreter is None else sha256(canonical_json([interpreter.python, dict(interpreter.packages)]))
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The files of this package, and those that the command names."""
+        return (*super(Program, self).sources, *self._own_files())
+
+    def _own_files(self) -> Iterator[Path]:
+        function = _FUNCTION.fullmatch(self.command.strip())
+        if function is None:
+            named_files: list[Path] = [Path(word) for word in self.words]
+        elif function["module"].endswith(".py"):
+            named_files = [Path(function["module"])]
+        else:
+            inside = Path(*function["module"].split("."))
+            places = [Path.cwd(), *map(Path, filter(None, sys.path))]
+            files = (file for at in places for file in (at / inside.with_suffix(".py"), at / inside / "__init__.py"))
+            named_files = [file for file in files if file.is_file()][:1]
+        yield from (file for file in named_files if file.is_file() and file.stat().st_size <= MAX_SOURCE_BYTES)
+
+    # --- what runs it ---
+
+    @property
+    def interpreter(self) -> str:
+        """Path of the Python that was chosen; empty for the one that runs whichloop. Raises ValueError if there is none."""
+        chosen = self.venv or self.python
+        if not chosen:
+            return ""
+        path = Path(chosen).expanduser()
+        path = Path(os.path.abspath(path / "bin" / "python" if self.venv else path))  # a link in an environment leads out of it
+        if not path.is_file():
+            what = f"venv: {chosen} has no bin/python" if self.venv else f"python: there is no {chosen}"
+            raise ValueError(what)
+        return str(path)
+
+    def command_words(self) -> list[str]:
+        """Return the words of an executable's command; `python` is the one that was chosen. Raises ValueError."""
+        if self.preset is not None:
+            return [os.path.abspath(self.executable) if self.executable else self.preset.executable]
+        first, *rest = self.words
+        return [self.interpreter or sys.executable if first in _PYTHONS else first, *rest]
+
+    def solver(self) -> Solver:
+        environment = own_environment(self.keys, self.interpreter)
+        target = self.command.strip()
+        return Solver(self.interpreter or sys.executable, target, tuple(sorted(environment.items())))
+
+    def _own_interpreter(self) -> Interpreter | None:
+        if not self.interpreter:
+            return None
+        return look_at(Solver(self.interpreter, "", tuple(sorted(own_environment((), self.interpreter).items()))))
+
+    def _check_keys(self) -> None:
+        for name in self.keys:
+            if name not in os.environ:
+                raise ValueError(f"keys: the environment has no {name}")
+
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
+        """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
+        if self.is_function:
+            return await super(Program, self).solve_trial(trial, question)
+        words, environment = self.command_words(), own_environment(self.keys, self.interpreter)
+        async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
+            trial_variables = environment | trial_environment(url, question, MODEL, self.max_steps)
+            if self.preset is not None:
+                return await self._run_preset(self.preset, words, trial_variables, question, url)
+            return (await run_executable(words, trial_variables, question)).message()
+
+    async def _run_preset(
+        self, preset: Preset, words: list[str], environment: Mapping[str, str], question: str, url: str
+    ) -> Mapping[str, Any]:
+        """Run a named agent in a folder of its own, which is its home, too: it finds none of the user's settings there."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            launch = preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
+            arguments = (*launch.arguments, *((question,) if launch.asks else ()))
+            variables = {**environment, **home_in(folder), **launch.environment}
+            message = (await run_executable([*words, *arguments], variables, question, folder)).message()
+        if "answer" not in message:
+            return message
+        answer = launch.read_answer(message["answer"])
+        return {"answer": answer} if answer else {}
+
+
+LOOP = Program

@@ -1,0 +1,361 @@
+"""A loop's prompts as a program: what an optimizer may change, free of any framework, and the file that keeps it.
+
+A *predictor* is one kind of request that a loop makes, such as `react` and `extract`. Its state is its instructions and its
+demonstrations; a *program* is the state of all predictors of a loop. Loops on DSPy render demonstrations in DSPy's format; the
+others use their own wire format, for which this module has the parts: a conversation as a field, and back as turns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
+
+from .chat import Message, MessageRole, NativeCall, Reply
+from .checksums import CHECKSUM, ChecksumError, open_document
+from .counts import counted
+from .digest import digest
+from .file_json import DuplicateKeyError, load_json
+from .files import file_error_words, read_bounded
+from .json_text import Json
+from .names import nearest
+
+Demo = Mapping[str, Any]
+"""Input and output fields by name, as JSON values; a *labelled* example, without an output, has `query` and `answer` instead."""
+
+CONVERSATION = "conversation"
+"""The one input field of a predictor that has its own wire format: all messages after the system text, as JSON."""
+EXAMPLES = "Examples of questions and their answers; the steps between are left out:"
+NOT_SHOWN = "(What came of this call is not part of the example.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The state of one predictor."""
+
+    instructions: str
+    inputs: Mapping[str, Any]
+    """Input fields: name → type."""
+    outputs: Mapping[str, Any]
+    """Output fields: name → type."""
+    demos: tuple[Demo, ...] = ()
+
+    def is_whole(self, demo: Demo) -> bool:
+        """Return whether a demonstration has all outputs; otherwise it is a labelled example."""
+        return all(name in demo for name in self.outputs)
+
+
+Program = Mapping[str, Prompt]
+"""Name of a predictor → its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """The predictor that makes a request, and this call of it as a demonstration."""
+
+    predictor: str
+    inputs: Callable[[], Mapping[str, Any]]
+    """Returns the input fields of this call."""
+    outputs: Callable[[Reply], Mapping[str, Any]]
+    """Returns the output fields of a reply. Raises WireError."""
+
+
+@runtime_checkable
+class Optimizable(Protocol):
+    """A loop whose prompts an optimizer may change."""
+
+    @property
+    def predictors(self) -> Program:
+        """The state of every predictor that this configuration uses, by name."""
+
+    def with_predictors(self, program: Program) -> Self:
+        """Return the same loop with other instructions and demonstrations; predictors that are not named keep theirs.
+
+        Raises ValueError, which names it, for a predictor that the loop does not have.
+        """
+
+
+OptimizableT = TypeVar("OptimizableT", bound=Optimizable)
+
+
+class TakesProgram:
+    """Gives a loop that is a dataclass `with_predictors`, which puts other prompts into the loop's field `program`."""
+
+    __slots__ = ()
+
+    def with_predictors(self: OptimizableT, program: Program) -> OptimizableT:
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        changed: object = replace(cast(Any, self), program=merged(self.predictors, program))
+        return cast(OptimizableT, changed)
+
+
+def own_prompt(instructions: str, output: str, demos: Sequence[Demo] = ()) -> Prompt:
+    """Return a predictor in the loop's own wire format: a conversation in, `output` (the reply as text) out."""
+    return Prompt(instructions, {CONVERSATION: str}, {output: str}, tuple(demos))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPrompt:
+    """A predictor's state in the loop's own wire format."""
+
+    text: str
+    """The instructions, and the labelled examples below them."""
+    turns: tuple[Message, ...]
+    """The whole demonstrations, as turns of a conversation; they follow the system message."""
+
+
+def in_own_format(prompt: Prompt) -> OwnPrompt:
+    """Return what the requests of a predictor in the loop's own wire format begin with."""
+    whole = [demo for demo in prompt.demos if prompt.is_whole(demo)]
+    labelled = [text for demo in prompt.demos if not prompt.is_whole(demo) and (text := _labelled(demo))]
+    (output,) = prompt.outputs
+    turns = [
+        turn
+        for place, demo in enumerate(whole)
+        for turn in _turns(str(demo.get(CONVERSATION, "")), str(demo[output]), f"example_{place}_")
+    ]
+    text = "\n\n".join([prompt.instructions, EXAMPLES, *labelled]) if labelled else prompt.instructions
+    return OwnPrompt(text, tuple(turns))
+
+
+def prompted(name: str, prompt: Prompt, messages: Sequence[Message]) -> Prompted:
+    """Describe a request of a predictor in the loop's own wire format. `messages`: those after the system text and the examples."""
+    (output,) = prompt.outputs
+    own_messages = tuple(messages)
+    return Prompted(name, lambda: {CONVERSATION: conversation_text(own_messages)}, lambda reply: {output: reply_text(reply)})
+
+
+def conversation_text(messages: Sequence[Message]) -> str:
+    """Return messages as one JSON text, which `_turns` reads."""
+    return json.dumps([_message_data(message) for message in messages], ensure_ascii=False)
+
+
+def reply_text(reply: Reply) -> str:
+    """Return a reply as text: unchanged, or as an object of `text` and `calls` if it has native calls."""
+    if not reply.calls:
+        return reply.text
+    return json.dumps({"text": reply.text, "calls": [_call_data(call) for call in reply.calls]}, ensure_ascii=False)
+
+
+def _message_data(message: Message) -> dict[str, Json]:
+    data: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        data["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]
+    if message.role == "tool":
+        data["call_id"] = message.call_id
+    return data
+
+
+def _call_data(call: NativeCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _turns(conversation: str, text_of_reply: str, prefix: str) -> list[Message]:
+    """Return a demonstration as messages; call ids begin with `prefix`, so that they are unique in the request.
+
+    A text that is not a conversation, such as one that was cut, becomes one user message.
+    """
+    messages = _messages(conversation, prefix)
+    if messages is None:
+        messages = [Message("user", conversation)]
+    reply = _reply_message(text_of_reply, f"{prefix}said_")
+    unanswered = [Message("tool", NOT_SHOWN, call_id=call.id) for call in reply.calls]  # providers want every call answered
+    return [*messages, reply, *unanswered]
+
+
+def _messages(conversation: str, prefix: str) -> list[Message] | None:
+    try:
+        data = json.loads(conversation)
+        return _numbered(data, prefix) if isinstance(data, list) and data else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+_ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant", "tool": "tool", "system": "system"}
+
+
+def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
+    """Return messages with numbered calls: providers differ in what an id may look like, and how long it may be.
+
+    Raises TypeError, KeyError or ValueError for an item that is not a message, and for a call or a result without the other.
+    """
+    messages: list[Message] = []
+    waiting: list[tuple[object, str]] = []  # old and new ids of calls
+    count = 0
+    for item in items:
+        role, content = _ROLES[item["role"]], str(item["content"])
+        if role == "tool":
+            place = [was for was, _ in waiting].index(item["call_id"])
+            messages.append(Message(role, content, call_id=waiting.pop(place)[1]))
+            continue
+        if waiting:
+            raise ValueError("a call without its result")
+        call_items = item.get("calls", ())
+        calls = tuple(
+            NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(call_items, count)
+        )
+        waiting = [(call["id"], made_call.id) for call, made_call in zip(call_items, calls, strict=True)]
+        count += len(calls)
+        messages.append(Message(role, content, calls))
+    if waiting:
+        raise ValueError("a call without its result")
+    return messages
+
+
+def _reply_message(text: str, prefix: str) -> Message:
+    try:
+        data = json.loads(text)
+        if isinstance(data, dict) and data.keys() == {"text", "calls"}:
+            calls = tuple(
+                NativeCall(f"{prefix}{place}", str(call["name"]), str(call["arguments"]))
+                for place, call in enumerate(data["calls"])
+            )
+            return Message("assistant", str(data["text"]), calls)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    return Message("assistant", text)
+
+
+def _labelled(demo: Demo) -> str:
+    """Return question and answer of a labelled example as text; empty if it lacks them."""
+    if "query" not in demo or "answer" not in demo:
+        return ""
+    answer = demo["answer"]
+    return f"Question: {demo['query']}\nAnswer: {answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
+
+
+# --- a program as data ---
+
+
+def merged(program: Program, changes: Program) -> Program:
+    """Return the loop's own program with changes. `changes`: the states of some of its predictors.
+
+    Raises TypeError for what is no mapping of predictors, ValueError for a predictor that the loop does not have.
+    """
+    if not isinstance(changes, Mapping):
+        raise TypeError(f"program: give a mapping of predictors by name, such as loop.predictors, not {type(changes).__name__}")
+    for name, predictor in changes.items():
+        if not isinstance(predictor, Prompt):
+            raise TypeError(f"program: {name!r} must be a Prompt, such as loop.predictors[{name!r}], not {predictor!r}")
+        if name not in program:
+            raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, program)}")
+    return {
+        name: replace(prompt, instructions=changes[name].instructions, demos=changes[name].demos) if name in changes else prompt
+        for name, prompt in program.items()
+    }
+
+
+def program_digest(program: Program) -> str:
+    """Return the sha256 of all instructions and demonstrations."""
+    return digest(
+        {
+            name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
+            for name, prompt in program.items()
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedProgram:
+    """The contents of a program file: predictors as DSPy saves them, and their origin."""
+
+    state: Mapping[str, tuple[str, tuple[Demo, ...]]]
+    """Predictor → instructions, demonstrations."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """`loop`, and further notes of the optimization: optimizer, suite, budget, scores."""
+
+    def on(self, loop: Optimizable) -> Program:
+        """Return the whole program for a loop. Raises ValueError if it is for another design or the predictors do not fit."""
+        predictors = loop.predictors
+        design, name = self.about.get("design"), getattr(loop, "name", None)
+        if design is not None and name is not None and design != name:
+            raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
+        own_prompts = {
+            name: replace(predictors[name], instructions=instructions, demos=demos)
+            for name, (instructions, demos) in self.state.items()
+            if name in predictors
+        }
+        for name in self.state:
+            if name not in predictors:
+                was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
+                raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(predictors)}){was}")
+        return merged(predictors, own_prompts)
+
+
+ABOUT = "whichloop"
+"""The key of our own notes in a program file; DSPy ignores it."""
+_NO_PREDICTORS = frozenset({ABOUT, CHECKSUM, "metadata"})
+
+
+def read_program(path: str | Path) -> SavedProgram:
+    """Read a program from a file that `optimize`, or DSPy's own `save`, has written; a model and traces in it are ignored.
+
+    Raises ValueError, in one line that names the file and, in it, the field.
+    """
+    try:
+        raw = read_bounded(Path(path))
+        data = load_json(raw.decode("utf-8"), finite=True)
+    except OSError as error:
+        raise ValueError(file_error_words(error)) from None
+    except DuplicateKeyError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: invalid JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: not a program: expected a JSON object of predictors")
+    if ABOUT in data or CHECKSUM in data:
+        _check(raw, path)
+    about = data.get(ABOUT, {})
+    if not isinstance(about, dict):
+        raise ValueError(f"{path}: {ABOUT}: expected a JSON object")
+    state = {name: _state(item, f"{path}: {name}") for name, item in data.items() if name not in _NO_PREDICTORS}
+    if not state:
+        raise ValueError(f"{path}: not a program: it holds no predictor")
+    return SavedProgram(state, about)
+
+
+def _check(raw: bytes, path: str | Path) -> None:
+    try:
+        open_document(raw)
+    except ChecksumError as error:
+        hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
+        raise ValueError(f"{path}: {error}; {hint}") from None
+
+
+def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
+    signature = data.get("signature") if isinstance(data, dict) else None
+    instructions = signature.get("instructions") if isinstance(signature, dict) else None
+    if not isinstance(instructions, str):
+        raise ValueError(f"{where}: signature.instructions: expected a text")
+    demos = data.get("demos", [])
+    if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
+        raise ValueError(f"{where}: demos: expected a list of JSON objects")
+    return instructions, tuple(demos)
+
+
+def with_program(loop: OptimizableT, path: str | Path) -> OptimizableT:
+    """Return the loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
+
+    Raises ValueError, in one line that names the file, if it cannot be read or its program does not fit the loop.
+    """
+    saved = read_program(path)
+    try:
+        return loop.with_predictors(saved.on(loop))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def repr_with_program(loop: Any) -> str:
+    """Return the repr of a loop that is a dataclass, with the prompts that its `program` has in the place of its own."""
+    options = [f"{item.name}={getattr(loop, item.name)!r}" for item in fields(loop) if item.repr]
+    if loop.program is not None:
+        own = replace(loop, program=None).predictors
+        changed = [_prompt_in_words(name, prompt) for name, prompt in loop.predictors.items() if prompt != own.get(name)]
+        options.append(f"program=<{'; '.join(changed) or 'as its own'}>")
+    return f"{type(loop).__qualname__}({', '.join(options)})"
+
+
+def _prompt_in_words(name: str, prompt: Prompt) -> str:
+    return f"{name}: {prompt.instructions!r} and {counted(len(prompt.demos), 'demonstration')}"

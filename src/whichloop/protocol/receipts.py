@@ -1,0 +1,133 @@
+"""The marks of receipts in a text, and what stands between them or beside them: see `whichloop.models.receipts`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .legibility import Side
+
+_KEY = r"([0-9a-f]{6})\.([0-9a-f]{4})"
+MARK = re.compile(rf"\[r:{_KEY}\]|\[{_KEY}:r\]")
+"""Either mark of any receipt."""
+_MARK_WITH_SPACE = re.compile(r"\[r:[0-9a-f]{6}\.[0-9a-f]{4}\] ?| ?\[[0-9a-f]{6}\.[0-9a-f]{4}:r\]")
+
+
+def receipt_of(mark: re.Match[str]) -> str:
+    """Return CALL.CONTENT of what `MARK` has found."""
+    return f"{mark[1] or mark[3]}.{mark[2] or mark[4]}"
+
+
+class Sighting(NamedTuple):
+    """What stands beside a receipt's marks in a prompt, up to the next mark."""
+
+    content: str
+    side: Side
+    text: str
+    start: int
+    """Where the text begins, in characters of the prompt."""
+
+    def distance(self, length: int, share: float = 1.0) -> float:
+        """Return how far from the prompt's end a place in the text stands, given the share of the text that comes before it.
+
+        `length`: of the prompt, in characters. 0 at the end, 0.5 at `HALFWAY` characters from it, towards 1 beyond. In characters,
+        not as a share of the prompt: a design must not gain by a long system text.
+        """
+        behind = length - self.start - share * len(self.text)
+        return behind / (behind + HALFWAY)
+
+
+HALFWAY = 2_000
+"""Characters from a prompt's end at which half of the chance of forgetting is reached."""
+MAX_BESIDE = 60_000
+"""Characters beside a single mark that are looked at: the longest result that a toolbox gives, escaped twice."""
+
+
+def sightings(text: str) -> Sightings:
+    """Return the receipts in a text, in order, by their CALL digest."""
+    return ReceiptReader().read(text)
+
+
+class ReceiptReader:
+    """Reads the receipts in the prompts of one conversation: a prompt that goes on where the last one ended is read from there."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        """Of the last prompt at whose end no mark was open: what follows changes nothing about it."""
+        self._sightings: Sightings = {}
+        """The receipts in it."""
+        self._end = 0
+        """Where its last mark ends."""
+
+    def read(self, text: str) -> Sightings:
+        """Return the receipts in a text, in order, by their CALL digest.
+
+        What stands beside a call's marks is the very same list as in the last text, if this one adds nothing to it.
+        """
+        start, by_call, end = 0, self._sightings, self._end
+        if not text.startswith(self._text):
+            by_call, end = {}, 0
+        elif self._text:
+            start = max(0, len(self._text) - _MARK_CHARS + 1)  # a mark may begin where the last text ended
+        marks = list(MARK.finditer(text, start)) if text.find("[r:", start) >= 0 or text.find(":r]", start) >= 0 else []
+        closed, is_open = _pairs(marks)
+        if marks:
+            by_call = _with_sightings(by_call, text, marks, closed, end)
+            end = marks[-1].end()
+        if not is_open:
+            self._text, self._sightings, self._end = text, by_call, end
+        return by_call
+
+
+Sightings = Mapping[str, list[Sighting]]
+_MARK_CHARS = 15
+
+
+def _with_sightings(
+    earlier: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
+) -> Sightings:
+    """Return the known sightings and, in lists of their own, those of further marks.
+
+    `end_before`: where the mark before these ends.
+    """
+    by_call = dict(earlier)
+    paired = set(closed.values())
+    for place, mark in enumerate(marks):
+        side: Side
+        if place in closed:
+            side, start, end = "both", mark.end(), marks[closed[place]].start()
+        elif place in paired:
+            continue
+        elif mark[1]:
+            end = marks[place + 1].start() if place + 1 < len(marks) else len(text)
+            side, start, end = "front", mark.end(), min(end, mark.end() + MAX_BESIDE)
+        else:
+            start = marks[place - 1].end() if place else end_before
+            side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
+        call, content = (mark[1], mark[2]) if mark[1] else (mark[3], mark[4])
+        segment = text[start:end].lstrip()
+        by_call[call] = [*by_call.get(call, ()), Sighting(content, side, segment.rstrip(), end - len(segment))]
+    return by_call
+
+
+def _pairs(marks: Sequence[re.Match[str]]) -> tuple[dict[int, int], bool]:
+    """Return the marks that open a result and are closed, with the mark that closes each; between them lie whole results only.
+
+    Also return whether one is left open, which a mark that follows might close.
+    """
+    open_: list[int] = []
+    closed: dict[int, int] = {}
+    for place, mark in enumerate(marks):
+        if mark[1]:
+            open_.append(place)
+        elif open_ and marks[open_[-1]].group(1, 2) == mark.group(3, 4):
+            closed[open_.pop()] = place
+        else:
+            open_.clear()
+    return closed, bool(open_)
+
+
+def strip_receipts(text: str) -> str:
+    """Return the text as the tool gave it."""
+    return _MARK_WITH_SPACE.sub("", text)

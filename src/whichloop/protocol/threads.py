@@ -1,0 +1,189 @@
+"""How synchronous code runs a coroutine, and how a coroutine calls a function that blocks.
+
+Synchronous code has a coroutine to run:
+
+| use | where an event loop runs on this thread already | synchronous tools run |
+|---|---|---|
+| `run_sync`, for users: it is public, and every loop's `run_sync` calls it | RuntimeError, except in a notebook's cell | here |
+| `run_here`, where a design's document lets its synchronous face be called anywhere | that event loop waits | here |
+| `run_blocking`, for our own calls of coroutines, such as a check's or DSPy's | that event loop waits | on threads of their own |
+
+A coroutine has a function to call that blocks:
+
+| use | the function runs |
+|---|---|
+| `in_thread` | on a thread of its own, and the event loop goes on |
+| `begin_in_thread` | the same, and the caller need not wait |
+| `call_here` | here, as if no event loop ran: the function may start one itself |
+| `beside_event_loop` | here if the caller is a `run_sync` or `run_here` that waits, else on a thread of its own |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import sys
+import threading
+from asyncio.events import _set_running_loop
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_WAITS: ContextVar[bool] = ContextVar("whichloop_caller_waits", default=False)
+"""Whether a synchronous caller waits on this thread, so that blocking it holds nobody up."""
+
+
+def is_async_function(function: object) -> bool:
+    """Return whether a call of a function, a partial, a method or a callable object only makes a coroutine."""
+    return any(map(inspect.iscoroutinefunction, _called(function)))
+
+
+def is_generator_function(function: object) -> bool:
+    """Return whether a call of a function, a partial, a method or a callable object only makes a generator, async or not."""
+    return any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _called(function))
+
+
+def _called(function: object) -> tuple[Any, Any]:
+    """Return what a call of a function may run: itself, and its method if it is an object."""
+    while isinstance(function, partial):
+        function = function.func
+    return function, None if inspect.isclass(function) else getattr(function, "__call__", None)  # noqa: B004
+
+
+def caller_waits() -> bool:
+    """Return whether the event loop was started by `run_sync` or `run_here`, on the thread of its caller."""
+    return _WAITS.get()
+
+
+def run_here(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on this thread, and its synchronous tools with it, also where an event loop runs already."""
+    before = _WAITS.set(True)
+    try:
+        with outside_event_loop():
+            return asyncio.run(coroutine)
+    finally:
+        _WAITS.reset(before)
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine, such as `loop.run(…)`, to its end on this thread, and its synchronous tools with it.
+
+    A notebook's cell may call it. Raises RuntimeError inside a coroutine: its event loop would serve nobody until the run ends.
+    """
+    if not in_event_loop() or _in_notebook():
+        return run_here(coroutine)
+    coroutine.close()
+    raise RuntimeError("run_sync inside a coroutine holds its event loop up: write `await loop.run(…)`")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on this thread; an event loop that runs here already waits. Its tools get threads of their own."""
+    result: T = call_here(asyncio.run, coroutine)
+    return result
+
+
+def in_event_loop() -> bool:
+    """Return whether an event loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_notebook() -> bool:
+    """Return whether IPython runs this code; its cells are coroutines."""
+    interactive = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return interactive is not None and interactive() is not None
+
+
+def call_here(function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    """Call a function on the event loop's own thread as if no event loop ran: it may start one itself."""
+    before = _WAITS.set(False)
+    try:
+        with outside_event_loop():
+            return function(*args, **kwargs)
+    finally:
+        _WAITS.reset(before)
+
+
+@contextmanager
+def outside_event_loop() -> Iterator[None]:
+    """Let synchronous code run as if no event loop ran on this thread, in the way that the documentation of asyncio's
+    `_enter_task` and `_leave_task` ("Extending asyncio") gives to those who switch between tasks themselves."""
+    if not in_event_loop():
+        yield  # outside the `except` that found it out: what a tool raises would be chained to that error
+        return
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio._leave_task(loop, task)
+    _set_running_loop(None)
+    try:
+        yield
+    finally:
+        _set_running_loop(loop)
+        if task is not None:
+            asyncio._enter_task(loop, task)
+
+
+async def beside_event_loop(function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    """Call a function that blocks: on the thread of a synchronous caller if one waits, else on a thread of its own."""
+    return call_here(function, *args, **kwargs) if caller_waits() else await in_thread(function, *args, **kwargs)
+
+
+async def in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> object:
+    """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
+    outcome = await begin_in_thread(function, *args, **kwargs)
+    if outcome.error is not None:
+        raise outcome.error
+    value = outcome.taken()
+    return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
+
+
+def begin_in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> asyncio.Future[CallOutcome]:
+    """Begin a call on a new daemon thread, and return what it comes to, which stands there as soon as the event loop runs again."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[CallOutcome] = loop.create_future()
+    context = contextvars.copy_context()
+    context.run(_WAITS.set, False)
+
+    def deliver(outcome: CallOutcome) -> None:
+        if not done.done():
+            done.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome = CallOutcome(context.run(function, *args, **kwargs))
+        except BaseException as error:  # carried to the caller, who sorts it
+            outcome = CallOutcome(None, error)
+        with suppress(RuntimeError):  # the caller gave up and its event loop has closed
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    threading.Thread(target=work, name=f"call-{getattr(function, '__name__', 'call')}", daemon=True).start()
+    return done
+
+
+class CallOutcome:
+    """What a call on a thread came to.
+
+    A coroutine that nobody takes is closed, or Python would warn that it was never awaited: the caller may give up at any moment,
+    also between the end of the call and its own next step, and its event loop may close before it looks.
+    """
+
+    def __init__(self, value: Any, error: BaseException | None = None) -> None:
+        self.value, self.error = value, error
+
+    def taken(self) -> Any:
+        """Return the value, which is the caller's from now on."""
+        value, self.value = self.value, None
+        return value
+
+    def __del__(self) -> None:
+        if inspect.iscoroutine(self.value):
+            self.value.close()

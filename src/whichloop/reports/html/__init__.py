@@ -1,0 +1,12 @@
+"""The report of a run as one self-contained HTML page: nothing is loaded from anywhere, and every text that is not ours is data.
+
+What makes pages loads when one is made: a page that is there already needs none of it.
+"""
+
+from __future__ import annotations
+
+from whichloop._lazy import lazy
+
+_HOMES = {"whichloop.reports.html.page": ("collection_html", "optimization_html", "report_html")}
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)

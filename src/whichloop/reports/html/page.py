@@ -1,0 +1,249 @@
+"""HTML pages of one run, several runs or an optimization: self-contained, and the same bytes for the same run directory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.ablate.tables import conclusions
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.several_runs import SeveralRuns
+from whichloop.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.validate.outcome import Validity
+from whichloop.metrics.ranking import ranked
+from whichloop.metrics.trial_limits import TrialLimits
+from whichloop.protocol.counts import counted
+from whichloop.runs.folders import run_name
+from whichloop.runs.forking import text_beside
+from whichloop.runs.store.files import RunError
+from whichloop.text.plain_text import terminal_safe
+
+from .ablations import effects_section
+from .arms import arms_section, pairs_section
+from .causes import find_losses, tasks_section, traces_section, why_section
+from .cost import confidence_section, cost_section, fronts_section, harness_section, reliability_section
+from .document import Banner, Chapter, Page, PageSection, kind_of, with_captions
+from .failures import errors_section, recovery_section, steps_section
+from .optimized import optimization_sections
+from .overview import overview_section
+from .overview import pairs_section as all_pairs_section
+from .provenance import manifest_section
+from .titles import compared, optimization_title, optimized, run_title
+from .validity import TITLE as VALIDITY
+from .validity import validity_blocks, validity_section
+from .verdict import verdict_section
+
+_BREAKS = re.compile(r"([/(=_])(?=\w)")
+MAX_UNBROKEN = 12
+MIN_SHARED = 300
+"""Trials of a run from which on two processes make its page: a fork takes as long as the losses of a few."""
+Sections = tuple[PageSection, ...]
+TEMPLATES = files("whichloop.reports.html").joinpath("templates")
+
+
+def report_html(results: Results, *, with_fork: bool = False) -> str:
+    """Return the page of one run. `with_fork`: of a long run a fork of this process, where that is safe, makes a part of it."""
+    is_shared = with_fork and len(results.records) >= MIN_SHARED
+    with text_beside(partial(_losses_as_text, results), wanted=is_shared) as losses:
+        before, behind = map(_on_page, _around_losses(results))  # all that can be made before the fork has ended
+        text = losses()
+        lost = _losses(results) if text is None else _losses_of_text(text)
+        return render(Page(run_title(results), _subtitle(results), (*before, *lost, *behind)))
+
+
+def _losses_as_text(run: Results) -> str:
+    """Return the sections that are made from traces, as JSON."""
+    return json.dumps([(each.id, each.title, each.html) for each in _on_page(_losses(run, with_fork=True))])
+
+
+def _losses_of_text(text: str) -> Sections:
+    """Return these sections again; a fork of this process has escaped what they show."""
+    return tuple(PageSection(anchor, title, html=trusted(html)) for anchor, title, html in json.loads(text))
+
+
+def _on_page(sections: Sections) -> Sections:
+    """Return the sections of a run as they stand on its page."""
+    section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
+    return tuple(replace(each, blocks=(), html=section(each, 2)) for each in sections)
+
+
+def _subtitle(run: Results) -> str:
+    """Return what a run compared, unless its title says so, its size and its directory."""
+    named = f"{compared(run)}. " if run.manifest.settings.name else ""
+    return f"{named}{run.title}. Run {run_name(run.folder)}"
+
+
+def collection_html(several: SeveralRuns) -> str:
+    """Return the page of several runs: an overview, then each run, folded."""
+    title = f"{counted(len(several.runs), 'run')}, {counted(len(several.loops), 'loop')}"
+    overview = _present((overview_section(several), all_pairs_section(several)))
+    chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(several.runs, 1))
+    subtitle = "; ".join(dict.fromkeys(run.title for run in several.runs))
+    return render(Page(title, subtitle, overview, chapters))
+
+
+def validity_html(folder: Path, validity: Validity) -> str:
+    """Return the page of a validation of the run in a folder."""
+    halves = f"fitted to {counted(validity.fitted_tasks, 'task')}, held against {counted(validity.held_out_tasks, 'other')}"
+    subtitle = f"Run {run_name(folder)}: {halves}"
+    blocks = tuple(validity_blocks(validity))
+    return render(Page("Does the tunnel predict this run?", subtitle, (PageSection("validity", VALIDITY, blocks),)))
+
+
+def _chapter(run: Results, name: str) -> Chapter:
+    """Return the main sections of a run: its pairs are in the overview, and everything else on its own page."""
+    comparison = ranked(run.comparison)
+    infos = [arm.info for arm in comparison.arms]
+    main = (verdict_section(run), arms_section(comparison, in_full=False), fronts_section(run.views, infos))
+    sections = _under_limits(comparison.limits, _present(main, name))
+    command = f"whichloop report {shlex.quote(run_name(run.folder))}"
+    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", sections)
+
+
+def _present(sections: Iterable[PageSection | None], prefix: str = "") -> Sections:
+    """Return the sections that there are, with a prefix before their ids."""
+    present = [section for section in sections if section is not None]
+    return tuple(replace(section, id=f"{prefix}-{section.id}") if prefix else section for section in present)
+
+
+def optimization_html(result: OptimizationResult) -> str:
+    """Return the page of an optimization: what it gained, then the comparison on the test tasks."""
+    test = () if result.test is None else sections(result.test, "test")
+    tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
+    named = f"{optimized(result.manifest)}. " if result.manifest.settings.compare.name else ""
+    subtitle = f"{named}{result.title}. Run {run_name(result.folder)}"
+    return render(Page(optimization_title(result.manifest), subtitle, (*optimization_sections(result), *tested)))
+
+
+def sections(run: Results, prefix: str = "") -> Sections:
+    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
+    before, behind = _around_losses(run, prefix)
+    return (*before, *_losses(run, prefix), *behind)
+
+
+def _around_losses(run: Results, prefix: str = "") -> tuple[Sections, Sections]:
+    """Return the sections of a run before and behind those that are made from traces."""
+    ablation = ablation_result(run)
+    verdict = verdict_section(run, None if ablation is None else conclusions(ablation))
+    views, harnesses, run = run.views, run.harness, replace(run, comparison=ranked(run.comparison))
+    comparison, records = run.comparison, run.records
+    infos = [arm.info for arm in comparison.arms]
+    before = (
+        verdict,
+        None if ablation is None else effects_section(ablation),
+        arms_section(comparison),
+        pairs_section(comparison),
+        cost_section(views, infos),
+        harness_section(harnesses),
+        reliability_section(views.reliability, infos),
+        confidence_section(views.confidence, infos),
+        errors_section(comparison.arms),
+        recovery_section(records, comparison.arms),
+        steps_section(records, comparison.arms),
+    )
+    behind = validity_section(run.folder), manifest_section(run)
+    return _under_limits(comparison.limits, _present(before, prefix)), _under_limits(comparison.limits, _present(behind, prefix))
+
+
+def _losses(run: Results, prefix: str = "", *, with_fork: bool = False) -> Sections:
+    """Return the sections of a run that are made from traces. `with_fork`: see `find_losses`."""
+    run = replace(run, comparison=ranked(run.comparison))
+    return _under_limits(run.comparison.limits, _present(_loss_sections(run, prefix, with_fork=with_fork), prefix))
+
+
+def _under_limits(limits: TrialLimits, sections: Sections) -> Sections:
+    """Return the sections of a run whose tables say under which limits of its own to each trial they hold."""
+    return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in sections) if limits.words else sections
+
+
+def _loss_sections(run_results: Results, prefix: str, *, with_fork: bool) -> tuple[PageSection | None, ...]:
+    """Return the sections that are made from traces, or one that says why they cannot be read. `with_fork`: see `find_losses`."""
+    infos = [arm.info for arm in run_results.comparison.arms]
+    run_results = replace(run_results, folder=run_results.folder.resolve())
+    try:
+        losses = find_losses(run_results, prefix, with_fork=with_fork)
+        return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
+    except RunError as error:
+        text = str(error).replace(
+            str(run_results.folder), run_name(run_results.folder)
+        )  # the page does not depend on where the run is
+        return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (text,)),)),)
+
+
+# --- the page itself ---
+
+
+def render(document: Page) -> str:
+    """Return a page as HTML. Its policy forbids loading anything, and any style or script but its own."""
+    style, script = _file("page.css") + _file("chart.css"), _file("page.js")
+    template = _environment().get_template("page.html.jinja")
+    return template.render(document=document, style=trusted(style), script=trusted(script), policy=_policy(style, script))
+
+
+def trusted(text: str) -> Markup:
+    """Return text of this package as markup that is not escaped."""
+    return Markup(text)  # noqa: S704
+
+
+def _policy(style: str, script: str) -> str:
+    allowed = (
+        "default-src 'none'",
+        "img-src data:",
+        f"style-src 'sha256-{_sha256(style)}'",
+        f"script-src 'sha256-{_sha256(script)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(allowed)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _file(name: str) -> str:
+    return TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("whichloop.reports.html"),
+        autoescape=True,
+        finalize=visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals |= {"kind_of": kind_of, "breakable": breakable, "unbroken": unbroken}
+    return environment
+
+
+def visible(value: Any) -> Any:
+    """Return what an expression of the template prints: text with visible control characters; our own markup unchanged."""
+    return value if isinstance(value, Markup) else terminal_safe(str(value))
+
+
+def breakable(text: str) -> Markup:
+    """Return text that may be broken within the name of an arm or of an option."""
+    return trusted(_BREAKS.sub(r"\1<wbr>", str(escape(terminal_safe(text)))))
+
+
+def unbroken(text: str) -> str:
+    """Return the heading of a column; a short one is kept on one line."""
+    return text.replace(" ", "\u00a0") if len(text) <= MAX_UNBROKEN else text

@@ -1,0 +1,317 @@
+"""The parts of charts: SVG elements, scales, and rows of intervals on a common axis.
+
+A chart is as wide as its place: positions along x are shares of the width, so that text and marks keep their size on a phone and on
+a desk. Colours are classes, which `chart.css` gives a colour in light and in dark.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+from whichloop.metrics.statistics import Interval
+from whichloop.text.plain_text import terminal_safe
+
+Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
+LABEL_CHARS = 46
+"""Characters of a heading, which has a line of its own, on the narrowest screen, 360 px."""
+COLUMN_CHARS = 24
+"""Characters of a line in the column of labels, left of the axis, on the narrowest screen."""
+_LEFT, _RIGHT = 46.0, 98.0
+"""Where an axis begins and ends, in percent of the width: labels stand left of it, and a mark at its end is not cut."""
+
+
+def element(name: str, *children: str, **attributes: str | float) -> Markup:
+    """Return an element; `class_` and `stroke_width` become class and stroke-width. Text is escaped unless it is Markup."""
+    attributes_text = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items()
+    )
+    inner = "".join(child if isinstance(child, Markup) else escape(_xml_safe(child)) for child in children)
+    markup = f"<{name}{attributes_text}>{inner}</{name}>" if inner else f"<{name}{attributes_text}/>"
+    return Markup(markup)  # noqa: S704  all parts are escaped
+
+
+def _xml_safe(text: str) -> str:
+    """Return text without characters that XML does not allow: a chart in a file of its own is XML."""
+    return terminal_safe(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
+
+
+def _value(value: str | float) -> str:
+    return _xml_safe(value) if isinstance(value, str) else f"{round(value, 2):g}"
+
+
+def percent(value: float) -> str:
+    """Return a share of the width as text, in percent."""
+    return f"{round(value, 2):g}%"
+
+
+def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
+    """Return a whole chart, `height` in pixels; screen readers read its title and description."""
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", description),
+        *drawn,
+        xmlns="http://www.w3.org/2000/svg",
+        class_="chart",
+        role="img",
+        width="100%",
+        height=height,
+    )
+
+
+def standalone(drawn: str, width: int = 720) -> str:
+    """Return a chart as a file of its own, with its style and a width in pixels."""
+    style = files("whichloop.reports.html").joinpath("templates", "chart.css").read_text(encoding="utf-8")
+    opened = str(drawn).replace(' width="100%"', f' width="{width}"', 1)
+    return opened.replace("<title>", f"<style>{style}</style><title>", 1)
+
+
+def middle_cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters, cut in the middle: the ends distinguish long names."""
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+
+
+def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str]:
+    """Return a label in at most so many lines of `most` characters, cut in the middle if it is longer.
+
+    Lines are broken at spaces, and a word that is too long for a line also behind signs.
+    """
+    rows, pieces = [""], re.compile(rf"[^/(=_-]{{1,{most - 1}}}[/(=_-]?|[/(=_-]")
+    for word in middle_cut(text, most * (lines - 1)).split():
+        for number, piece in enumerate([word] if len(word) <= most else pieces.findall(word)):
+            joined = f"{rows[-1]}{' ' if number == 0 else ''}{piece}".strip()
+            if len(joined) <= most:
+                rows[-1] = joined
+            else:
+                rows.append(piece)
+    return [line for line in rows[:lines] if line]
+
+
+def number_lines(text: str, most: int = COLUMN_CHARS) -> list[str]:
+    """Return a number with its interval on one line, or on two if it is too long."""
+    value, gap, ends = text.partition(" [")
+    return [value, f"[{ends}"] if gap and len(text) > most else [text]
+
+
+# --- scales ---
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The mapping from values to shares of the width, in percent."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    digits: int
+    """Digits after the point of a tick's label."""
+    left: float = _LEFT
+    right: float = _RIGHT
+
+    def at(self, value: float) -> float:
+        """Return the place of a value; values beyond an end lie at that end."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.left + share * (self.right - self.left)
+
+    def label(self, tick: float) -> str:
+        return f"{tick:,.{self.digits}f}".replace("-", "−")
+
+
+MAX_TICKS = 7
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_BEYOND = 1e15
+"""Largest magnitude of a value on a scale; larger ones count as this."""
+
+
+def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT) -> Scale:
+    """Return a scale from the lowest to the highest value, rounded outwards to ticks of 1, 2, 2.5 or 5 × 10ⁿ."""
+    finite = [min(max(value, -_BEYOND), _BEYOND) for value in values if not math.isnan(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-6):
+        room = abs(low) / 10 or 0.5
+        low, high = low - room, high + room
+    rough = (high - low) / (MAX_TICKS - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in _STEPS if factor * power >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if round(step, digits) != round(step, digits + 1):  # 0.25
+        digits += 1
+    ticks = tuple(number * step for number in range(first, last + 1))
+    return Scale(ticks[0], ticks[-1], ticks, digits, left, right)
+
+
+NARROW, CHAR = 328.0, 6.2
+"""Width of a chart on the narrowest screen, and of a character, in pixels."""
+_MARGIN = 12.0
+"""How far a label may extend beyond its chart, in pixels."""
+
+
+def anchor(text: str, x: float) -> str:
+    """Return the anchor of a label at x percent: its middle, unless it would extend too far on the narrowest screen."""
+    half, left = CHAR * len(text) / 2, x / 100 * NARROW
+    return "start" if half > left + _MARGIN else "end" if half > NARROW - left + _MARGIN else "middle"
+
+
+def gridlines(scale: Scale, top: float, bottom: float) -> Markup:
+    """Return a vertical line for each tick, with its label below; labels are skipped if they are too long to fit side by side."""
+    marks = [vertical_lines(scale, top, bottom)]
+    widest = max(len(scale.label(tick)) for tick in scale.ticks)
+    room = NARROW * (scale.right - scale.left) / 100
+    every = math.ceil((widest + 1) * CHAR * len(scale.ticks) / room)
+    for tick in scale.ticks[::every]:
+        x, text = scale.at(tick), scale.label(tick)
+        marks.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
+    return Markup("").join(marks)
+
+
+def vertical_lines(scale: Scale, top: float, bottom: float) -> Markup:
+    """Return a vertical line for each tick."""
+    places = (percent(scale.at(tick)) for tick in scale.ticks)
+    return Markup("").join(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid") for x in places)
+
+
+# --- marks ---
+
+_SHAPES: dict[Mark, str] = {
+    "better": "M0-6L6 5H-6Z",
+    "worse": "M0 6L6-5H-6Z",
+    "equivalent": "M-4.5-4.5h9v9h-9Z",
+    "undecided": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0Z",
+    "dot": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z",
+}
+
+
+def mark(kind: Mark, x: float | str, y: float) -> Markup:
+    """Return the shape of a kind, its middle at x (percent, or pixels as text) and y (pixels)."""
+    where = x if isinstance(x, str) else percent(x)
+    shape = element("path", d=_SHAPES[kind], class_=f"mark {kind}")
+    return element("svg", shape, x=where, y=y, overflow="visible", width=1, height=1)
+
+
+def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
+    """Return marks and their meanings, in a line from the left."""
+    parts, x = [], 8.0
+    for kind, meaning in kinds:
+        parts += [mark(kind, f"{x:g}", y - 4), element("text", meaning, x=x + 10, y=y, class_="tick")]
+        x += 26 + CHAR * len(meaning)
+    return Markup("").join(parts)
+
+
+# --- rows of intervals ---
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """A name, and an estimate with its interval; None if nothing is known."""
+
+    label: str
+    """The full name."""
+    interval: Interval | None
+    text: str
+    """The numbers."""
+    mark: Mark = "dot"
+    short: str = ""
+    """The name on the chart; empty for the label, cut in the middle if it is long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows under a heading, which may be empty."""
+
+    heading: str
+    rows: tuple[ChartRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The meaning of the values."""
+
+    name: str
+    band: float | None = None
+    """Half the width of the band around zero in which a difference does not matter; None if the chart has no such band."""
+    legend: tuple[tuple[Mark, str], ...] = ()
+
+
+_HEADING, _LINE, _GAP = 26.0, 16.0, 8.0
+
+
+def interval_rows(title: str, description: str, groups: Sequence[Group], axis: Axis) -> Markup:
+    """Return a chart with one row per interval on a common axis: names and numbers in a column on the left, intervals beside it.
+
+    Lines of the axis stop at headings, so that no text lies on a line.
+    """
+    rows = [row for group in groups for row in group.rows]
+    axis_scale = scale(_ends(rows, axis))
+    drawn: list[Markup] = []
+    y = 4.0
+    for place, group in enumerate(groups):
+        if group.heading:
+            y += _HEADING
+            drawn.append(element("text", middle_cut(group.heading, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
+        row_marks = []
+        top = y
+        for row in group.rows:
+            mark, y = _row(row, y, axis_scale)
+            row_marks.append(mark)
+        is_last = place == len(groups) - 1
+        drawn += [
+            gridlines(axis_scale, top, y) if is_last else vertical_lines(axis_scale, top, y),
+            *_band(axis, axis_scale, top, y),
+            *row_marks,
+        ]
+    below = [element("text", axis.name, x=percent(axis_scale.right), y=y + 34, text_anchor="end", class_="axis")]
+    used = {row.mark for row in rows}
+    used_kinds = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
+    if used_kinds:
+        below.append(legend(used_kinds, y + 56))
+    return chart(title, description, y + (64 if used_kinds else 42), *drawn, *below)
+
+
+def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
+    for row in rows:
+        if row.interval is not None:
+            yield from (row.interval.value, *row.interval.ends)
+    if axis.band is not None:
+        yield from (-axis.band, axis.band)
+
+
+def _band(axis: Axis, scale: Scale, top: float, bottom: float) -> list[Markup]:
+    if axis.band is None:
+        return []
+    low, high, zero = scale.at(-axis.band), scale.at(axis.band), percent(scale.at(0))
+    return [
+        element("rect", x=percent(low), width=percent(high - low), y=top, height=bottom - top, class_="band"),
+        element("line", x1=zero, x2=zero, y1=top, y2=bottom, class_="zero"),
+    ]
+
+
+def _row(row: ChartRow, y: float, scale: Scale) -> tuple[Markup, float]:
+    """Return the row drawn from y on, and the y where it ends."""
+    marks = [element("title", f"{row.label}: {row.text}")]
+    lines = [(line, "label") for line in label_lines(row.short or row.label)]
+    lines += [(line, "numbers") for line in number_lines(row.text)]
+    for number, (line, kind) in enumerate(lines):
+        marks.append(element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind))
+    high = _LINE * max(len(lines), 1)
+    if row.interval is not None:
+        marks += _interval(row.interval, row.mark, y + high / 2, scale)
+    return element("g", *marks), y + high + _GAP
+
+
+def _interval(value: Interval, kind: Mark, y: float, scale: Scale) -> list[Markup]:
+    low, high = scale.at(value.low), scale.at(value.high)
+    return [
+        element("line", x1=percent(low), x2=percent(high), y1=y, y2=y, class_=f"span {kind}"),
+        mark(kind, scale.at(value.value), y),
+    ]

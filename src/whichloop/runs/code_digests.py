@@ -1,0 +1,151 @@
+"""Digests of source code, which show that code has changed since a run began."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from whichloop.datasets.importing.mcp_server import is_mcp
+from whichloop.protocol import ForeignLoop, Loop
+from whichloop.protocol.digest import sha256, short_digest
+from whichloop.protocol.values import underlying
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.options import options_of
+from whichloop.runs.project_files import ProjectFile, project_files, source_file, source_in
+from whichloop.runs.registry import find, takes_loop, tools_named
+
+
+def _source_of_design(design: type) -> str:
+    """Return the text of a design's module, or of all modules if the design is a package that exports the class."""
+    files = _exporting_package(design)
+    if not files:
+        return inspect.getsource(importlib.import_module(design.__module__))
+    return "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+
+
+def _exporting_package(design: type) -> list[Path]:
+    """Return the files of the package that exports a design's class, sorted; none where its module stands alone."""
+    package = importlib.import_module(design.__module__.rpartition(".")[0]) if "." in design.__module__ else None
+    if package is None or vars(package).get(design.__name__) is not design:
+        return []
+    return sorted(file for folder in package.__path__ for file in Path(folder).glob("*.py"))
+
+
+def code_digest(target: object) -> str:
+    """Return the sha256 of the source of a loop and the loops inside it: a run continues only with the code that began it.
+
+    The source of a foreign loop includes that of its program.
+    """
+    try:
+        source = _source_of_design(type(target))
+    except (OSError, TypeError):
+        return ""
+    if isinstance(target, ForeignLoop):
+        source += "".join(f"# {file.name}\n{file.read_text(encoding='utf-8', errors='replace')}" for file in target.sources)
+    return sha256(source + "".join(map(code_digest, _loops_inside(target))))
+
+
+def loop_file_digests(target: object) -> dict[str, str]:
+    """Return file → short digest of the files that `loop_files` finds."""
+    return {name: file.digest for name, file in loop_files(target).items()}
+
+
+def loop_files(target: object) -> dict[str, ProjectFile]:
+    """Return the user's own files that a loop and the loops inside it are made of, by their names: those behind `code_digest`, and
+    all of the same project that they import. Empty for a loop of ours, or one without a file.
+    """
+    design = type(target)
+    first_files = [source_file(file) for file in target.sources if file.suffix == ".py"] if isinstance(target, ForeignLoop) else []
+    with contextlib.suppress(OSError, TypeError, KeyError):
+        module = sys.modules[design.__module__]
+        first_files += [source_file(file) for file in _exporting_package(design)] or [
+            source_in(module, Path(inspect.getfile(design)))
+        ]
+    files = project_files(first_files)
+    for loop in _loops_inside(target):
+        files |= loop_files(loop)
+    return dict(sorted(files.items()))
+
+
+def _loops_inside(target: object) -> list[Loop]:
+    """Return the loops that a loop holds in its options."""
+    inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if takes_loop(option))
+    return [loop for loop in inside if isinstance(loop, Loop)]
+
+
+def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> str:
+    """Return the sha256 of the modules of the user's own suite, tools and scorers; empty if there are none.
+
+    The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
+    define, those count too.
+    """
+    modules = _own_modules(suite, tools, scorers)
+    return sha256("".join(_source_of_module(module) for module in modules)) if modules else ""
+
+
+def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
+    """Return file → short digest of the same modules, by which it is known later which of them changed.
+
+    A file is named from its topmost package on, as `loop_tools.py` or `my_package/tools.py`, so alike on every machine.
+    """
+    digests = {}
+    for module in _own_modules(suite, tools, scorers):
+        folders = getattr(module, "__path__", None)
+        name = module.__name__.replace(".", "/")
+        for file in _files_of_module(module):
+            folder = next((Path(at) for at in folders or () if file.is_relative_to(at)), None)
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                file_name = f"{name}/{file.relative_to(folder).as_posix()}" if folder is not None else f"{name}{file.suffix}"
+                digests[file_name] = short_digest(file.read_text(encoding="utf-8"))
+    return dict(sorted(digests.items()))
+
+
+def imported_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
+    """Return file → short digest of the other files of the same project that these modules import, transitively."""
+    modules = _own_modules(suite, tools, scorers)
+    files = project_files(source_in(module, file) for module in modules for file in _files_of_module(module))
+    own = own_file_digests(suite, tools, scorers)
+    return {name: file.digest for name, file in files.items() if name not in own}
+
+
+def _own_modules(suite: str | None, tools: str | None, scorers: Iterable[str]) -> list[ModuleType]:
+    """Return the modules of the user's own suite, tools and scorers, sorted by name."""
+    modules: list[ModuleType | None] = []
+    if suite is not None and suite not in builtin_names("suite"):
+        modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
+    if tools is not None and not is_mcp(tools):  # a server has an entry of its own in the manifest
+        modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
+    modules += map(_named_module, scorers)
+    by_name = {
+        module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "whichloop"
+    }
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _named_module(name: str) -> ModuleType | None:
+    """Return the object of `package.module:Name`, if it has been imported."""
+    return sys.modules.get(name.partition(":")[0])
+
+
+def _source_of_module(module: ModuleType) -> str:
+    """Return a module's text, a package's with all modules in it; empty if it is not written in Python."""
+    try:
+        return "".join(f"# {module.__name__} {file.name}\n{file.read_text(encoding='utf-8')}" for file in _files_of_module(module))
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _files_of_module(module: ModuleType) -> list[Path]:
+    """Return a module's file, a package's with all modules in it; none of one that has no file."""
+    folders = getattr(module, "__path__", None)
+    if folders is not None:
+        return sorted(file for at in folders for file in Path(at).rglob("*.py"))
+    try:
+        return [Path(inspect.getfile(module))]
+    except TypeError:
+        return []

@@ -1,0 +1,415 @@
+"""The configuration of a comparison: one validated model, filled from a TOML file and from flags.
+
+The docstring of a field is the help text of its flag.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from whichloop import protocol
+from whichloop.metrics.record_fields import MAX_COUNT, MAX_SEED
+from whichloop.protocol.field_errors import needed
+from whichloop.protocol.files import read_settings
+from whichloop.protocol.names import SCRIPTED, is_local_model, nearest
+from whichloop.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.values import shown_short
+
+from .typed_budgets import typed_limits
+
+Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
+MIN_TRIAL_S = 0.25
+"""Seconds that a trial has at least: whether one that lets nothing else run is over its limit is looked at so often, no oftener."""
+Seed = Annotated[int, Field(ge=-MAX_SEED, le=MAX_SEED)]
+MAX_REPEATS = 10_000
+Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Capability = Literal["tool_choice", "response_schema", "streaming"]
+CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
+Engine = Literal["local", "ray"]
+COMMAND_LINE = "command line"
+FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "model"}
+"""Fields whose flags have other names."""
+FILE_ONLY = ("provider.top_p", "provider.seed")
+"""Fields that have no flag: only a configuration file sets them."""
+IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, IN_FLIGHT_LOCAL = 32, 8, 2
+"""Trials in flight by default: with real models, without waiting, and with a model that this machine computes."""
+_CONCURRENCY = f"{IN_FLIGHT}, {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait, {IN_FLIGHT_LOCAL} with a local model"
+MAX_LOOKS = 20
+MAX_NAME = 200
+"""Characters of a run's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class IfAbsent:
+    """Metadata of a field that may be None: what happens then, as the help shows it for the default."""
+
+    text: str
+
+
+class BudgetConfig(BaseModel):
+    """Limits on what may be spent. None means no limit.
+
+    A number of calls, or a text such as `5000tokens`, stands for a table of limits.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    calls: Positive | None = None
+    """Maximum number of model calls of the run, counted over all its sessions."""
+    tokens: Positive | None = None
+    """Maximum number of tokens of the run, input and output, counted over all its sessions."""
+    dollars: Limit | None = None
+    """Maximum cost of the run in US dollars, as far as prices are known, counted over all its sessions."""
+    seconds: Limit | None = None
+    """Maximum running time of the run in seconds, counted over all its sessions."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_typed(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | BudgetConfig) else typed_limits(value)
+
+
+class TrialBudgetConfig(BudgetConfig):
+    """Limits on what each trial may spend: one that spends more is not solved. None means no limit."""
+
+    calls: Positive | None = None
+    """Maximum number of model calls of each trial; one that needs more is not solved."""
+    tokens: Positive | None = None
+    """Maximum number of tokens of each trial, input and output; one that takes more is not solved."""
+    dollars: Limit | None = None
+    """Maximum cost of each trial in US dollars without caches, as far as prices are known; one that costs more is not solved."""
+    seconds: Limit | None = None
+    """Maximum running time of each trial in seconds, with the scripted model simulated; one that takes more is not solved."""
+
+
+class ProviderConfig(BaseModel):
+    """How requests are sent to real models."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    call_timeout_s: Limit = 60.0
+    """Time limit for one attempt at a reply of a real model, in seconds; at most half of a trial's time limit is used."""
+    attempts: Annotated[int, Field(ge=1, le=20)] = 4
+    """Maximum number of attempts at one reply of a real model, for failures that may be temporary."""
+    requests_per_minute: Positive | None = None
+    """Maximum number of requests per minute to each real model."""
+    tokens_per_minute: Positive | None = None
+    """Maximum number of tokens per minute to and from each real model."""
+    prices: Path | None = None
+    """TOML file of prices in US dollars per million tokens; they override the prices that ship with DSPy."""
+    without: tuple[Capability, ...] = ()
+    """Capability that the real model lacks, whatever its provider claims: `tool_choice`, `response_schema` or `streaming`."""
+    context_tokens: Positive | None = None
+    """Maximum size of a request to a real model in tokens, estimated; a larger request is not sent."""
+    probe: bool = False
+    """Test what the real model can do before the run starts."""
+    constrain: bool = False
+    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 120 characters.
+    The XML that `finish` asks for where it cannot force a tool, and formats of other loops without a grammar, stay free.
+    """
+    temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
+    """Sampling temperature of a real model; a loop that sets one overrides it."""
+    top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None
+    """Probability mass for nucleus sampling of a real model; a loop that sets one overrides it."""
+    max_tokens: Annotated[Positive | None, IfAbsent("the provider's own")] = None
+    """Maximum length of a reply of a real model, in tokens."""
+    seed: Annotated[Seed | None, IfAbsent("none is sent")] = None
+    """Sampling seed that is sent to a real model."""
+
+
+class CompareConfig(BaseModel):
+    """A comparison: loops × models × profiles, each an arm, over the tasks of one suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    loops: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "bare",
+        "finish",
+        "phased",
+        "react_extract",
+        "stateless",
+    )
+    """Loop to compare, `name` or `name(option=value)`; repeat the option for more loops."""
+    suite: str = "arithmetic"
+    """Suite of tasks, `name` or `name(option=value)`."""
+    data: Path | None = None
+    """File that the suite reads its tasks from, if it imports them."""
+    tools: str | None = None
+    """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
+    profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
+    """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
+    models: Annotated[tuple[str, ...], Field(min_length=1)] = (SCRIPTED,)
+    """Model: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`; repeat the option for more models."""
+    user: Annotated[str | None, IfAbsent("the suite's script")] = None
+    """Model that plays the users of a suite that has them, a real one, in place of their script."""
+    base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
+    """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
+    provider: ProviderConfig = Field(default_factory=ProviderConfig)
+    """How requests are sent to real models."""
+    price: Annotated[str | None, IfAbsent("it costs nothing")] = None
+    """Price of the scripted model's tokens, INPUT/OUTPUT or INPUT/OUTPUT/CACHED in US dollars per million, such as 0.15/0.60, or
+    a model that has it, such as openai/gpt-4o-mini; costs and limits in dollars are counted with it."""
+    cassette: Path | None = None
+    """Folder that recorded model replies are read from or written to."""
+    cassette_mode: Annotated[CassetteModeName | None, IfAbsent("replay")] = None
+    """How the recording is used: `record`, `replay`, `replay-or-record` or `refresh`."""
+    quarantine: Path | None = None
+    """TOML or JSON file that maps the ids of known bad tasks to reasons; the results list them as excluded."""
+    split: Annotated[str | None, IfAbsent("all")] = None
+    """Split of the suite whose tasks are used, such as train, dev or test."""
+    tasks: Annotated[Positive | None, IfAbsent("all")] = None
+    """Maximum number of tasks; the first ones of the suite are used."""
+    skip_unplanned: bool = False
+    """Exclude tasks without a plan, which the scripted model cannot solve, instead of refusing to run."""
+    repeats: Repeats = 1
+    """Number of trials for each arm and task."""
+    looks: Annotated[int | None, Field(ge=2, le=MAX_LOOKS)] = None
+    """Number of times to look at the verdicts, after equal shares of the tasks; the run ends early once every pair is decided."""
+    seed: Seed = 0
+    """Seed of every random draw."""
+    max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
+    """Maximum number of tool steps in each trial."""
+    concurrency: Annotated[Positive | None, IfAbsent(_CONCURRENCY)] = None
+    """Number of trials in flight at once."""
+    engine: Engine = "local"
+    """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
+    address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
+    """Address of a running Ray cluster."""
+    workers: Annotated[Positive | None, IfAbsent("this one, or forks; one for your own code; with Ray, one per processor")] = None
+    """Number of processes that run trials."""
+    trial_timeout_s: Annotated[Limit, Field(ge=MIN_TRIAL_S)] = 60.0
+    """Time limit for one trial, in seconds of wall time, at least 0.25; with the scripted model, for the time without a request or
+    a call."""
+    tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
+    """Time limit for one call of a tool that sets no limit of its own, in seconds."""
+    traces: str = "all"
+    """Which traces are kept: `all`, `failures`, `sample=N` (N trials per arm, the same for all arms) or `none`."""
+    real_time: bool = False
+    """Sleep through simulated delays instead of only counting them."""
+    budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    """Limits on what the whole run may spend."""
+    trial_budget: TrialBudgetConfig = Field(default_factory=TrialBudgetConfig)
+    """Limits on what each trial may spend: one that spends more is not solved."""
+    alpha: Fraction = 0.05
+    """Significance level of tests; intervals have a confidence of 1 - alpha."""
+    margin: Fraction = 0.02
+    """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
+    name: Annotated[str | None, IfAbsent("what was compared")] = None
+    """Name of the run, in the title of its page and in MLflow."""
+    runs: Path = Path("runs")
+    """Folder that holds the run directories."""
+    mlflow: bool = True
+    """Log the results to MLflow."""
+    tracking_uri: Annotated[str | None, IfAbsent("SQLite in the runs folder")] = None
+    """Address of the MLflow tracking server or store."""
+    experiment: str = "whichloop"
+    """Name of the MLflow experiment."""
+
+    @field_validator("loops", "profiles", "models")
+    @classmethod
+    def _once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+        return names
+
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, text: str | None) -> str | None:
+        if text is not None and (not text.strip() or not text.isprintable() or len(text) > MAX_NAME):
+            raise ValueError(f"it must be one line of 1 to {MAX_NAME} characters")
+        return text
+
+    @field_validator("traces")
+    @classmethod
+    def _known_traces(cls, text: str) -> str:
+        if not re.fullmatch(r"all|failures|none|sample=[1-9][0-9]*", text, re.ASCII):
+            raise ValueError("it must be all, failures, none or sample=N, such as sample=100")
+        return text
+
+    @property
+    def real_models(self) -> tuple[str, ...]:
+        """The models other than the scripted one."""
+        return tuple(name for name in self.models if name != SCRIPTED)
+
+    @property
+    def opened_models(self) -> tuple[str, ...]:
+        """The real models of agents and users."""
+        return tuple(dict.fromkeys([*self.real_models, *([] if self.user is None else [self.user])]))
+
+    @model_validator(mode="after")
+    def _user_fits(self) -> Self:
+        if self.user is not None and SCRIPTED in (self.user, *self.models):
+            why = "it is the scripted user that answers" if self.user != SCRIPTED else "leave it out for the scripted user"
+            raise ValueError(f"user is for runs whose models are all real; where the model is scripted, {why}")
+        return self
+
+    @model_validator(mode="after")
+    def _models_fit(self) -> Self:
+        real = self.real_models
+        if real and self.profiles != ("clean",):
+            raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
+        if real and self.price is not None:
+            raise ValueError(f"price is for runs of the scripted model alone; --prices FILE says what {real[0]} costs")
+        prices = self.provider.prices
+        allowed = ProviderConfig() if self.price is None else ProviderConfig(prices=prices)
+        if not real and (self.base_url is not None or self.provider != allowed):
+            what = "base_url" if self.base_url is not None else "provider"
+            instead = "" if prices is None else "; with the scripted one, --price NAME takes the price of a model of that file"
+            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini{instead}")
+        if real and self.base_url is not None and all(map(is_local_model, self.opened_models)):
+            raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
+        for name in self.opened_models if self.provider.constrain else ():
+            if not is_local_model(name):
+                raise ValueError(f"constrain is for local models, whose server takes a grammar; {name} is not one")
+        return self
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        if self.address is not None and self.engine != "ray":
+            raise ValueError('address is the address of a Ray cluster; it needs engine = "ray"')
+        if self.is_spread and self.cassette is not None and not self.replays:
+            raise ValueError("only one process may record: leave workers out, or replay, which may use several")
+        for what, limit in (("concurrency", self.concurrency), ("requests_per_minute", self.provider.requests_per_minute)):
+            if self.workers is not None and limit is not None and self.workers > limit:
+                raise ValueError(f"{self.workers} workers cannot share {what} {limit}; take {limit} workers at most")
+        return self
+
+    @model_validator(mode="after")
+    def _looks_at_pairs(self) -> Self:
+        if self.looks is not None and len(self.loops) * len(self.models) < 2:
+            raise ValueError("looks end a run once every pair is decided, and one loop does not make a pair")
+        return self
+
+    @model_validator(mode="after")
+    def _cassette_is_there(self) -> Self:
+        if self.cassette is None and self.cassette_mode is not None:
+            missing = "the folder of a recording: --cassette FOLDER, or cassette in a TOML file"
+            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs {missing}")
+        return self
+
+    @property
+    def in_flight(self) -> int:
+        """Number of trials in flight at once."""
+        if self.concurrency is not None:
+            return self.concurrency
+        if any(map(is_local_model, self.opened_models)):
+            return IN_FLIGHT_LOCAL
+        waits = self.real_models or self.real_time
+        return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether trials run in processes other than this one."""
+        return self.engine != "local" or self.workers is not None
+
+    @property
+    def replays(self) -> bool:
+        """Whether every reply comes from a recording, so that no model is called."""
+        return self.cassette is not None and self.cassette_mode in (None, "replay")
+
+    def public(self) -> dict[str, Any]:
+        """Return the configuration as JSON, without users and passwords in addresses, which may be secret."""
+        settings = self.model_dump(mode="json")
+        for name in ("base_url", "tracking_uri", "address"):
+            if settings[name]:
+                settings[name] = protocol.anonymous_address(settings[name])
+        return settings
+
+
+class SettingError(ValueError):
+    """A mistake in one setting. The text names its flag; `in_python` names the setting as a call from Python passes it.
+
+    `typed`: the whole text, for a mistake that is not in one setting alone.
+    """
+
+    def __init__(self, setting: str, reason: str, flag: str | None = None, *, typed: str = "") -> None:
+        super().__init__(typed or f"{flag or flag_of([setting])}: {reason}")
+        self.in_python = f"{setting}: {reason}" if setting else reason
+
+
+def read_toml(file: Path | None) -> dict[str, Any]:
+    """Read a configuration file, or return no settings without a file. Raises ValueError in one line, or OSError."""
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(read_settings(file).decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a number or nesting beyond what Python reads
+        raise ValueError(f"{file}: not valid TOML: {error}") from None
+
+
+def load_config(file: Path | None, flags: Mapping[str, Any]) -> CompareConfig:
+    """Read a TOML file; flags override it. Raises ValueError in one line that names file and field, or OSError."""
+    data = read_toml(file)
+    settings = {name: value for name, value in flags.items() if value not in (None, ())}
+    typed = dict(settings)
+    for name in _SECTIONS:
+        if name in settings and isinstance(data.get(name), dict):
+            settings[name] = data[name] | settings[name]
+    return config_from(data | settings, COMMAND_LINE if file is None else str(file), typed=typed)
+
+
+def config_from(
+    data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None, flags: Mapping[str, str] = FLAGS
+) -> CompareConfig:
+    """Validate a configuration. Raises ValueError in one line that names source and field, and suggests a known field.
+
+    `typed`: the part of `data` that comes from the command line; a mistake in it is reported by the flag's name.
+    `flags`: fields whose flags have other names.
+    """
+    typed = typed or {}
+    try:
+        return CompareConfig.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        if first["type"] == "extra_forbidden":
+            model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
+            raise mistake(source, f"unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
+        message = needed(first)
+        if not path:
+            if source == COMMAND_LINE:
+                raise SettingError("", message, typed=_with_flags(message, typed, flags)) from None
+            raise mistake(f"{source} and the {COMMAND_LINE}" if typed else source, message) from None
+        if first["type"] != "value_error" or not isinstance(first["input"], list | tuple):  # else the message names it
+            message = f"{message}, got {shown_short(first['input'])}"
+        if _is_typed(path, typed):
+            raise SettingError(".".join(path), message, flag_of(path, flags)) from None
+        raise ValueError(f"{source}: {'.'.join(path)}: {message}") from None
+
+
+def mistake(source: str, message: str) -> ValueError:
+    """Return an error about no single known setting; a call from Python has no command line to blame."""
+    return SettingError("", message, source) if source == COMMAND_LINE else ValueError(f"{source}: {message}")
+
+
+def _with_flags(message: str, typed: Mapping[str, Any], flags: Mapping[str, str]) -> str:
+    """Return what a validator says of settings that do not fit together, with a flag where it begins with a setting's name."""
+    name, _, rest = message.partition(" ")
+    section = typed.get(name)
+    if name in _SECTIONS and isinstance(section, Mapping) and section:
+        return f"{flag_of([name, next(iter(section))], flags)} {rest}"
+    return f"{flag_of([name], flags)} {rest}" if name in CompareConfig.model_fields else message
+
+
+def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
+    """Return whether a flag set this field; the fields of a section count separately."""
+    value = typed.get(path[0])
+    return value is not None and (len(path) == 1 or not isinstance(value, dict) or value.get(path[1]) is not None)
+
+
+def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
+    """Return a field's flag, such as `--loop` for `loops.0`, `--budget-calls`, or `--attempts` for `provider.attempts`."""
+    names = [name for name in path if not name.isdigit() and name != "provider"] or ["provider"]
+    return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": TrialBudgetConfig, "provider": ProviderConfig}

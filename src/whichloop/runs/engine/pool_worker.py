@@ -1,0 +1,108 @@
+"""A worker as the pool sees it, and the trials that it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from whichloop.runs.schedule import Trial
+from whichloop.runs.trial.setting import FinishedTrial
+
+from .messages import Link, WorkerLost
+
+LOOK_S = 0.25
+"""Seconds between two checks of workers and of the run's budget."""
+MAX_AHEAD = 64
+"""Maximum number of quick trials that a worker is given ahead of time."""
+AHEAD_S = 0.05
+"""Seconds of work that a worker is given ahead: far more than a message takes, and a short wait at the end."""
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """A trial that a worker has to return."""
+
+    number: int
+    trial: Trial
+    message: bytes
+    result: asyncio.Future[FinishedTrial]
+    deaths: int = 0
+    """Number of workers that died during the trial."""
+    alone: bool = False
+    """Whether it runs on a worker that has nothing else."""
+    sent_at: float = 0.0
+    """Unix time at which it was sent."""
+
+
+@dataclass(slots=True, eq=False)
+class PoolWorker:
+    """A worker and its orders."""
+
+    link: Link
+    share: int
+    """Number of trials that it runs at once."""
+    orders: dict[int, Order] = field(default_factory=dict)
+    """Orders that it was given and has not returned, in the order in which they were given."""
+    takes_no_more: bool = False
+    """Whether it gets nothing new, because a trial must run on it alone or it must end."""
+    worn_out: bool = False
+    """Whether it must end once it has nothing to do."""
+    ended: bool = False
+    """Whether it has announced its end."""
+    stuck: bool = False
+    """Whether it must be killed."""
+    one_at_a_time: bool = False
+    """Whether it is given one trial at a time, since it has returned none, or the last one ran into its limit: trials that
+    hang together on one event loop do so one after the other, and none of their results gets out before the last."""
+    finished: int = 0
+    ready_at: float = field(default_factory=time.monotonic)
+    silent_s: float = 0.0
+    stuck_s: float = 0.0
+    """Seconds that its event loop had not turned when it last reported."""
+    stuck_by: str = ""
+    """The trial that held it up; empty where none was seen to."""
+    stuck_at: str = ""
+    """File and line of the user's code that held it up; empty where that is not known."""
+    will_interrupt: bool = False
+    """Whether its own watchdog will interrupt that trial once it has computed for its limit."""
+    keeping: asyncio.Task[Any] | None = None
+    listening: asyncio.Task[None] | None = None
+    outbox: list[bytes] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def running(self) -> int:
+        """Return the number of orders under way: the first ones, since it begins them in the order in which it gets them."""
+        return min(self.share, len(self.orders))
+
+    def is_hopeless(self, limit_s: float, grace_s: float) -> bool:
+        """Whether nothing but its end frees it: it has held its trials up beyond their limit, and will interrupt none of them."""
+        interrupts = self.will_interrupt and self.silent_s <= grace_s
+        return bool(self.orders) and not interrupts and self.stuck_s + self.silent_s > limit_s + grace_s
+
+    @property
+    def room(self) -> int:
+        """Return how many more trials it may be given."""
+        if self.takes_no_more:
+            return 0
+        if self.one_at_a_time:
+            return 1 - len(self.orders)
+        per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
+        return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
+
+    def send(self, message: bytes) -> None:
+        self.outbox.append(message)
+        self.wake.set()
+
+    async def post(self) -> None:
+        """Send queued messages until the worker is lost, which its reader notices."""
+        with contextlib.suppress(WorkerLost):
+            while True:
+                await self.wake.wait()
+                self.wake.clear()
+                messages, self.outbox = self.outbox, []
+                for message in messages:
+                    await self.link.send(message)

@@ -1,0 +1,144 @@
+"""Look up what a configuration names: suite, tasks, arms."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from whichloop.datasets.generating import SPLITS, split_of
+from whichloop.datasets.importing.planned_calls import refused_call
+from whichloop.datasets.importing.rows import Facts, Rows, RowSuite
+from whichloop.datasets.quarantine import read_quarantine, with_quarantine
+from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, restates
+from whichloop.metrics.scorers import scorer_named
+from whichloop.protocol.counts import counted
+from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
+from whichloop.runs.config import CompareConfig, SettingError
+from whichloop.runs.gold import contradiction
+from whichloop.runs.registry import make_suite, with_size
+from whichloop.runs.schedule import Arm, make_arms
+
+
+def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:
+    """Raise SettingError if more tasks are asked for than there are; it says how to get as many."""
+    if config.tasks is None or config.tasks <= len(tasks):
+        return
+    where = config.suite if config.split is None else f"{config.suite}, split {config.split}"
+    larger = "" if config.split is not None else with_size(config.suite, config.tasks)
+    way_out = f"--suite {shlex.quote(larger)} has as many" if larger else "leave it out to run all of them"
+    raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}; {way_out}")
+
+
+def _facts_of(tasks: Sequence[Task]) -> Facts | None:
+    """Return what the pass over a file's rows has found out about its tasks; None for tasks that are not in a file."""
+    return tasks.facts if isinstance(tasks, Rows) else None
+
+
+def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
+    if config.skip_unplanned or SCRIPTED not in config.models:
+        return
+    facts = _facts_of(tasks)
+    counted_before = None if facts is None else facts.unplanned
+    if counted_before == 0:
+        return  # tasks in a file are not read again
+    unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
+    first = next(unplanned, None)
+    if first is None:
+        return
+    count = 1 + sum(1 for _ in unplanned) if counted_before is None else counted_before
+    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
+    learn = "run a real model and learn them from the run by the command whichloop suite learn"
+    rest = "--skip-unplanned leaves them out" if count < len(tasks) else f"write plans (docs/plans.md), or {learn}"
+    total = counted(len(tasks), "task")
+    lack = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
+    raise ValueError(f"suite {suite.name}: {lack} ({why}); {rest}")
+
+
+def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if the scripted model is to follow a plan that states another answer than the one that is expected."""
+    facts = _facts_of(tasks)
+    if SCRIPTED not in config.models or (facts is not None and facts.restated == 0):
+        return
+    for task in tasks:
+        if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
+            raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in a --quarantine file")
+
+
+def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if the scripted model is to make a call that the user's own tools refuse for its arguments."""
+    if SCRIPTED not in config.models or not isinstance(suite, RowSuite):
+        return
+    facts = _facts_of(tasks)
+    if facts is not None and facts.refused == 0:
+        return
+    tools = {tool.name: tool for tool in suite.tools.fixed}
+    for task in tasks:
+        if problem := refused_call(task, tools):
+            where = suite.tasks.place_of(task.id) if isinstance(suite.tasks, Rows) else f"suite {suite.name}"
+            raise ValueError(f"{where}: {problem}")
+
+
+def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if a model is to play the user of tasks that have none."""
+    if config.user is None:
+        return
+    environment = suite.opened(tasks[0])
+    try:
+        if not isinstance(environment, HasUser):
+            raise ValueError(
+                f"--user {config.user}: the tasks of suite {suite.name} have no user; those of tau2's retail and airline do, and "
+                "tasks of your own with `whichloop.datasets.with_user`"
+            )
+    finally:
+        environment.close()
+
+
+def suite_of(config: CompareConfig) -> Suite:
+    """Return the suite that a configuration names, whole. Raises ValueError for a bad name, option or file, and OSError."""
+    suite = make_suite(parse_spec(config.suite), config.data, config.tools)
+    return suite if config.quarantine is None else with_quarantine(suite, read_quarantine(config.quarantine))
+
+
+def resolve(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+    """Return the suite of a configuration, its tasks and its arms. Raises ValueError for a name that leads to nothing."""
+    suite = suite_of(config)
+    for scorer, where in sorted(scorers_of(suite).items()):
+        try:
+            scorer_named(scorer)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return suite, tasks_of_split(suite, config.split)[: config.tasks], make_arms(config, suite)
+
+
+def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
+    """Return the tasks of one split, or all tasks if none is named. Raises ValueError if there are none.
+
+    A suite whose tasks say nothing of splits is split by the tasks' ids, see `split_of`.
+    """
+    if name is None:
+        return suite.tasks
+    labelled_splits = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
+
+    def is_in(task: Task) -> bool:
+        return (task.labels.get("split") if labelled_splits else split_of(task.id)) == name
+
+    # tasks in a file stay there
+    tasks = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
+    if not tasks:
+        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(labelled_splits or SPLITS))}")
+    return tasks
+
+
+def constructed_in(tasks: Sequence[Task]) -> int:
+    """Count the tasks that a scripted model solves by construction; tasks in a file are not read again."""
+    facts = _facts_of(tasks)
+    return sum(map(is_by_construction, tasks)) if facts is None else facts.by_construction
+
+
+def scorers_of(suite: Suite) -> Mapping[str, str]:
+    """Return the suite's scorers, and where each is named; tasks in a file are not read again."""
+    facts = _facts_of(suite.tasks)
+    if facts is not None:
+        return facts.scorers
+    return {task.scorer: f"suite {suite.name}" for task in suite.tasks}

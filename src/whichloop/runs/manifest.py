@@ -1,0 +1,348 @@
+"""The manifest of a comparison, `manifest.json`: its configuration, suite, arms and machine, and later changes to the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
+
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.record import RECORD_VERSION
+from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.sequential import Looks
+from whichloop.models.prices import read_tag
+from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
+from whichloop.runs.run_state import Spent
+from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.seal import Seal
+from whichloop.text.plain_text import plain_line
+
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+
+
+class ManifestPart(BaseModel):
+    """A part of a manifest. It is written in the order of its fields; unknown ones are kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as it is written: a field that was never set is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the manifest of a run directory. Raises RunError, which names the file and the field."""
+        data = read_manifest_json(folder)
+        _check_version(data, folder)
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise RunError(f"{folder / MANIFEST}: {_first_problem(error)}") from None
+
+
+def _check_version(data: Mapping[str, Any], folder: Path) -> None:
+    """Raise RunError for a run whose records have a form that this whichloop does not know."""
+    versions = data.get("versions")
+    version = versions.get("record", RECORD_VERSION) if isinstance(versions, dict) else RECORD_VERSION
+    if version == RECORD_VERSION:
+        return
+    by = "written by a newer whichloop: " if isinstance(version, int) and version > RECORD_VERSION else ""
+    raise RunError(
+        f"{folder / MANIFEST}: {by}its records have version {version!r}, and this whichloop reads version {RECORD_VERSION}"
+    )
+
+
+class ToolServerEntry(ManifestPart):
+    """The server that gives the tools, where `--tools mcp:…` names one."""
+
+    name: str
+    version: str
+    tools: str
+    """Digest of its list of tools: names, descriptions and schemas."""
+
+
+class WeightsEntry(ManifestPart):
+    """The weights of a local model."""
+
+    file: str
+    """Name of the file, without its folder."""
+    sha256: str
+    by: str
+    """The package that serves them, and its version."""
+
+
+class SuiteEntry(ManifestPart):
+    """The suite that the run uses."""
+
+    name: str
+    version: str
+    digest: str
+    tasks: Count
+    """Number of tasks in the run, which may be fewer than the suite has."""
+    by_construction: Count = 0
+    """Number of them that a scripted model solves by construction."""
+    max_tool_steps: Count | None = None
+    """Maximum number of tool steps of a loop; unknown for an imported run."""
+    code: str = ""
+    """Digest of the user's own code that makes tasks, provides tools and scores answers."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of this code → its short digest; a run of an older whichloop has none."""
+    imports: dict[str, str] | None = None
+    """Other file of the user's project that this code imports → its short digest; None in a run of an older whichloop."""
+    tool_server: ToolServerEntry | None = None
+
+
+class ArmEntry(ManifestPart):
+    """The parts of an arm."""
+
+    arm: str
+    loop: str
+    options: dict[str, Any]
+    """The options that the user typed."""
+    model: str
+    profile: str
+    configuration: str = ""
+    """The loop's whole configuration, without its program."""
+    code: str = ""
+    """Digest of the loop's code."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours,
+    and in a run of an older whichloop."""
+    program: str | None = None
+    """Digest of the optimized program that the arm runs, if it runs one."""
+    version: str = ""
+    """Version of a foreign loop, which its name has, too."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Versions of the packages that a foreign loop is made of, and of its interpreter."""
+    environment: str = ""
+    """Digest of the versions of all packages beside a foreign loop."""
+    calls_in: str = ""
+    """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
+    met: str = ""
+    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
+    own_limits: dict[str, int] = Field(default_factory=dict)
+    """Options that the step limit of a comparison set, of a loop that is not built in → their defaults, which no trial shows."""
+
+    def info(self, suite: str) -> ArmInfo:
+        """Return the arm as a comparison names it."""
+        return ArmInfo(
+            arm=self.arm,
+            loop=self.loop,
+            options=self.options,
+            model=self.model,
+            profile=self.profile,
+            suite=suite,
+            calls_in=self.calls_in,
+            met=self.met,
+        )
+
+
+class AskedDigests(ManifestPart):
+    """Digests of everything that decides what a trial is asked, and of the plans that a scripted model follows."""
+
+    questions: str
+    plans: str
+    tools: str | None = None
+    """Digest of the code of the user's own tools, if there is any."""
+
+
+class TaskDigests(ManifestPart):
+    """Short digests of a run's tasks, by which a changed suite can be told task by task."""
+
+    shared: str
+    """Digest of what all tasks have in common: what a loop is told of their tools, and the data behind these."""
+    tasks: dict[str, str]
+    """Task → digest of all that it is: question, world, expected answer, scorer, plan and labels."""
+
+
+class ImportSource(ManifestPart):
+    """A file of another tool."""
+
+    file: str
+    sha256: str
+    format: str
+    by: str
+    """The tool and its version, if the file says so."""
+    arms: tuple[str, ...]
+    readings: tuple[str, ...] = ()
+    """What was read as what, in sentences."""
+
+
+class ImportOrigin(ManifestPart):
+    """Where an imported run comes from."""
+
+    format: str
+    sources: tuple[ImportSource, ...] = Field(alias="from")
+    cluster: str | None = None
+    errors_as_failures: bool = False
+    scorer: str | None = None
+    scale: str | None = None
+
+
+class RunNote(ManifestPart):
+    """Something that was done to a run after it began."""
+
+    when: str
+    what: str | None = None
+    """Which trials were run again."""
+    suite: str = ""
+    """Digest of the suite that the answers had been judged by before."""
+    trials: Count
+    """Trials that were run again, whose scores changed, or that the schedule had before it was extended."""
+    to: Count | None = None
+    """Trials of the extended schedule."""
+
+    @classmethod
+    def now(cls, **values: Any) -> RunNote:
+        """Return a note with the present time."""
+        return cls(when=timestamp(), **values)
+
+
+def _tag(text: str | None) -> str | None:
+    """Return a price that is one. Raises ValueError."""
+    if text is not None and read_tag(text) is None:
+        raise ValueError(f"{text!r} is the name of a model, and a run says its price in numbers")
+    return text
+
+
+class Settings(BaseModel):
+    """The settings of a run that its results are read with, and that a resumed run may change."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    name: str | None = None
+    """What the user calls the run."""
+    suite: str = ""
+    """The suite as it was typed."""
+    loops: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    repeats: Repeats
+    alpha: Fraction
+    margin: Fraction
+    tasks: Positive | None = None
+    """Maximum number of tasks, the first ones; all of them if absent."""
+    split: str | None = None
+    """Split of the suite whose tasks are used; all of them if absent."""
+    cassette: str | None = None
+    cassette_mode: str | None = None
+    real_time: bool = False
+    concurrency: Positive | None = None
+    engine: str = "local"
+    workers: Positive | None = None
+    price: Annotated[str | None, AfterValidator(_tag)] = None
+    """Price of the scripted model's tokens, as numbers."""
+    max_tool_steps: Positive | None = None
+    trial_timeout_s: Limit = 60.0
+    trial_budget: BudgetConfig = BudgetConfig()
+    budget: BudgetConfig = BudgetConfig()
+    mlflow: bool = True
+
+
+def fitting(settings: type[BaseModel]) -> AfterValidator:
+    """Return a validator of a configuration that has at least these settings; the configuration stays as it is."""
+
+    def check(config: dict[str, Any]) -> dict[str, Any]:
+        try:
+            settings.model_validate(config)
+        except ValidationError as error:
+            raise ValueError(_first_problem(error)) from None
+        return config
+
+    return AfterValidator(check)
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Return the first field that does not fit, and why."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"]))  # in which names of the file itself may stand
+    return plain_line(": ".join([*([place] if place else []), first["msg"].removeprefix("Value error, ")]))
+
+
+def _looks(value: Any) -> Looks | None:
+    """Return the plan of looks. Raises ValueError for a damaged one."""
+    try:
+        return value if value is None or isinstance(value, Looks) else Looks.from_json(value)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+class Manifest(ManifestPart):
+    """Everything that decides the results of a run, where its trials ran, and what was done to the run since it began."""
+
+    created: str
+    imported: ImportOrigin | None = None
+    """Where the run comes from, if another tool made it."""
+    config: Annotated[dict[str, Any], fitting(Settings)]
+    """The configuration that the run began with, without secrets."""
+    seed: Seed
+    versions: dict[str, int | str | None]
+    suite: SuiteEntry
+    profiles: dict[str, str]
+    """Fault profile → its digest."""
+    own_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Fault profile from a file → what it does, so that a changed one can be told by its fields."""
+    arms: tuple[ArmEntry, ...]
+    packages: dict[str, str | None]
+    python: str
+    platform: str
+    asked: AskedDigests | None = None
+    task_digests: TaskDigests | None = None
+    """Digests by which the tasks of a changed suite are told apart; a run of an older whichloop has none."""
+    models: dict[str, Any] = Field(default_factory=dict)
+    """Capabilities of real models, as found when the run began."""
+    weights: dict[str, WeightsEntry] = Field(default_factory=dict)
+    """Weights of local models, by the model's name."""
+    suite_problems: tuple[str, ...] = ()
+    looks: Annotated[Looks | None, PlainValidator(_looks), PlainSerializer(lambda looks: looks and looks.to_json())] = None
+    """When to look at the verdicts during the run."""
+    ablation: dict[str, Any] = Field(default_factory=dict)
+    """The arms of an ablation and their cells; `experiments/ablate` reads it."""
+    cut_short: Annotated[Spent, PlainSerializer(Spent.to_json, return_type=dict[str, Any])] = Spent()
+    """Cost of trials that an interruption or a budget cut short, which have no record."""
+    retried: tuple[RunNote, ...] = ()
+    """Trials that were scored and run again on request."""
+    rescored: tuple[RunNote, ...] = ()
+    """Answers that were judged again."""
+    extended: tuple[RunNote, ...] = ()
+    """Arms, tasks or repeats that were added."""
+    sealed: Seal | None = None
+    """What the files of the run were when a process last finished writing them."""
+
+    @property
+    def settings(self) -> Settings:
+        """Return the part of the configuration with which results are read."""
+        return Settings.model_validate(self.config)
+
+    @property
+    def is_ablation(self) -> bool:
+        return "ablation" in self.model_fields_set
+
+    @property
+    def step_limits(self) -> dict[str, int]:
+        """Arm → the step limit that was set for its loop; none of a built-in loop, which ends at no other place, nor of one whose
+        limit was typed as its option."""
+        limit = self.suite.max_tool_steps
+        return {} if limit is None else {arm.arm: limit for arm in self.arms if arm.own_limits}
+
+    def arm(self, name: str) -> ArmEntry | None:
+        """Return the arm of a name, or None."""
+        return next((arm for arm in self.arms if arm.arm == name), None)
+
+
+def timestamp() -> str:
+    """Return the present time, as manifests give it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a comparison. Raises RunError, which names the file and the field."""
+    return Manifest.read(folder)
+
+
+def write_manifest(folder: Path, manifest: ManifestPart) -> None:
+    """Write a manifest, whole or not at all."""
+    write_manifest_json(folder, manifest.to_json())

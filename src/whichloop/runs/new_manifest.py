@@ -1,0 +1,224 @@
+"""The manifest that a run of a configuration has when it begins."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from whichloop.datasets.importing.mcp_server import is_mcp
+from whichloop.datasets.importing.mcp_tools import tool_server
+from whichloop.datasets.importing.own_tools import tell_gaps
+from whichloop.datasets.task import Suite, Task, described_tools
+from whichloop.metrics.record import RECORD_VERSION
+from whichloop.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
+from whichloop.models.local.weights import find_weights
+from whichloop.models.profiles import built_in_profiles
+from whichloop.models.profiles_version import PROFILES_VERSION
+from whichloop.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
+from whichloop.protocol.digest import canonical_json, digest, sha256, short_digest
+from whichloop.protocol.installed import package_version
+from whichloop.protocol.json_text import Json
+from whichloop.protocol.names import is_local_model, parse_spec
+from whichloop.runs.built_in import builtin_names
+from whichloop.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests
+from whichloop.runs.config import CompareConfig, TrialBudgetConfig
+from whichloop.runs.lookup import constructed_in, scorers_of
+from whichloop.runs.manifest import (
+    ArmEntry,
+    AskedDigests,
+    Manifest,
+    ManifestPart,
+    SuiteEntry,
+    TaskDigests,
+    ToolServerEntry,
+    WeightsEntry,
+    timestamp,
+)
+from whichloop.runs.registry import limits_by_default
+from whichloop.runs.schedule import Arm, form_of
+from whichloop.text.plain_text import json_safe
+
+PACKAGES = ("whichloop", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
+
+
+def versions_of(config: CompareConfig) -> dict[str, int | str | None]:
+    """Return the versions that decide what trials give; that of the rule of their limits only where there are any."""
+    has_limits = config.trial_budget != TrialBudgetConfig()
+    return {**VERSIONS, **({TRIAL_LIMITS: TRIAL_LIMITS_VERSION} if has_limits else {})}
+
+
+def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
+    """Return the parts that decide what trials give, and where they run."""
+    weights, built_in = _weights_entries(config), built_in_profiles()
+    own_profiles = {arm.profile.name: arm.profile.effects() for arm in arms if arm.profile.name not in built_in}
+    return Manifest(
+        created=timestamp(),
+        config=config.public(),
+        seed=config.seed,
+        versions=versions_of(config),
+        suite=suite_entry(config, suite, tasks),
+        profiles={arm.profile.name: arm.profile.digest for arm in arms},
+        arms=tuple(map(_arm_entry, arms)),
+        packages={name: package_version(name) for name in PACKAGES},
+        python=platform.python_version(),
+        platform=platform.platform(terse=True),
+        **({"weights": weights} if weights else {}),
+        **({"own_profiles": own_profiles} if own_profiles else {}),
+    )
+
+
+def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
+    """Return the weights of the local models that answer; without those that are not there, which is told where they are opened."""
+    entries = {}
+    for name in () if config.replays else filter(is_local_model, config.opened_models):
+        with contextlib.suppress(ValueError):
+            weights = find_weights(name)
+            by = f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
+            entries[name] = WeightsEntry(file=weights.file.name, sha256=weights.digest(), by=by)
+    return entries
+
+
+def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
+    """Return what a manifest says of the suite."""
+    code, constructed, server = suite_code(config, suite), constructed_in(tasks), _server_entry(config)
+    return SuiteEntry(
+        name=suite.name,
+        version=suite.version,
+        digest=suite.digest,
+        tasks=len(tasks),
+        max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
+        **({"code": code} | _own_files(config, suite) if code else {}),
+        **({"by_construction": constructed} if constructed else {}),
+        **({"tool_server": server} if server is not None else {}),
+    )
+
+
+def _own_files(config: CompareConfig, suite: Suite) -> dict[str, dict[str, str]]:
+    """Return the digests of the files of the user's own that the suite is made of, and of what else of the project they import."""
+    names = _own_names(config, suite)
+    return {"files": own_file_digests(*names), "imports": imported_file_digests(*names)}
+
+
+def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
+    """Return the server that gives the tools; None without one."""
+    if config.tools is None or not is_mcp(config.tools):
+        return None
+    name, version, tools = tool_server(config.tools)
+    return ToolServerEntry(name=name, version=version, tools=tools)
+
+
+def _arm_entry(arm: Arm) -> ArmEntry:
+    return ArmEntry(
+        arm=arm.name,
+        loop=arm.spec.name,
+        options=typed_options(arm),
+        model=arm.model,
+        profile=arm.profile.name,
+        configuration=configuration(arm.loop),
+        code=code_digest(arm.loop),
+        **({"files": files} if (files := loop_file_digests(arm.loop)) else {}),
+        **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
+        **_foreign_entries(arm.loop),
+        **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
+        **({"met": arm.profile_met.name} if arm.profile.by_form else {}),
+        **({"own_limits": limits} if (limits := _own_limits(arm)) else {}),
+    )
+
+
+def _own_limits(arm: Arm) -> dict[str, int]:
+    """Return the defaults of the options that the step limit set, of a loop that is not built in; those that were typed count."""
+    if arm.spec.name in builtin_names("loop"):
+        return {}
+    return {name: value for name, value in limits_by_default(arm.loop, arm.spec.name).items() if name not in arm.spec.options}
+
+
+def _foreign_entries(loop: Loop) -> dict[str, Any]:
+    """Return what only the entry of a foreign loop has."""
+    if not isinstance(loop, ForeignLoop):
+        return {}
+    entries = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
+    return {name: value for name, value in entries.items() if value}
+
+
+def typed_options(arm: Arm) -> dict[str, Json]:
+    """Return the options that were typed of an arm's loop, as JSON."""
+    return {name: json_safe(value) for name, value in arm.spec.options.items()}
+
+
+def suite_code(config: CompareConfig, suite: Suite) -> str:
+    """Return the digest of the user's own code that tasks are made of, solved with and scored by; empty if there is none."""
+    return own_code_digest(*_own_names(config, suite))
+
+
+def _own_names(config: CompareConfig, suite: Suite) -> tuple[str, str | None, list[str]]:
+    """Return the names of suite, tools and scorers, of which the last are the user's own."""
+    own_scorers = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
+    return parse_spec(config.suite).name, config.tools, own_scorers
+
+
+def loop_program_digest(loop: Loop) -> str | None:
+    """Return the digest of a loop's prompts, or None if they cannot be changed."""
+    return program_digest(loop.predictors) if isinstance(loop, Optimizable) else None
+
+
+def configuration(loop: object) -> str:
+    """Return all that a loop is set to, its program aside, alike in every process: sets are sorted, no address is in it."""
+    if not dataclasses.is_dataclass(loop):
+        return render_value(loop)
+    fields = [f"{item.name}={_literal(getattr(loop, item.name))}" for item in dataclasses.fields(loop) if item.name != "program"]
+    return f"{type(loop).__name__}({', '.join(fields)})"
+
+
+def _literal(value: object) -> str:
+    return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
+
+
+def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:
+    """Return digests of what tasks ask, and of their plans. What is expected, and scorers, have no part in them.
+
+    Of the user's own code only `--tools` has: a suite's module may hold expected answers.
+    """
+    return _asked_digests(config, suite, tasks, described_tools(suite.opened(tasks[0])))
+
+
+def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
+    """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not.
+
+    Warns of tools that do not say what they are for, or of what type their arguments are.
+    """
+    tools = described_tools(suite.opened(tasks[0]))  # once for both: tools of a server take their time
+    tell_gaps(tools)
+    return {"asked": _asked_digests(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
+
+
+def task_digests(suite: Suite, tasks: Sequence[Task]) -> TaskDigests:
+    """Return the digests by which these tasks can be told from those of another version of their suite."""
+    return _task_digests(suite, tasks, described_tools(suite.opened(tasks[0])))
+
+
+def _task_digests(suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> TaskDigests:
+    return TaskDigests(shared=short_digest([suite.shared, tools]), tasks={task.id: short_digest(task.as_dict()) for task in tasks})
+
+
+def _asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> AskedDigests:
+    questions, plans = [], []
+    for task in tasks:
+        query = task.query
+        question = [task.id, query.text, query.context, query.schema, dict(task.world)]
+        questions.append(sha256(canonical_json(question)))
+        plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
+    limit = config.max_tool_steps or suite.max_tool_steps
+    return AskedDigests(
+        questions=digest([limit, suite.shared, tools, questions]),
+        plans=digest(plans),
+        **({} if config.tools is None else {"tools": _tools_digest(config.tools)}),
+    )
+
+
+def _tools_digest(name: str) -> str:
+    """Return the digest of the code of the user's own tools, or of the list of a server."""
+    return digest(list(tool_server(name))) if is_mcp(name) else own_code_digest(None, name)

@@ -1,0 +1,144 @@
+"""Which code of the user's own may be imported or started: only what the user has named."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from whichloop._extras import is_installed, missing
+from whichloop.datasets.importing.mcp_server import is_mcp
+from whichloop.protocol.names import is_gone, lives_in_one_process, parse_spec, why_gone, without_process
+from whichloop.runs.built_in import FOREIGN, builtin_names
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.registry import loops_named, programs_named
+from whichloop.runs.store.files import RunError
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What the user has typed again because a run directory, which may come from anywhere, must not decide it."""
+
+    code: Collection[str] = ()
+    """Names of code that is not built in and may be imported, commands and interpreters that may be started."""
+    base_url: str | None = None
+    """The server that may be asked, and sent the key."""
+    cassette: Path | None = None
+    """The folder of recordings that may be read and written."""
+    address: str | None = None
+    """The Ray cluster that may be sent the trials."""
+    tracking_uri: str | None = None
+    """The MLflow store or server that results may be logged to, with the token of the environment."""
+
+
+NO_PERMISSIONS = Permissions()
+
+
+def check_tracking(config: CompareConfig) -> None:
+    """Raise ValueError for a run that is to be logged to a store by its address where MLflow is not installed."""
+    if config.mlflow and config.tracking_uri is not None and not is_installed("mlflow"):
+        raise missing("--tracking-uri", "mlflow")
+
+
+def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
+    """Return a manifest's configuration, with what the user typed again. Raises RunError for what had to be typed and was not."""
+    allowed_code(folder, own_code(config), allowed.code)
+    if config.base_url is not None:
+        config = _with_typed_again(folder, config, "base_url", allowed.base_url, "asks the server at")
+    if config.address is not None:
+        instead = ", or stay here: --engine local"
+        config = _with_typed_again(folder, config, "address", allowed.address, "goes to the Ray cluster at", instead)
+    check_tracking(config)
+    if config.tracking_uri is not None and config.mlflow:
+        instead = ", or log nothing: --no-mlflow"
+        config = _with_typed_again(folder, config, "tracking_uri", allowed.tracking_uri, "is logged to", instead)
+    if config.cassette is not None and allowed.cassette != config.cassette:
+        again = f"type it again: --cassette {shlex.quote(str(config.cassette))}"
+        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
+    return config
+
+
+def _with_typed_again(
+    folder: Path, config: CompareConfig, name: str, typed: str | None, what_it_does: str, instead: str = ""
+) -> CompareConfig:
+    """Return the configuration with an address as the user typed it again, which may hold what the manifest leaves out as secret.
+
+    `what_it_does`: what the run does with the address, in words; `instead`: another way out, in words. Raises RunError if the
+    address was not typed, or is another one.
+    """
+    public = config.public()[name]
+    config = config.model_copy(update={name: typed})
+    if config.public()[name] != public:
+        again = f"type it again: --{name.replace('_', '-')} {shlex.quote(public)}{instead}"
+        raise RunError(f"{folder}: this run {what_it_does} {public}; {again}")
+    return config
+
+
+def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -> None:
+    """Raise RunError for names of the user's own code that were not typed, or that lead to what another process defined."""
+    if gone := [name for name in names if is_gone(name)]:
+        raise RunError(f"{folder}: this run uses {without_process(gone[0])}, which {why_gone(gone[0])}")
+    missing = [name for name in names if name not in allowed]
+    if missing:
+        its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")
+        again = f"type {its} to let {it} run: {' '.join(f'--allow {shlex.quote(name)}' for name in missing)}"
+        raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; {again}")
+
+
+def resume_flags(config: CompareConfig) -> list[str]:
+    """Return what `allowed_config` wants typed again, as words of a command; addresses without what is secret."""
+    public = config.public()
+    flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
+    typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(public[name]))] for name in flags if public[name]]
+    return [*allow_words(config), *(word for words in typed_again for word in words)]
+
+
+def allow_words(config: CompareConfig) -> list[str]:
+    """Return the words of a command that let code of the user's own run."""
+    return [word for name in own_code(config) for word in ("--allow", shlex.quote(name))]
+
+
+def own_code(config: CompareConfig) -> list[str]:
+    """Return what a configuration names outside of whichloop, to be imported here or run in processes of its own, each once."""
+    started = [name for text in config.loops for name in programs_named(parse_spec(text))]
+    started += [config.tools] if config.tools is not None and is_mcp(config.tools) else []
+    return list(dict.fromkeys([*_imported_code(config), *started]))
+
+
+def _imported_code(config: CompareConfig) -> list[str]:
+    """Return the names in a configuration that lead to code outside of whichloop which is imported, each once."""
+    foreign = [name for kind in FOREIGN for name in builtin_names(kind)]
+    ours = {"loop": [*builtin_names("loop"), *foreign], "suite": builtin_names("suite")}
+    named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
+    names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
+    tools = [] if config.tools is None or is_mcp(config.tools) else [config.tools]
+    return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
+
+
+def with_worker_process(config: CompareConfig) -> CompareConfig:
+    """Return the configuration with one worker process if trials would run code of the user's own in this process.
+
+    Code that ends its process, or changes what all code shares, then leaves alone the process that gives the answer. Two kinds of
+    run stay here: one with what only this process can find, and one that makes a recording, which one process writes.
+    """
+    names = _imported_code(config)
+    stays = config.is_spread or (config.cassette is not None and not config.replays)
+    if stays or not names or not all(_is_found_elsewhere(name) for name in names):
+        return config
+    return config.model_copy(update={"workers": 1})
+
+
+def _is_found_elsewhere(name: str) -> bool:
+    """Say whether another process in the same folder, with the same search path, can import what a name leads to.
+
+    It cannot find a test module that `pytest --import-mode=importlib` has loaded from its file.
+    """
+    if lives_in_one_process(name):
+        return False
+    package = name.partition(":")[0].partition(".")[0]
+    if ":" not in name or any(finder.find_spec(package, None) for finder in sys.meta_path):
+        return True
+    return PathFinder.find_spec(package, [str(Path.cwd())]) is not None

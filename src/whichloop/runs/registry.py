@@ -1,0 +1,355 @@
+"""Find what a typed name means: `name`, `name(option=value)`, `package.module:Name`, or an entry point's name.
+
+Code is imported only for names in a configuration or on the command line, never because a file of ours names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from whichloop._extras import needed_by
+from whichloop.datasets.generating import Source
+from whichloop.datasets.importing.mcp_server import is_mcp
+from whichloop.datasets.importing.mcp_tools import mcp_tools
+from whichloop.datasets.importing.own_tools import OwnTools, offered
+from whichloop.datasets.task import Suite
+from whichloop.protocol import Loop, Optimizable, with_program
+from whichloop.protocol.counts import joined
+from whichloop.protocol.field_errors import needed
+from whichloop.protocol.installed import plugins_of
+from whichloop.protocol.modules import offered_by
+from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
+from whichloop.protocol.own_code import load_plugin, own_words
+from whichloop.protocol.own_files import loops_in, named_with_dots
+from whichloop.protocol.unknown_name import UnknownNameError
+from whichloop.runs.options import Option, options_of
+
+from .built_in import FOREIGN, PACKAGES, builtin_names
+
+_STARTED = ("command", "venv", "python")
+"""Their options that say what that is."""
+
+
+# --- options ---
+
+
+def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Return options converted to their types. Raises ValueError that names the option and what would be right."""
+    options_by_name = options_of(target)
+    options = {}
+    for name, value in typed.items():
+        if name not in options_by_name:
+            raise ValueError(
+                f"{whose}: unknown option {name!r}; {_loop_around(name, typed, whose) or nearest(name, options_by_name)}"
+            )
+        option = options_by_name[name]
+        if takes_loop(option):
+            options[name] = _inner_loop(option, value, f"{whose}: {name}")
+            continue
+        try:
+            options[name] = TypeAdapter(option.type).validate_python(
+                None if value == "none" and _takes_none(option.type) else value
+            )
+        except ValidationError as error:
+            or_none = ", or none" if _takes_none(option.type) else ""
+            raise ValueError(f"{whose}: {name}: {needed(error.errors(include_url=False)[0])}{or_none}, got {value!r}") from None
+        except PydanticUserError:
+            raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
+    return options
+
+
+def _loop_around(name: str, typed: Mapping[str, Any], whose: str) -> str:
+    """Return how to put a loop into the one that was typed as its option: `provider_retry(loop=finish)`; empty for other names."""
+    kind, _, inner = whose.partition(" ")
+    if kind != "loop" or name not in builtin_names("loop"):
+        return ""
+    taking = next((option for option, taken in options_of(find("loop", name)).items() if takes_loop(taken)), None)
+    if taking is None:
+        return ""
+    spec = Spec(inner, {option: value for option, value in typed.items() if option != name})
+    return f"{name} is a loop around another one: write {name}({taking}={spec})"
+
+
+def _takes_none(annotation: Any) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(None)
+    except ValidationError:
+        return False
+    return True
+
+
+def takes_loop(option: Option) -> bool:
+    """Whether an option's value is a loop."""
+    return option.type is Loop or Loop in get_args(option.type)
+
+
+def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
+    """Return a loop inside another, from its own `name(option=value)`. Raises ValueError."""
+    if value == "none" and type(None) in get_args(option.type):
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f'{whose}: write a loop, name or "name(option=value)", got {value!r}')
+    try:
+        return make_loop(parse_spec(value))
+    except ValueError as error:
+        raise ValueError(f"{whose}: {error}") from None
+
+
+# --- names ---
+
+
+def generated_suites() -> dict[str, Source]:
+    """Return the built-in suites that generate their tasks, by name; tests and benchmarks go through them all."""
+    sources = map(_source, builtin_names("suite"))
+    return {source.name: source for source in sources if source is not None}
+
+
+def is_generated(suite: str) -> bool:
+    """Return whether a name is that of a built-in suite that generates its tasks; no other suite is loaded."""
+    return suite in builtin_names("suite") and _source(suite) is not None
+
+
+def _source(suite: str) -> Source | None:
+    """Return what generates the tasks of a built-in suite; None if nothing does."""
+    source = getattr(find("suite", suite), "__self__", None)
+    return source if isinstance(source, Source) else None
+
+
+def with_size(suite: str, tasks: int) -> str:
+    """Return a suite, as it was typed, with so many tasks; empty unless it is a built-in one that generates its tasks."""
+    spec = parse_spec(suite)
+    if not is_generated(spec.name):
+        return ""
+    return str(replace(spec, options={**spec.options, "size": tasks}))
+
+
+_READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+"""Ending of a file → the suite that reads it."""
+
+
+_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "LOOP": (inspect.isclass, "a class, whose fields are the loop's options"),
+    "SUITE": (callable, "a function that returns the suite"),
+}
+"""What a file of ours defines under each name: whether it is right, and that in words."""
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
+    if ":" in name:
+        return _imported(kind, name)
+    places = ("loop", *FOREIGN) if kind == "loop" else (kind,)
+    for place in places:
+        if name in builtin_names(place):
+            package, attribute = PACKAGES[place]
+            with needed_by(f"{kind} {name}"):
+                offered: Callable[..., Any] = offered_by(package, name, attribute, *_OFFERED[attribute])
+            return offered
+    plugins = {point.name: point for point in plugins_of(f"whichloop.{kind}s")}
+    if name in plugins:
+        loaded: Callable[..., Any] = load_plugin(plugins[name])
+        return loaded
+    candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
+    setting = f"{kind}s" if kind == "loop" else kind
+    if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
+        raise UnknownNameError(setting, f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
+    module = name.removesuffix(".py")
+    if module.isidentifier() and Path(f"{module}.py").is_file():  # it is not imported: the user has not typed which of its names
+        such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
+        such = next(iter(loops_in(Path(f"{module}.py"))), such) if kind == "loop" else such
+        raise UnknownNameError(
+            setting, f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}"
+        )
+    if meant_name := named_with_dots(name):
+        raise UnknownNameError(setting, f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
+    known_names = nearest(name, candidates)
+    may_be_own = kind == "suite" and "did you mean" not in known_names
+    own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
+    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
+
+
+def _imported(kind: str, name: str) -> Callable[..., Any]:
+    imported: Callable[..., Any] = own_object(kind, name)
+    if not callable(imported):
+        raise ValueError(f"{kind} {name!r} is not a class or function")
+    return imported
+
+
+_PARTS = ("name", "stops", "run", "with_step_limit")
+"""What every loop has."""
+_AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @whichloop.tunnel.loop"
+
+
+def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
+    """Return the loop that a spec names, under a limit of `tool_steps`; an option that the user typed overrides the limit.
+
+    Raises ValueError for an unknown name or option, an option's bad value, or a program that does not fit, and OSError for an
+    unreadable one.
+    """
+    design = find("loop", spec.name)
+    options = converted_options(design, spec.options, f"loop {spec.name}")
+    if missing := _missing_option(design, options):
+        cure = f"; {_AS_PROGRAM.format(spec.name)}" if inspect.isroutine(design) and ":" in spec.name else ""
+        raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…){cure}")
+    try:
+        loop = design(**options)
+        if not isinstance(loop, Loop):
+            lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
+            raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
+        loop = loop if spec.program is None else _with_program(loop, spec.program)
+        return loop if tool_steps is None else _limited(loop, spec, tool_steps)
+    except OSError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"loop {spec}: {error}") from None
+    except Exception as error:  # the boundary to the user's own code
+        raise ValueError(f"loop {spec}: {type(error).__name__}: {error}") from error
+
+
+def _with_program(loop: Loop, path: str) -> Loop:
+    """Return the loop with an optimized program. Raises ValueError if the file cannot be read or does not fit."""
+    if not isinstance(loop, Optimizable):
+        raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
+    changed: Loop = with_program(loop, path)
+    return changed
+
+
+def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str:
+    """Return an option that has no default and is not given; empty if there is none."""
+    needed = (name for name, option in options_of(target).items() if option.default is inspect.Parameter.empty)
+    return next((name for name in needed if name not in typed), "")
+
+
+def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
+    """Return the loop under the limit, or unchanged if that would change an option that the user typed."""
+    return loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
+
+
+_TWO_LIMITS = (8, 9)
+"""Two usual step limits: an option that is another under each of them is set by the limit."""
+
+
+def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
+    """Say whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
+    limited = loop.with_step_limit(tool_steps)
+    for name, option in options_of(find("loop", spec.name)).items():
+        inner = getattr(loop, name, None)
+        if name not in spec.options or getattr(limited, name, None) == inner:
+            continue
+        if not takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
+            return True
+    return False
+
+
+def limits_by_default(loop: Loop, name: str) -> dict[str, int]:
+    """Return the options, whole numbers, that a step limit changes → their defaults; `name`: what the loop's design is called.
+
+    None of a loop that refuses such a limit.
+    """
+    try:
+        with_fewer, with_more = (loop.with_step_limit(steps) for steps in _TWO_LIMITS)
+    except Exception:  # the boundary to the user's own code
+        return {}
+    numbers = {name: option.default for name, option in options_of(find("loop", name)).items() if type(option.default) is int}
+    return {name: value for name, value in numbers.items() if getattr(with_fewer, name, None) != getattr(with_more, name, None)}
+
+
+def loops_named(spec: Spec) -> list[str]:
+    """Return the name in a spec, then the names that its options may hold, without importing anything.
+
+    Only the loaded design knows whether an option's text is a loop, so `a.b:C` and names of plug-ins count as loops.
+    """
+    plugins = {point.name for point in plugins_of("whichloop.loops")}
+    inner = [name for within in _specs_within(spec) for name in loops_named(within)]
+    return [spec.name, *(name for name in inner if ":" in name or name in plugins)]
+
+
+def programs_named(spec: Spec) -> list[str]:
+    """Return the commands, functions and interpreters that a spec starts in processes of their own."""
+    if _is_foreign(spec.name):
+        return [spec.options[name] for name in _STARTED if isinstance(spec.options.get(name), str)]
+    return [name for within in _specs_within(spec) for name in programs_named(within)]
+
+
+def starts_nothing(spec: Spec) -> bool:
+    """Say whether neither the loop in a spec nor one within it is a framework or a program, which start what is no part of ours."""
+    return not _is_foreign(spec.name) and all(map(starts_nothing, _specs_within(spec)))
+
+
+def _specs_within(spec: Spec) -> Iterator[Spec]:
+    """Yield what the options of a spec may name; no text of a foreign loop's options is a loop."""
+    for text in () if _is_foreign(spec.name) else spec.options.values():
+        if isinstance(text, str):
+            with contextlib.suppress(ValueError):  # a text that is not a spec
+                yield parse_spec(text)
+
+
+def _is_foreign(name: str) -> bool:
+    return any(name in builtin_names(kind) for kind in FOREIGN)
+
+
+def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:
+    """Return the suite that a spec names. `tools`: the name of the user's own module of tools, for suites without tools.
+
+    Raises ValueError for a bad name, option or file, OSError for an unreadable one.
+    """
+    loader = find("suite", spec.name)
+    options = _suite_options(spec, loader, data, tools)
+    try:
+        suite = loader(**options)
+    except Exception as error:  # code of the user's own
+        if not (words := own_words(error)):
+            raise
+        raise ValueError(f"suite {spec}: {words}") from error
+    if not isinstance(suite, Suite):
+        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a whichloop.datasets.task.Suite")
+    return suite
+
+
+def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
+    if spec.program is not None:
+        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops: an optimized program has no meaning for a suite")
+    allowed = options_of(loader)
+    typed = dict(spec.options)
+    if "tools" in typed and "tools" in allowed:
+        raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
+    if data is not None:
+        if "data" not in allowed:
+            raise ValueError(f"suite {spec.name} takes no --data file{_reading_suite(data)}")
+        typed["data"] = data
+    if tools is not None and "tools" not in allowed:
+        raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
+    options = converted_options(loader, typed, f"suite {spec.name}")
+    if tools is not None:
+        options["tools"] = tools_named(tools)
+    if missing := _missing_option(loader, options):
+        how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
+        raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
+    return options
+
+
+def _reading_suite(data: Path) -> str:
+    """Return what an error adds about the suite that reads files of this kind, by their ending; empty if none is known to."""
+    reader = _READERS.get(data.suffix.lower())
+    return f"; --suite {reader} reads it" if reader else ""
+
+
+def tools_named(name: str) -> OwnTools:
+    """Return the tools of `my.module` or `my.module:NAME`, see `whichloop.datasets.importing.own_tools`, or of a server, `mcp:…`.
+
+    Raises ValueError.
+    """
+    if is_mcp(name):
+        return mcp_tools(name)
+    module_name, colon, attribute = name.partition(":")
+    module = own_module("tools", name, module_name)
+    if colon and not hasattr(module, attribute):
+        raise ValueError(f"tools {name!r}: {module_name} has no {attribute!r}")
+    return offered(name, module, attribute)

@@ -1,0 +1,200 @@
+"""The state of a run, read from its records: how each trial ended, in a few bytes each, and what the run has spent so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.record_table import Places, RecordStore, RecordTable
+from whichloop.metrics.statistics import Floats
+from whichloop.runs.store.files import TRIALS
+from whichloop.runs.store.record_lines import by_trial, latest
+from whichloop.runs.store.records import read_all
+
+from .config import BudgetConfig
+
+MAX_ATTEMPTS = 3
+"""Attempts at a trial that infrastructure made fail, over all sessions, unless the user asks for more."""
+
+Key = tuple[str, str, int]
+"""Arm, task, repeat."""
+WITHIN_BOUNDS = Field(ge=0, le=MAX_COUNT)
+Retry = Literal["infrastructure", "errors"]
+"""Trials to run again on request: `infrastructure` means every errored trial, `errors` also those in `FAVOURED`."""
+
+FAVOURED = frozenset({"crashed", "timeout"})
+"""Stops that whichloop sets when a loop broke, which scores 0. Running such trials again favours loops that break now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialState:
+    """How the last attempt at a trial ended."""
+
+    status: str
+    stop: str | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has spent."""
+
+    calls: Annotated[int, WITHIN_BOUNDS] = 0
+    tokens: Annotated[int, WITHIN_BOUNDS] = 0
+    dollars: Annotated[float, WITHIN_BOUNDS] = 0.0
+    seconds: Annotated[float, WITHIN_BOUNDS] = 0.0
+    """Wall time in which a trial was under way."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.dollars + other.dollars,
+            self.seconds + other.seconds,
+        )
+
+    def beyond(self, earlier: Spent) -> Spent:
+        """Return what is beyond the known, never less than nothing."""
+        return Spent(
+            max(0, self.calls - earlier.calls),
+            max(0, self.tokens - earlier.tokens),
+            max(0.0, self.dollars - earlier.dollars),
+            max(0.0, self.seconds - earlier.seconds),
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """Return the amounts by the names of a budget's limits."""
+        return {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run's trials that have ended, and what all their attempts cost."""
+
+    ended: Mapping[Key, TrialState] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
+    size: int = 0
+    """Size of the file of records in bytes when it was read."""
+
+    def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
+        """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
+        previous = self.ended.get(key)
+        if previous is None:
+            return 0
+        if previous.status == "errored":
+            again = retry is not None or previous.attempt + 1 < MAX_ATTEMPTS
+        else:
+            again = retry == "errors" and self.is_favoured(key)
+        return previous.attempt + 1 if again else None
+
+    def is_favoured(self, key: Key) -> bool:
+        """Say whether a trial is scored, and could only gain by being run again."""
+        attempt = self.ended.get(key)
+        return attempt is not None and attempt.status == "scored" and attempt.stop in FAVOURED
+
+
+def read_state(folder: Path, earlier: RunState | None = None, read: RecordStore | None = None) -> RunState:
+    """Read the state of a run; return `earlier` if nothing was written since. A torn last line is skipped.
+
+    `read`: all records of the run, where they have just been read. Raises RunError for any other line that is not a record.
+    """
+    path = folder / TRIALS
+    size = path.stat().st_size if path.exists() else 0
+    if earlier is not None and earlier.size == size:
+        return earlier
+    store = read_all(folder) if read is None else read
+    order, begins = by_trial(store)
+    attempts = store.rows["attempt"][order]
+    counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a line that only judges the same attempt again
+    return RunState(EndedTrials(latest(store)), _spent(store, np.sort(order[counts])), size)
+
+
+def _spent(store: RecordStore, places: Places) -> Spent:
+    """Return what the trials in these rows cost."""
+    rows = store.rows[places]
+    kinds = [_cost(kind) for kind in store.kinds]
+    costs = [kinds[code] for code in rows["kind"].tolist()]
+    seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
+    calls, tokens, dollars = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0.0)
+    return Spent(calls, tokens, dollars, seconds)
+
+
+def _cost(kind: Record) -> tuple[int, int, float]:
+    """Return the calls, the tokens and the dollars of a trial, those of a model that plays the user included."""
+    dollars = (kind.cost_usd or 0.0) + (kind.user_cost_usd or 0.0)
+    return kind.lm_calls + kind.user_counts.get("calls", 0), kind.tokens + (kind.user_tokens or 0), dollars
+
+
+def covered_s(starts: Floats, ends: Floats) -> float:
+    """Return the length of the union of all trials' times."""
+    order = np.lexsort((ends, starts))
+    starts, ends = starts[order], ends[order]
+    until = np.maximum.accumulate(np.concatenate(([0.0], ends)))[:-1]
+    return math.fsum(np.maximum(0.0, ends - np.maximum(starts, until)).tolist())
+
+
+class EndedTrials(Mapping[Key, TrialState]):
+    """The trials that have ended, and how, in a few bytes each."""
+
+    def __init__(self, records: RecordTable) -> None:
+        self._records = records.ordered(lambda kind: (kind.arm, kind.task))
+        self._repeats, self._attempts = self._records.column("repeat"), self._records.column("attempt")
+        codes, kinds = self._records.codes, self._records.store.kinds
+        cells: dict[tuple[str, str], int] = {}
+        cell = np.array([cells.setdefault((kind.arm, kind.task), len(cells)) for kind in kinds], dtype=np.int64)[codes]
+        begins = np.flatnonzero(np.diff(cell, prepend=-1)).tolist()
+        self._cells = {
+            (kinds[codes[begin]].arm, kinds[codes[begin]].task): (begin, end) for begin, end in pairwise([*begins, len(codes)])
+        }
+        """Arm and task → the first of its rows, and the one behind its last."""
+
+    def __getitem__(self, key: Key) -> TrialState:
+        begin, end = self._cells[key[0], key[1]]
+        place = begin + int(np.searchsorted(self._repeats[begin:end], key[2]))
+        if place == end or self._repeats[place] != key[2]:
+            raise KeyError(key)
+        return self._state(place)
+
+    def _state(self, place: int) -> TrialState:
+        kind = self._records.store.kinds[self._records.store.rows["kind"][self._records.places[place]]]
+        return TrialState(kind.status, kind.stop, int(self._attempts[place]))
+
+    def __iter__(self) -> Iterator[Key]:
+        for (arm, task), (begin, end) in self._cells.items():
+            yield from ((arm, task, repeat) for repeat in self._repeats[begin:end].tolist())
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def overrun(budget: BudgetConfig, spent: Spent) -> str:
+    """Return how far a run went beyond its budget, and what keeps it nearer; empty where it did not. Seconds are not told."""
+    limits = budget.model_dump(exclude_none=True, exclude={"seconds"})
+    over = [
+        f"{getattr(spent, name):,.12g} {name} of {limit:,.12g}" for name, limit in limits.items() if getattr(spent, name) > limit
+    ]
+    cure = "calls that are under way when a budget is used up are paid; --concurrency 1 has one at a time"
+    return f"over budget: the run spent {' and '.join(over)}; {cure}" if over else ""
+
+
+def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:
+    """Return for each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
+
+    `share`: of the run's trials that have ended. The rest is taken to cost as much for each, and a tenth more; where nothing has
+    ended, as much again.
+    """
+    factor = 1.1 / share if share else 2.0
+    limits = budget.model_dump(exclude_none=True)
+    most = {name: max(limit, getattr(spent, name)) for name, limit in limits.items() if getattr(spent, name) >= limit}
+    return {
+        name: math.ceil(100 * factor * used) / 100 if name == "dollars" else math.ceil(factor * used) for name, used in most.items()
+    }

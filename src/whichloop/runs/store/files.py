@@ -1,0 +1,206 @@
+"""Write the files of a run directory whole or not at all, even if the writing process dies."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from io import BufferedWriter, FileIO
+from pathlib import Path
+from typing import Any
+
+from whichloop.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
+from whichloop.protocol.file_json import load_json
+from whichloop.protocol.files import MAX_LINE, check_regular, each_line, naming, read_bounded, read_settings, readable
+from whichloop.protocol.json_text import Json
+
+MANIFEST = "manifest.json"
+TRIALS = "trials.jsonl"
+TRACES = "traces.zst"
+
+_BLOCK = 1 << 20
+
+
+class RunError(ValueError):
+    """A run directory cannot be read or written as requested; one line that names it."""
+
+
+class CutShort(RunError):
+    """A run has ended early; its finished trials are kept, and it can be resumed."""
+
+
+class DiskError(CutShort):
+    """A run could not be written, for instance because the disk is full; its files are intact, and it can be resumed."""
+
+
+def write_manifest_json(folder: Path, manifest: Mapping[str, object]) -> None:
+    """Write a manifest, whole or not at all."""
+    write_document(folder / MANIFEST, manifest)
+
+
+def write_document(path: Path, data: Mapping[str, object]) -> None:
+    """Write a JSON object with its checksum, whole or not at all. Raises OSError."""
+    text = json.dumps({name: value for name, value in data.items() if name != CHECKSUM}, indent=2, allow_nan=False)
+    write_whole(path, readable(seal_document(f"{text}\n".encode("ascii")), path, settings=path.name == MANIFEST))
+
+
+def read_document(path: Path) -> Any:
+    """Read a JSON object that `write_document` wrote. Raises OSError, and ValueError for anything else."""
+    return _document(read_bounded(path))
+
+
+def _document(text: bytes) -> Any:
+    return load_json(open_document(text).decode("utf-8"), finite=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of a run directory, whole or not at all. Raises OSError."""
+    scratch = path.with_name(f"{path.name}.part")
+    with naming(path):
+        with BufferedWriter(new_file(scratch)) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+
+
+def read_manifest_json(folder: Path) -> dict[str, Any]:
+    """Read a manifest of any kind. Raises RunError where there is none, or for what is not an object with a configuration."""
+    path = folder / MANIFEST
+    try:
+        manifest = _document(read_settings(path))
+    except FileNotFoundError:
+        raise RunError(f"{folder}: not a run directory (it has no {MANIFEST})") from None
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
+        raise RunError(f"{path}: not the manifest of a run")
+    return manifest
+
+
+def versions_in(manifest: Mapping[str, object]) -> Mapping[str, Json]:
+    """Return the versions that a manifest names; none of one that is damaged."""
+    versions = manifest.get("versions")
+    return versions if isinstance(versions, dict) else {}
+
+
+def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
+    """Return the step limit that was set for an arm's loop, as `Manifest.step_limits` has it, whose module takes long to import.
+
+    None where it is not known, as of a manifest that is damaged or none of a comparison.
+    """
+    suite = manifest.get("suite")
+    limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
+    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in _arm_entries(manifest))
+    return limit if was_set and isinstance(limit, int) else None
+
+
+def arms_in(manifest: Mapping[str, object], typed: str) -> list[str]:
+    """Return the names of the arms that a user may mean by the name of one, or of its loop; of a damaged manifest none."""
+    names = [str(each.get("arm")) for each in _arm_entries(manifest)]
+    named = [name for name in names if name == typed or name.startswith(f"{typed}/")]
+    return named or [name for name in names if name.startswith(f"{typed}(")]  # a loop with options, by its name alone
+
+
+def _arm_entries(manifest: Mapping[str, object]) -> list[dict[str, object]]:
+    arms = manifest.get("arms")
+    return [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
+
+
+def own_file(path: Path, flags: int) -> FileIO:
+    """Open a file of a run directory to write to it, `flags` as of `os.open`.
+
+    A directory may come from anywhere: a symbolic link in it, which may lead anywhere, raises RunError.
+    """
+    try:
+        file = FileIO(os.open(path, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+b")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise RunError(f"{path}: a symbolic link; nothing is written through one") from None
+    try:
+        check_regular(file.fileno(), path)
+    except OSError as error:
+        file.close()
+        raise RunError(f"{path}: {error.strerror}") from None
+    return file
+
+
+def new_file(path: Path) -> FileIO:
+    """Create an empty file in the place of an older one; a link itself is replaced, and its target stays as it is."""
+    path.unlink(missing_ok=True)
+    return own_file(path, os.O_CREAT | os.O_EXCL)
+
+
+def whole_lines(raw: bytes) -> int:
+    """Return the length of the part that ends with the last line break."""
+    return raw.rfind(b"\n") + 1
+
+
+def sealed_lines(path: Path, begin: int = 0, before: int = 0) -> Iterator[bytes]:
+    """Yield the whole lines of a file without their checksums; none if the file does not exist.
+
+    `begin`: the offset of the first line that is read, with `before` lines before it.
+
+    A torn last line, left by a kill, is skipped. Raises RunError, which names file and line, for one that was damaged.
+    """
+    try:
+        for number, line in enumerate(each_line(path, begin), before + 1):
+            if not line.endswith(b"\n") and not is_whole_but_for_its_end(line):
+                return
+            try:
+                yield open_line(line)
+            except ChecksumError as error:
+                raise RunError(f"{path}:{number}: {error}") from None
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+
+
+def open_repaired(path: Path) -> FileIO:
+    """Open a file of sealed lines for appending, and cut off a torn last line. Raises RunError if that is damage, not a tear."""
+    file = own_file(path, os.O_CREAT)
+    size = file.seek(0, os.SEEK_END)
+    for start in _blocks(size):
+        file.seek(start)
+        whole = whole_lines(file.read(min(_BLOCK, size - start)))
+        if whole or start == 0:
+            _cut(file, start + whole, size, path)
+            break
+    return file
+
+
+def _cut(file: FileIO, end: int, size: int, path: Path) -> None:
+    file.seek(end)
+    if 0 < size - end <= MAX_LINE and is_whole_but_for_its_end(file.read(size - end)):
+        file.close()
+        raise RunError(f"{path}: the end of its last line was damaged")
+    file.truncate(end)
+
+
+def _blocks(size: int) -> Iterator[int]:
+    """Yield the starts of the blocks of a file, the last one first."""
+    yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
+
+
+def append_whole(file: FileIO, data: bytes, path: Path, *, durable: bool = True) -> None:
+    """Append all of the data or nothing: a line that does not fit leaves no torn half behind. Raises DiskError.
+
+    `durable`: wait until the disk has it.
+    """
+    start = file.seek(0, os.SEEK_END)
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+        if durable:
+            os.fsync(file.fileno())
+    except BaseException as error:
+        file.truncate(start)
+        if isinstance(error, OSError):
+            raise DiskError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
+        raise

@@ -1,0 +1,206 @@
+"""The models that answer the trials of a run: the scripted model, a real model, or a recording of either."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from whichloop._extras import needed_by
+from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
+from whichloop.models.constrained import Constrained
+from whichloop.models.limits import Pressure
+from whichloop.models.metering import Admit, Listener, Meter, MeteredModel, PricedModel
+from whichloop.models.ordering import InOrder
+from whichloop.models.prices import Price
+from whichloop.models.sampling import WithSampling
+from whichloop.models.scripted import Script, Scripted
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import DEFAULT_SAMPLING, Model, Reply, Request, Sampling, ToolSpec
+from whichloop.protocol.json_text import Json
+
+from .config import CompareConfig
+from .schedule import Arm, Trial
+from .scripted_price import scripted_price
+
+
+@dataclass(frozen=True, slots=True)
+class TrialModel:
+    """The model of one trial."""
+
+    metered: MeteredModel
+    """The model that the loop calls: it counts requests, and waits until each is admitted."""
+    recorded: RecordedModel | None
+    """The recording that answers or listens below it, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialModels:
+    """Makes the models of a run's trials."""
+
+    real: Mapping[str, Model] = field(default_factory=dict)
+    """Real models by name, each shared by all trials; empty if a recording answers."""
+    cassette: Cassette | None = None
+    sampling: Sampling = DEFAULT_SAMPLING
+    """Sampling settings that requests to real models leave open; a recording knows them, too."""
+    constrain: bool = False
+    """Whether real models are held to the formats of codecs; a recording knows that, too."""
+    user: str | None = None
+    """Name of the model that plays the users of tasks; None: their script does."""
+    scripted_price: Price | None = None
+    """What the tokens of the scripted model cost; None: no cost is known."""
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[TrialModels]:
+        """Be ready to answer within this event loop; afterwards close all connections."""
+        async with contextlib.AsyncExitStack() as stack:
+            for model in self.real.values():
+                stack.push_async_callback(getattr(model, "aclose", _nothing))
+            yield self
+
+    def close(self, whole: bool) -> None:
+        """Bring a recording to the disk. `whole`: the run came to its end. Raises ValueError if the disk is full."""
+        if self.cassette is not None:
+            self.cassette.close(whole)
+
+    def pressure(self) -> list[str]:
+        """Return a line for each real model that refusals or limits held up."""
+        lines = []
+        for name, model in self.real.items():
+            pressure: Pressure | None = getattr(model, "pressure", None)
+            if pressure is not None and pressure.smallest_in_flight < pressure.most_in_flight:
+                change = f"from {pressure.most_in_flight} to {pressure.smallest_in_flight}"
+                lines.append(f"{name}: refusals brought requests under way down {change}")
+            if pressure is not None and pressure.waited_s >= 1:
+                lines.append(f"{name}: requests waited for their turn, {pressure.waited_s:.0f} s added up over all trials")
+        return lines
+
+    def as_manifest(self) -> dict[str, Json]:
+        """Return what real models can do, as they declare it or as they showed."""
+        return {name: asdict(model.capabilities) for name, model in self.real.items()}
+
+
+def is_priced(models: TrialModels, arm: Arm) -> bool:
+    """Whether it is known what the replies of an arm's model cost."""
+    if arm.is_scripted:
+        return models.scripted_price is not None
+    return bool(getattr(models.real.get(arm.model), "is_priced", False))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHooks:
+    """Who counts, hears and admits the requests of a trial."""
+
+    meter: Meter
+    listener: Listener
+    admit: Admit
+    pricing: Callable[[Request, Reply], Reply] | None = None
+    """Gives a reply of the scripted model its cost; None where it has no price."""
+
+
+def model_for_trial(
+    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec], hooks: RequestHooks
+) -> TrialModel:
+    """Return the model of a trial, from the one that answers up to the one that the loop asks.
+
+    `script` and `tunnel` belong to a scripted arm, and are None for a real model. `tools`: those of the trial.
+    """
+    model: Model | None = None
+    if script is not None and tunnel is not None:  # a recording may answer in the model's place: tools say the same
+        tunnel.instructions.author = script.author
+    if models.cassette is None or models.cassette.mode is not CassetteMode.REPLAY:
+        model = models.real[trial.arm.model] if script is None else Scripted(script, tunnel)
+    recorded = None
+    if models.cassette is not None:
+        name = recorded_name(trial.arm, trial.run_seed)
+        model = recorded = models.cassette.model(name, Lane(*trial.key), model, tunnel)
+    assert model is not None
+    if tunnel is None:
+        model = WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling)
+    elif not tunnel.real_time:
+        model = InOrder(model)
+    metered = MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit)
+    return TrialModel(metered if hooks.pricing is None else PricedModel(metered, hooks.pricing), recorded)
+
+
+def user_for_trial(models: TrialModels, trial: Trial, meter: Meter, listener: Listener) -> TrialModel | None:
+    """Return the model that plays the user of a trial; None where the script does."""
+    name, recorded = models.user, None
+    if name is None:
+        return None
+    model = models.real.get(name)  # a replay asks nobody
+    if models.cassette is not None:
+        model = recorded = models.cassette.model(recorded_user(name), Lane(*trial.key), model)
+    assert model is not None
+    return TrialModel(MeteredModel(WithSampling(model, models.sampling), meter, listener), recorded)
+
+
+async def _nothing() -> None:
+    """Close a model that has nothing to close."""
+
+
+def recorded_name(arm: Arm, seed: int) -> str:
+    """Return the name of an arm's model in a recording: under two fault profiles or seeds the scripted model is two models."""
+    return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
+
+
+def recorded_user(name: str) -> str:
+    """Return the name under which a recording has a model that plays users, apart from the same model as an agent's."""
+    return f"{name} as user"
+
+
+def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
+    """Look up what the configuration names; a model is asked only if it is to be probed.
+
+    `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a
+    missing key, a model that does not answer the probe, a recording that lacks a model, or one that must not be there.
+    """
+    real: Mapping[str, Model] = {}
+    if config.opened_models and not config.replays:
+        with needed_by(f"model {config.opened_models[0]}"):
+            from .real_models import open_real_models  # imports DSPy, which takes seconds
+
+        real = open_real_models(config, begun)
+    _check_dollars(config, real)
+    settings = config.provider
+    sampling = Sampling(settings.temperature, settings.max_tokens, settings.top_p, settings.seed)
+    cassette = _cassette(config, arms, goes_on=begun is not None)
+    return TrialModels(real, cassette, sampling, settings.constrain, config.user, scripted_price(config))
+
+
+def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
+    """Raise ValueError for a budget in dollars that could never be used up."""
+    if config.budget.dollars is None and config.trial_budget.dollars is None:
+        return
+    section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
+    check_scripted_price(config, f"{section}-tokens")
+    for name, model in models.items():
+        if not getattr(model, "is_priced", True):
+            raise ValueError(
+                f"a budget in dollars needs the price of {name}, which is in no price list: give it with --prices FILE"
+            )
+
+
+def check_scripted_price(config: CompareConfig, otherwise: str) -> None:
+    """Raise ValueError if a budget in dollars limits a scripted model whose tokens have no price; `otherwise`: the option that
+    limits it without one."""
+    if not config.real_models and config.price is None:
+        cure = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
+        raise ValueError(f"a budget in dollars needs a price of the scripted model: {cure}, or limit them with {otherwise}")
+
+
+def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:
+    """Open the recording, if there is one. `goes_on`: an interrupted recording adds to what it has."""
+    if config.cassette is None:
+        return None
+    mode = CassetteMode(config.cassette_mode or "replay")
+    if goes_on and mode is CassetteMode.RECORD:
+        mode = CassetteMode.REPLAY_OR_RECORD
+    cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
+    try:
+        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([recorded_user(config.user)] if config.user else [])]:
+            cassette.check(name)
+    except ValueError:
+        cassette.close(whole=False)
+        raise
+    return cassette
