@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -264,6 +265,14 @@ VERDICTS: Mapping[str, dict[str, Any]] = {
     },
     **{f"suites.md, {suite}": {"loops": LOOPS, "profiles": SEPARATION, "suite": suite} for suite in SUITES},
 }
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "start.md": ("init", "compare --config whichloop.toml --no-mlflow --quiet --json"),
+    "ablate.md": (
+        "ablate react_extract --factor on_parse_error=finish,observe --factor extract=true,false --factor parse_retries=0,2 "
+        "--suite events --profile flaky-format --repeats 2 --no-mlflow --quiet --json",
+    ),
+}
+"""Of what stands in files, or is no comparison: the commands, the last of which prints it."""
 QUICK_VERDICTS = ("why.md", "size.md", "notebooks.md", "gate.md")
 """Those that `make test` makes, too."""
 WARNINGS = {
@@ -290,38 +299,58 @@ def kind_of(warning: str) -> str:
     return next((kind for kind, words in WARNINGS.items() if re.search(words, warning)), warning)
 
 
-def rounded(*values: float | None) -> list[float | None]:
-    return [None if value is None else float(f"{value:.6g}") for value in values]
+def rounded(values: Mapping[str, float], *names: str) -> list[float]:
+    return [float(f"{values[name]:.6g}") for name in names]
 
 
 def verdict_case(case: str) -> Any:
     """The loops to adopt, the arms and pairs on accuracy, and how many warnings there are of each kind."""
     with tempfile.TemporaryDirectory() as folder:
+        if case in COMMANDS:
+            for words in COMMANDS[case]:
+                code, said = command(Path(folder), *shlex.split(words))
+                assert not code, words
+            return facts(json.loads(said))
         found = results(run_of(Path(folder), **VERDICTS[case]))
-    comparison = found.comparison
-    answer = comparison.to_json() | answer_json(comparison)
-    return {
-        "digest": found.digest,
-        "invalid": bool(comparison.invalid),
-        "adopt": {" ".join(each["profiles"]): each["loops"] for each in answer["recommendations"]},
+        return facts(found.comparison.to_json(digest=found.digest) | {"answer": answer_json(found.comparison)})
+
+
+def facts(said: dict[str, Any]) -> Any:
+    """Of what `--json` prints: what is decided, and by which numbers."""
+    made = {
+        "digest": said["digest"],
+        "invalid": bool(said["invalid"]),
+        "adopt": {" ".join(each["profiles"]): each["loops"] for each in said["answer"]["recommendations"]},
         "arms": {
-            arm.info.arm: {
-                name: rounded(mean.value, mean.low, mean.high, mean.n)
-                for name in ("accuracy", "tokens", "steps")
-                if (mean := arm.summary.means.get(name)) is not None
+            arm["arm"]: {
+                name: rounded(arm[name], "value", "low", "high", "n") for name in ("accuracy", "tokens", "steps") if arm[name]
             }
-            for arm in comparison.arms
+            for arm in said["arms"]
         },
         "pairs": {
-            f"{pair.a} - {pair.b}": [pair.verdict.word, *rounded(*pair.difference.as_dict().values(), pair.p_holm)]
-            for pair in (*comparison.pairs_on("accuracy"), *comparison.pooled)
+            f"{pair['a']} - {pair['b']}": [
+                pair["verdict"],
+                *rounded(pair["difference"] | pair, "value", "low", "high", "n", "p_holm"),
+            ]
+            for pair in (*said["pairs"], *said["pooled"])
+            if pair["metric"] == "accuracy"
         },
-        "warnings": Counter(kind_of(warning) for warning in comparison.warnings),
+        "warnings": Counter(kind_of(warning) for warning in said["warnings"]),
     }
+    if "effects" in said:
+        made["choices"] = {choice["factor"]: choice["value"] for choice in said["answer"]["choices"]}
+        made["effects"] = {
+            f"{each['term']} {each['metric']}": [
+                each["verdict"],
+                *rounded(each["difference"] | each, "value", "low", "high", "p_holm"),
+            ]
+            for each in said["effects"]
+        }
+    return made
 
 
 def verdicts() -> Iterator[Case]:
-    yield from ((case, verdict_case(case)) for case in VERDICTS)
+    yield from ((case, verdict_case(case)) for case in (*VERDICTS, *COMMANDS))
 
 
 # --- gates ---

@@ -41,7 +41,7 @@ def test_a_documented_run_has_the_verdict_that_it_had(case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", sorted(cases.VERDICTS.keys() - set(cases.QUICK_VERDICTS)))
+@pytest.mark.parametrize("case", sorted((cases.VERDICTS.keys() | cases.COMMANDS.keys()) - set(cases.QUICK_VERDICTS)))
 def test_every_documented_run_has_the_verdict_that_it_had(case: str) -> None:
     assert cases.differences("verdicts", case, cases.verdict_case(case)) == []
 
