@@ -116,9 +116,6 @@ test-node: $(READY_DEV)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/waits.py
-	$(BIN)/python benchmarks/stages.py
-	$(BIN)/python benchmarks/overhead.py
 
 # Real frameworks for the tests, each in an environment of its own, by uv or else by pip; without a package index their tests are skipped.
 $(FRAMEWORKS)/.ready-%: export WHICHLOOP_HOME := $(CURDIR)/$(FRAMEWORKS)

@@ -7,29 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Taken(Generic[T]):
-    """What a call gave, and what it took of this process and of those it started and waited for."""
-
-    given: T
-    wall_s: float
-    cpu_s: float
-    grown_mb: float
-    """By how much the peak of this process's memory rose."""
-
-
-def taken(run: Callable[[], T]) -> Taken[T]:
-    """Run once."""
-    peak, cpu, started = peak_mb(), _cpu_s(), time.perf_counter()
-    given = run()
-    return Taken(given, time.perf_counter() - started, _cpu_s() - cpu, peak_mb() - peak)
 
 
 def peak_mb() -> float:
@@ -50,16 +28,17 @@ def _cpu_s() -> float:
 
 def measured(trials: int, latency_ms: float, in_flight: int, run: Callable[[], tuple[int, int]]) -> None:
     """Run once and print what it took. `run` gives the number of right answers and of model calls."""
-    found = taken(run)
-    right, calls = found.given
+    cpu, started = _cpu_s(), time.perf_counter()
+    right, calls = run()
+    wall, used = time.perf_counter() - started, _cpu_s() - cpu
     line = {
         "trials": trials,
         "right": right,
         "calls_per_trial": calls / trials,
-        "trials_per_s": trials / found.wall_s,
-        "cpu_ms_per_trial": 1000 * found.cpu_s / trials,
-        "cpu_ms_per_call": 1000 * found.cpu_s / calls,
-        "share_of_ideal": calls * latency_ms / 1000 / in_flight / found.wall_s,
+        "trials_per_s": trials / wall,
+        "cpu_ms_per_trial": 1000 * used / trials,
+        "cpu_ms_per_call": 1000 * used / calls,
+        "share_of_ideal": calls * latency_ms / 1000 / in_flight / wall,
         "peak_mb": peak_mb(),
     }
     print(json.dumps(line), flush=True)

@@ -1,6 +1,6 @@
 """A loop of ours with everything recorded: schedule, metering, traces, journal on disk.
 
-python benchmarks/ours.py LOOP [CALLS OF TOOLS PER TASK] TRIALS LATENCY_MS IN_FLIGHT
+python benchmarks/ours.py LOOP TRIALS LATENCY_MS IN_FLIGHT
 
 TRIALS must be a multiple of REPEATS.
 """
@@ -42,15 +42,14 @@ def counted(experiment: Experiment) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    loop, length = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 5 else 3
     n, latency_ms, flights = typed()
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "slow.toml"
         profile.write_text(f'name = "slow"\nlatency_s = {latency_ms / 1000}\n')
         ready = prepare(
             CompareConfig(
-                loops=(loop,),
-                suite=f"sums:load(size={n // REPEATS}, length={length})",
+                loops=(sys.argv[1],),
+                suite=f"sums:load(size={n // REPEATS})",
                 repeats=REPEATS,
                 profiles=(str(profile),),
                 concurrency=flights,

@@ -1,9 +1,19 @@
-"""The blocks of the docs that programs write: what stands between `<!-- NAME: how it is made -->` and `<!-- /NAME -->`."""
+"""Tables, and the blocks of the docs that programs write: between `<!-- NAME: how it is made -->` and `<!-- /NAME -->`."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+
+def row(*cells: object) -> str:
+    """Return a row of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def head(*columns: str) -> list[str]:
+    """Return the first two lines of a table."""
+    return [row(*columns), "|---" * len(columns) + "|"]
 
 
 def block(page: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The benchmark's task as a suite of ours; or longer chains of sums."""
+"""The benchmark's task as a suite of ours."""
 
 from __future__ import annotations
 
@@ -20,17 +20,6 @@ def _task(i: int) -> Task:
     return Task(f"sum-{i:06}", Query(question(i)), expected(i), "numeric", Plan(calls, Ref("c3")))
 
 
-def _chain(i: int, length: int) -> Task:
-    a, b, *_ = numbers(i)
-    calls = [PlannedCall("c1", "add", {"a": a, "b": b}, "Find sum 1")]
-    for k in range(2, length + 1):
-        calls.append(PlannedCall(f"c{k}", "add", {"a": Ref(f"c{k - 1}"), "b": k}, f"Find sum {k}"))
-    answer = a + b + sum(range(2, length + 1))
-    query = Query(f"Start with {a} + {b}, then add 2, 3 and so on up to {length}, one at a time, with the tools.")
-    return Task(f"chain-{i:06}", query, answer, "numeric", Plan(tuple(calls), Ref(f"c{length}")))
-
-
-def load(size: int = 1000, length: int = 3) -> Suite:
-    """`size` tasks of `length` calls each; task i is the same for any size."""
-    tasks = tuple(_task(i) if length == 3 else _chain(i, length) for i in range(size))
-    return Suite("sums", "1", tasks, lambda task: StatelessEnvironment(TOOLS))
+def load(size: int = 1000) -> Suite:
+    """Task i is the same for any size."""
+    return Suite("sums", "1", tuple(_task(i) for i in range(size)), lambda task: StatelessEnvironment(TOOLS))

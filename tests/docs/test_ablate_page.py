@@ -1,4 +1,4 @@
-"""docs/ablate.md: its example is what the command prints, and says what is read from it; its tables are true.
+"""docs/ablate.md: its example is what the command prints, and says what is read from it.
 
 `--write` renews the example.
 """
@@ -11,12 +11,10 @@ import sys
 import tempfile
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from benchmarks.pages import block
-from tests.benchmarks import load_benchmark
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
 from whichloop.metrics.factors.fractional import GENERATORS, fraction
 from whichloop.protocol.names import Spec, parse_spec, parse_values
@@ -80,42 +78,6 @@ def test_the_table_of_fractions_is_true():
         assert [size for size, resolution in found.items() if resolution == 4] == [int(n) for n in re.findall(r"\d+", four)]
         assert [size for size, resolution in found.items() if resolution != 4] == [int(n) for n in re.findall(r"\d+", more)]
     assert len(fraction([3, 3, 2, 2]).cells) == 24
-
-
-# --- the simulation ---
-
-
-@pytest.fixture(scope="module")
-def check() -> ModuleType:
-    return load_benchmark("ablation_check")
-
-
-def shares() -> list[list[str]]:
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block(PAGE, "check").strip().splitlines()[2:]]
-
-
-def test_every_world_has_its_row(check):
-    assert [tuple(row[:2]) for row in shares()] == [(world.name, f"{world.tasks} × {world.repeats}") for world in check.WORLDS]
-
-
-def test_intervals_hold_the_truth_and_tests_keep_their_level():
-    """Within what 1,000 runs can tell: 3 standard errors are 0.02."""
-    for row in shares():
-        mains, interactions, ratios, seen, family = map(float, row[2:])
-        assert min(mains, interactions) >= 0.95
-        assert ratios >= 0.93
-        assert max(seen, family) <= 0.05 + 0.02
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_shorter_simulation_says_the_same(check):
-    """100 runs of each world; `python benchmarks/ablation_check.py` makes the table."""
-    for world in check.WORLDS:
-        found = check.check(world, 100, seed=1)
-        assert min(found.mains, found.interactions) >= 0.9, world
-        assert found.ratios >= 0.88, world
-        assert max(found.seen, found.family) <= 0.12, world
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

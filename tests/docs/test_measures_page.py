@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator
-from itertools import combinations, pairwise, product
+from itertools import product
 from types import ModuleType
 
 import pytest
@@ -168,55 +168,7 @@ def test_what_the_page_says_of_injection() -> None:
     assert apart == {*beyond, "stateless"}
 
 
-def test_what_the_page_says_of_the_leaderboard() -> None:
-    agents, pairs, parts = tables("leaderboard")
-    values = [numbers(row["accuracy"])[0] for row in agents.values()]
-    assert all(one >= other for one, other in pairwise(values))
-    assert "nearly four times as many tasks as the last" in WORDS
-    assert 3.75 < values[0] / values[-1] < 4
-    assert "cannot be told apart from the next three" in WORDS
-    assert [row["verdict"] for row in agents.values()] == ["–", *["undecided"] * 3, *["worse"] * 3]
-    assert {"agent", "model", "chance"} & parts.keys() == {"agent", "model"}
-    assert set(pairs) == set(list(agents)[:-1])  # each but the last is the better one of some pair
-
-
-def test_what_the_page_says_of_all_pairs_of_the_leaderboard() -> None:
-    shown = re.search(r"<summary>All (\d+) pairs</summary>\n\n(.*?)\n\n</details>", block(PAGE, "leaderboard"), re.DOTALL)
-    assert shown is not None
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown[2].splitlines()[2:]]
-    agents = list(tables("leaderboard")[0])
-    assert {frozenset(row[:2]) for row in rows} == {frozenset(pair) for pair in combinations(agents, 2)}
-    assert all(agents.index(row[0]) < agents.index(row[1]) for row in rows)
-    alone, adjusted = ([p_of(row[column]) < 0.05 for row in rows] for column in (3, 4))
-    assert adjusted == [row[5] != "undecided" for row in rows]
-    said = f"Of the {shown[1]} pairs, {sum(adjusted)} are told apart when all are tested together; {sum(alone)} would be"
-    assert said in WORDS
-    assert len(rows) == 21
-
-
-def test_what_the_page_says_of_native_calls_and_calls_in_text(made_by: Callable[[str], ModuleType]) -> None:
-    strict, pardoned, models = tables("native_or_text")
-    deviation = "standard deviation of accuracy, or share of pairs"
-    verdicts = [row["native minus text; p (Holm), verdict"].rpartition(", ")[2] for row in models.values()]
-    counts = {word: verdicts.count(word) for word in ("better", "worse")}
-    apart = f"{counts['better']} of the {len(models)} models solve more than in text, {counts['worse']} solve less, and"
-    equivalent = f"{verdicts.count('equivalent')} of which are equivalent"
-    assert f"{apart} {len(models) - sum(counts.values())} are not told apart, {equivalent}" in WORDS
-    assert f"shown to differ by less than {made_by('native_or_text').MARGIN:g}." in WORDS
-    assert "depends on the model far more than harnesses differ on average" in WORDS
-    assert numbers(strict["harness × model"][deviation])[1] > 5 * numbers(strict["harness"][deviation])[2]
-    assert "Two models change places under the other harness in half of all cases" in WORDS
-    assert abs(numbers(strict["two models change places under another harness"][deviation])[0] - 0.5) < 0.05
-    row = models["gpt-4o-2024-08-06"]
-    assert f"solves {numbers(row['text'])[0]:.3f}, and {numbers(row['text, pardoned'])[0]:.3f} once" in WORDS
-    assert "then models still move accuracy less than what harness and model do together" in WORDS
-    assert exclude(pardoned["model"][deviation], pardoned["harness × model"][deviation])
-    assert all(numbers(row["text, pardoned"])[0] >= numbers(row["text"])[0] for row in models.values())
-
-
-@pytest.mark.parametrize(
-    ("name", "place"), [("overview", 3), ("harness", 0), ("leaderboard", 2), ("native_or_text", 0), ("native_or_text", 1)]
-)
+@pytest.mark.parametrize(("name", "place"), [("overview", 3), ("harness", 0)])
 def test_the_sentence_over_a_split_has_the_deviations_below_it(name: str, place: int) -> None:
     parts = tables(name)[place]
     first, second, *_ = parts.values()

@@ -184,25 +184,6 @@ def test_what_guessing_solves_comes_from_the_check_of_the_suite(benchmark, folde
     assert (benchmark.guessing(manifest), benchmark.guessing(told)) == ("few", "0.56 (echo)")
 
 
-def test_the_search_has_a_row_for_each_run_with_what_each_loop_solved(benchmark, folder, tmp_path, monkeypatch, capsys):
-    search = importlib.import_module("real_search")
-    page = tmp_path / "validity.md"
-    page.write_text("<!-- search: how -->\nold\n<!-- /search -->\n")
-    monkeypatch.setattr(search, "PAGE", page)
-    search.main([str(folder), str(folder), "--write"])
-    *_, one, other = capsys.readouterr().out.splitlines()
-    suite, tasks, temperature, most, demonstrations, guess, bare, finish, *others = one.strip("| ").split(" | ")
-    assert one == other
-    assert (suite, tasks, temperature, most) == ("`arithmetic(size=4)`", "4 of all", "–", "–")
-    assert (demonstrations, guess) == ("none", "few")
-    assert [sum(int(cell.split(" ")[-1]) for cell in solved.split(", ")) for solved in (bare, finish)] == [4, 4]
-    assert others[:-1] == ["–"] * 3
-    assert "old" not in page.read_text()
-    assert one in page.read_text()
-    with pytest.raises(SystemExit, match="none"):
-        search.main([str(tmp_path / "none")])
-
-
 def test_the_suite_of_make_real_is_sound():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))

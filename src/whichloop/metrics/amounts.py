@@ -6,7 +6,6 @@ thirty tasks covers 0.79. Every bound here is the farther one of Student's t and
 1992, J. R. Statist. Soc. B 54:221-228), with half as much again of the skewness that the sample shows: a sample shows too little
 of it, having at most √n. Of few units the transformation is extreme: it may reach five times as far as t, and covers hardly more
 for it. So it reaches at most `farthest` times as far. A tail that no task of the sample shows is in no bound.
-`benchmarks/amounts_check.py` measures this, and `benchmarks/cluster_amounts.py` what else was tried over few clusters.
 """
 
 from __future__ import annotations

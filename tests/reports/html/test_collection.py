@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import load_benchmark
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_runs_tables, to_markdown, verdicts
 from whichloop.reports.html.document import Grid
@@ -136,15 +135,3 @@ def test_hostile_text_stays_text_in_several_runs(breeze, calm, spoiled, hostile,
 
 def test_equal_runs_give_equal_pages(both):
     assert collection_html(collect([results(run.folder) for run in both.runs])) == collection_html(both)
-
-
-def test_the_example_concludes_what_the_columns_say_in_the_words_of_verdicts(breeze):
-    found = collect([breeze])
-    said, page = load_benchmark("example_report").conclusions(found), collection_html(found)
-    best = said.split("`")[1]
-    highest = sum(column.places[best].place == "highest" for column in found.columns)
-    pairs = sum(len(column.pairs) for column in found.columns)
-    assert f"alone or with others, in {highest} of {len(found.columns)} comparisons" in said
-    assert f"{breeze.manifest.suite.tasks} tasks each and p adjusted over {pairs} pairs" in said
-    assert "tied" not in said + page
-    assert "undecided" in page
