@@ -1,19 +1,17 @@
 """How often intervals hold the truth and tests raise a false alarm, by simulation; Markdown to stdout.
 
-python benchmarks/coverage.py [--share S] [--section NAME …] [--write]
+python benchmarks/coverage.py [--share S] [--only NAME …] [--write]
 
---share 0.1 makes a tenth of the runs. --write renews the tables in docs/statistics.md.
+--write renews the tables in docs/statistics.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
 
@@ -21,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pages import write_block
+from pages import head, make_tables, row
 from whichloop.metrics.amounts import mean_interval
 from whichloop.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
 from whichloop.metrics.harness import Crossed
@@ -620,29 +618,11 @@ def share_of(row: Row, scene: Scene, runs: int) -> float | None:
 
 
 def lines(section: Section, share: float) -> Iterator[str]:
-    columns = [section.head, *section.columns]
-    yield f"| {' | '.join(columns)} |"
-    yield "|---" * len(columns) + "|"
-    for row in section.rows:
-        found = (share_of(row, scene, round(share * row.runs)) for scene in SCENES)
-        yield f"| {row.name} | {' | '.join('–' if one is None else f'{one:.3f}' for one in found)} |"
-
-
-def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--section", choices=[section.name for section in SECTIONS], action="append")
-    chosen = parser.parse_args(arguments)
-    for section in (section for section in SECTIONS if chosen.section is None or section.name in chosen.section):
-        made = []
-        for line in lines(section, chosen.share):
-            print(line, flush=True)
-            made.append(line)
-        print()
-        if chosen.write:
-            write_block(PAGE, section.name, "\n".join(made))
+    yield from head(section.head, *section.columns)
+    for line in section.rows:
+        found = (share_of(line, scene, round(share * line.runs)) for scene in SCENES)
+        yield row(line.name, *("–" if one is None else f"{one:.3f}" for one in found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    make_tables(__doc__, PAGE, {section.name: partial(lines, section) for section in SECTIONS})

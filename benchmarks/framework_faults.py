@@ -11,8 +11,8 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from frameworks import PAGE, arms_of, head
-from pages import write_block
+from frameworks import PAGE, arms_of
+from pages import head, write_block
 from whichloop.checks.program import ProgramReport, Trouble, check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.naming import TOLD_STEPS

@@ -17,7 +17,7 @@ from typing import cast
 
 from markupsafe import Markup
 
-from pages import write_block
+from pages import head, write_block
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
@@ -96,10 +96,6 @@ def interval(value: Interval | None, digits: int = 2) -> str:
     if value is None:
         return "–"
     return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
-
-
-def head(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
 def accuracies(found: Results, profiles: Sequence[str]) -> list[str]:

@@ -1,16 +1,15 @@
 """How often the gate is wrong, and how often it finds what there is to find; Markdown to stdout.
 
-python benchmarks/gate_rates.py [--runs N] [--seeds N] [--write]
+python benchmarks/gate_rates.py [--share S] [--only NAME …] [--write]
 
 Runs are simulated trial by trial and judged by the gate's own code, with fresh draws on both sides: nothing changed (every
 regression is a false alarm), a change of exactly the margin (every pass is an error), and drops of a given size at the number of
-tasks that `whichloop.metrics.power` asks for. --seeds: real loops under a fault profile, each run against another seed's.
+tasks that `whichloop.metrics.power` asks for. Real loops under a fault profile, each run against another seed's.
 --write renews the tables in docs/gate.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pages import write_block
+from pages import head, make_tables, row
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -161,14 +160,6 @@ def share(count: int, of: int) -> str:
     return f"{count / of:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def head(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-
-
-def row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
 def false_alarms(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """Nothing changed."""
     yield from head("world", "tasks", "repeats", "lines", "false alarms", "pass", "undecided")
@@ -294,27 +285,13 @@ def real(seeds: int) -> Iterator[str]:
                 yield row(f"`{was}`", f"`{now}`", profile, ", ".join(metrics), seeds, told, passed, undecided)
 
 
-# --- the page ---
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    tables: dict[str, Callable[[], Iterator[str]]] = {
-        "false alarms": lambda: false_alarms(given.runs),
-        "hidden drops": lambda: hidden(given.runs),
-        "power": lambda: power(given.runs),
-        "real loops": lambda: real(given.seeds),
-    }
-    for name, made in tables.items():
-        table = "\n".join(made())
-        print(f"\n{table}", flush=True)
-        if given.write:
-            write_block(PAGE, name, table)
+TABLES: Mapping[str, Callable[[float], Iterator[str]]] = {
+    "false alarms": lambda share: false_alarms(round(share * RUNS)),
+    "hidden drops": lambda share: hidden(round(share * RUNS)),
+    "power": lambda share: power(round(share * RUNS)),
+    "real loops": lambda share: real(round(share * SEEDS)),
+}
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, TABLES)

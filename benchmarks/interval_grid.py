@@ -1,18 +1,18 @@
 """The intervals of scores on grids of many cells: how often they hold the truth, at what width; Markdown to stdout.
 
-python benchmarks/interval_grid.py [--share S] [--only TABLE] [--write]
+python benchmarks/interval_grid.py [--share S] [--only NAME …] [--write]
 
 Pairs: 10 to 500 tasks, 1 to 10 repeats, tasks alike or not, arms equal or 2 or 10 points apart. One arm: accuracies of 0.5 to 0.995
-(those below are their mirror image), single trials, repeats, graded scores and 5 to 45 templates. Gate: a drop of 10 points on 120
-tasks of 24 templates. --share 0.1 makes a tenth of the runs; --write renews the tables in docs/statistics.md.
+(those below are their mirror image), single trials, repeats, graded scores and 5 to 45 templates.
+--write renews the tables in docs/statistics.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -21,12 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pages import write_block
-from whichloop.metrics.gate import Held, decide, overall
+from pages import head, make_tables, row
 from whichloop.metrics.paired import PairedFlip
 from whichloop.metrics.permutation import FlipTails, sign_flip
 from whichloop.metrics.statistics import accuracy_interval
-from whichloop.metrics.summary import PRIMARY, TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 LEAST = 0.94
@@ -97,8 +95,8 @@ class PairCell:
     def found(self, runs: int) -> Found:
         d = self.differences(runs)
         ours = ends_of_pairs(d)
-        for row, low, high in list(zip(d, *ours, strict=True))[:SAME]:
-            told = PairedFlip(row).interval()
+        for one, low, high in list(zip(d, *ours, strict=True))[:SAME]:
+            told = PairedFlip(one).interval()
             assert np.allclose((told.low, told.high), (low, high), atol=1e-9), self
         others = tuple(share(ends, self.apart) for ends in (students(d), bonett_price(d)))
         return Found(share(ours, self.apart), others, float((d != 0).sum(1).mean()))
@@ -162,18 +160,18 @@ PAIRS: Mapping[str, tuple[PairCell, ...]] = {
 
 
 def pairs(runs: int) -> Iterator[str]:
-    yield "| tasks × repeats | cells | least coverage | median coverage | relative width, median | where 5 tasks or more differ |"
-    yield "|---|---|---|---|---|---|"
+    columns = ("tasks × repeats", "cells", "least coverage", "median coverage", "relative width, median")
+    yield from head(*columns, "where 5 tasks or more differ")
     for name, cells in PAIRS.items():
         found = [one.found(runs) for one in cells]
         widths = [[one.relative_width for one in found if one.differ >= least] for least in (0, 5)]
         medians = [f"{np.median(known):.2f}" if known else "–" for known in widths]
-        yield f"| {name} | {len(found)} | {coverage(found)} | {' | '.join(medians)} |"
+        yield row(name, len(found), *coverage(found), *medians)
 
 
-def coverage(found: Sequence[Found]) -> str:
+def coverage(found: Sequence[Found]) -> tuple[str, str]:
     covered = [one.ours.covered for one in found]
-    return f"{min(covered):.3f} | {np.median(covered):.3f}"
+    return f"{min(covered):.3f}", f"{np.median(covered):.3f}"
 
 
 # --- one arm ---
@@ -203,8 +201,8 @@ class ArmCell:
         trials = scores[0].size if self.repeats else float("inf")
         ours = ends_of(units, trials)
         clusters = None if self.per_unit == 1 else [str(task // self.per_unit) for task in range(self.units * self.per_unit)]
-        for row, low, high in list(zip(scores, *ours, strict=True))[:SAME]:
-            told = accuracy_interval(list(row), clusters)
+        for one, low, high in list(zip(scores, *ours, strict=True))[:SAME]:
+            told = accuracy_interval(list(one), clusters)
             assert np.allclose((told.low, told.high), (low, high), atol=1e-9), self
         return Found(share(ours, self.mean), (share(on_effective_number(units, trials), self.mean),))
 
@@ -246,83 +244,27 @@ ARMS: Mapping[str, tuple[ArmCell, ...]] = {
 
 
 def arms(runs: int) -> Iterator[str]:
-    yield "| one arm | cells | least coverage | median coverage | *Wilson: least coverage* | width beside Wilson's, median |"
-    yield "|---|---|---|---|---|---|"
+    columns = ("one arm", "cells", "least coverage", "median coverage", "*Wilson: least coverage*")
+    yield from head(*columns, "width beside Wilson's, median")
     for name, cells in ARMS.items():
         found = [one.found(runs) for one in cells]
         before = [one.others[0] for one in found]
         ratio = np.median([one.ours.width / old.width for one, old in zip(found, before, strict=True)])
-        yield f"| {name} | {len(found)} | {coverage(found)} | {min(old.covered for old in before):.3f} | {ratio:.2f} |"
-
-
-# --- the gate on templates ---
-
-TEMPLATES, PER_TEMPLATE = 24, 5
-"""120 tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateCell:
-    repeats: int
-    shared: float
-    """Spread, in logits, of what befalls all trials of a template in one run."""
-    drop: float
-
-    def outcomes(self, runs: int) -> list[str]:
-        generator = generator_of(astuple(self))
-        names = [f"t{task}" for task in range(TEMPLATES * PER_TEMPLATE)]
-        clusters = {name: f"c{place // PER_TEMPLATE}" for place, name in enumerate(names)}
-        found: list[str] = []
-        for _ in range(runs):
-            chance = np.repeat(generator.beta(6, 2, TEMPLATES), PER_TEMPLATE)
-            blessed, judged = (
-                TaskValues(dict(zip(names, self.trials(chance, drop, generator).tolist(), strict=True)), clusters)
-                for drop in (0.0, self.drop)
-            )
-            found.append(overall(decide([Held("a", PRIMARY, blessed, judged, 0.02)])))
-        return found
-
-    def trials(self, chance: Array, drop: float, generator: np.random.Generator) -> Array:
-        """[task, repeat]"""
-        shift = np.repeat(generator.normal(0, self.shared, TEMPLATES), PER_TEMPLATE)
-        shifted = np.clip(1 / (1 + (1 / chance - 1) * np.exp(-shift)) - drop, 0, 1)
-        return (generator.random((len(chance), self.repeats)) < shifted[:, None]).astype(np.float64)
-
-
-def gate(runs: int) -> Iterator[str]:
-    yield "| 120 tasks in 24 templates | regression, though nothing changed | regression, after a drop of 0.1 |"
-    yield "|---|---|---|"
-    for repeats, shared in product((1, 3), (0.0, 0.35, 0.7)):
-        told = [GateCell(repeats, shared, drop).outcomes(runs).count("regression") / runs for drop in (0.0, 0.1)]
-        yield f"| × {repeats}, shared {shared:g} | {told[0]:.3f} | {told[1]:.3f} |"
+        yield row(name, len(found), *coverage(found), f"{min(old.covered for old in before):.3f}", f"{ratio:.2f}")
 
 
 # --- the page ---
 
 TABLES: Mapping[str, tuple[Callable[[int], Iterator[str]], int]] = {
     "grid of one arm": (arms, 4_000),
-    "gate on templates": (gate, 1_000),
     "grid of pairs": (pairs, 1_000),
 }
 """Name → the table, and how many runs each of its cells has."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--share", type=float, default=1.0)
-    parser.add_argument("--only", choices=TABLES, help="one of the tables")
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    for name in [given.only] if given.only else TABLES:
-        made, runs = TABLES[name]
-        lines = []
-        for line in made(round(given.share * runs)):
-            print(line, flush=True)
-            lines.append(line)
-        print()
-        if given.write:
-            write_block(PAGE, name, "\n".join(lines))
+def of_share(made: Callable[[int], Iterator[str]], runs: int, share: float) -> Iterator[str]:
+    return made(round(share * runs))
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {name: partial(of_share, *table) for name, table in TABLES.items()})

@@ -1,24 +1,26 @@
 """The tables of docs/measures.md: context, how much of accuracy is the loop, calls at once, and injection; Markdown to stdout.
 
-python benchmarks/measures.py [--tasks N] [--block NAME …] [--write]
+python benchmarks/measures.py [--share S] [--only NAME …] [--write]
 
 --write renews the tables in docs/measures.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-import measures_overview as one_run
+from measures_faults import card_table, disclosed, searched, smallest_table
 
 import whichloop
-from pages import write_block
+from pages import head, make_tables, row
 from whichloop.experiments.compare.harness_tables import harness_sentences, harness_tables
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import calls, context, injection
+from whichloop.metrics.statistics import Interval
+from whichloop.runs.registry import find
 from whichloop.text.numbers import interval, p_value, verdict
 from whichloop.text.table import Table
 
@@ -34,9 +36,79 @@ DEFENCES = (
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
 
+FRAMEWORKS = ("langchain", "openai_agents", "pydantic_ai")
+CLEAN, CROSSED, INJECTED = OVERVIEW_PROFILES = ("clean", "crossed-calls", "injected")
+Column = tuple[str, str]
+"""Profile and measure."""
+COLUMNS: tuple[Column, ...] = (
+    (CLEAN, "retention"),
+    (CLEAN, "prefix_stability"),
+    (CLEAN, "tokens_with_cache"),
+    (CROSSED, "accuracy"),
+    (CROSSED, "calls_overlapped"),
+    (INJECTED, "injection_executed"),
+    (INJECTED, "utility_kept"),
+)
+DIGITS = 3
+Means = Mapping[str, Interval]
+"""Loop → mean of one measure, as it is printed."""
+
+
 def of_overview(tasks: int | None, runs: Path) -> str:
     """What one run of the designs and the installed frameworks says of all measures."""
-    return one_run.overview(compared((*DESIGNS, *one_run.installed()), "errands", one_run.PROFILES, tasks or 60, runs))
+    return overview(compared((*DESIGNS, *installed()), "errands", OVERVIEW_PROFILES, tasks or 60, runs))
+
+
+def installed() -> tuple[str, ...]:
+    """The frameworks that have an environment on this machine."""
+    return tuple(name for name in FRAMEWORKS if _version(name))
+
+
+def _version(name: str) -> str:
+    try:
+        return str(find("loop", name)().version)
+    except ValueError:
+        return ""
+
+
+def overview(found: Results) -> str:
+    """The tables."""
+    loops = tuple(dict.fromkeys(arm.info.arm.rpartition("/")[0] for arm in found.comparison.arms))
+    means = {column: _means(found, column) for column in COLUMNS}
+    cards, smallest = disclosed(found), searched(found)
+    (split,) = harness_tables(found.harness)
+    folded = (
+        ("The harness cards of these loops, side by side", card_table(cards)),
+        ("The smallest sets of faults with which their lost trials are still lost", smallest_table(smallest)),
+        (split.title, split),
+    )
+    return "\n\n".join([as_markdown(_means_table(loops, means)), *(_folded(*each) for each in folded)])
+
+
+def _folded(title: str, table: Table) -> str:
+    return f"<details><summary>{title}</summary>\n\n{as_markdown(table)}\n\n</details>"
+
+
+def _means_table(loops: Sequence[str], means: Mapping[Column, Means]) -> Table:
+    rows = [(f"`{loop}`", *(_printed(means[column].get(loop)) for column in COLUMNS)) for loop in loops]
+    return Table("", ("loop", *(f"`{name}`, {profile}" for profile, name in COLUMNS)), tuple(rows))
+
+
+def _printed(mean: Interval | None) -> str:
+    return interval(mean, 0 if mean is not None and mean.value > 1 else DIGITS)
+
+
+def _means(found: Results, column: Column) -> Means:
+    """Loop → mean of a measure under a profile, where it is known, with the digits that are printed."""
+    profile, measure = column
+    arms = [arm for arm in found.comparison.arms if arm.info.profile == profile]
+    known = {arm.info.arm.rpartition("/")[0]: arm.summary.means[measure] for arm in arms}
+    return {loop: rounded(mean) for loop, mean in known.items() if mean is not None}
+
+
+def rounded(mean: Interval) -> Interval:
+    """The mean with the digits that are printed."""
+    return Interval(round(mean.value, DIGITS), round(mean.low, DIGITS), round(mean.high, DIGITS), mean.n)
 
 
 def of_context(tasks: int | None, runs: Path) -> str:
@@ -59,7 +131,7 @@ def of_calls(tasks: int | None, runs: Path) -> str:
     ).comparison.arms
     table = calls(arms)
     accuracies = {arm.info.arm: interval(arm.summary.accuracy, 3) for arm in arms}
-    rows = [(row[0], accuracies[row[0]], *row[1:]) for row in table.rows]
+    rows = [(cells[0], accuracies[cells[0]], *cells[1:]) for cells in table.rows]
     return as_markdown(Table("", ("arm", "accuracy", *table.columns[1:]), tuple(rows)))
 
 
@@ -83,8 +155,7 @@ def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], task
 
 def as_markdown(table: Table) -> str:
     """The table's rows under its columns, without its title."""
-    rows = [table.columns, tuple("---" for _ in table.columns), *table.rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([*head(*table.columns), *(row(*cells) for cells in table.rows)])
 
 
 BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {
@@ -97,20 +168,10 @@ BLOCKS: Mapping[str, Callable[[int | None, Path], str]] = {
 """Tables by the name of the block of the page that they stand in."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int)
-    parser.add_argument("--block", choices=BLOCKS, action="append")
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    for name in given.block or BLOCKS:
-        make = BLOCKS[name]
-        with tempfile.TemporaryDirectory() as folder:
-            made = make(given.tasks, Path(folder))
-        print(f"{made}\n", flush=True)
-        if given.write:
-            write_block(PAGE, name, made)
+def lines(make: Callable[[int | None, Path], str], share: float) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return make(None if share == 1 else round(share * 120), Path(folder)).splitlines()
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {name: partial(lines, make) for name, make in BLOCKS.items()})

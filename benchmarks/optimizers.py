@@ -1,22 +1,21 @@
 """What each optimizer gains on each design, and how often a gain is seen where there is none; Markdown to stdout.
 
-python benchmarks/optimizers.py [--write]
+python benchmarks/optimizers.py [--only NAME …] [--write]
 
 --write renews the tables in docs/optimize.md. All of it is simulated: the scripted model, with weaknesses that prompts teach away.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pages import block, write_block
+from pages import block, head, make_tables
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.experiments.optimize.config import load_optimize_config
@@ -280,33 +279,12 @@ def null(folder: Path) -> Iterator[str]:
 
 # --- the page ---
 
-TABLES: dict[str, Callable[[Path], Iterator[str]]] = {"optimizers": matrix, "null": null}
-"""Name of a block → the lines of its table."""
-
-
-def head(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-
 
 def shown(name: str) -> list[str]:
     """The lines of a table on the page, without its head. Raises ValueError where there is no such block."""
     return [line for line in block(PAGE, name).splitlines() if line.startswith("| ")][1:]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    is_written = parser.parse_args().write
-    with tempfile.TemporaryDirectory() as folder:
-        for name, lines in TABLES.items():
-            if is_written:
-                shown(name)  # before any work
-            table = "\n".join(lines(Path(folder)))
-            if is_written:
-                write_block(PAGE, name, table)
-            else:
-                print(f"\n{table}")
-
-
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as made_in:
+        make_tables(__doc__, PAGE, {"optimizers": lambda _: matrix(Path(made_in)), "null": lambda _: null(Path(made_in))})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 
@@ -34,3 +36,20 @@ def _found(page: Path, name: str) -> re.Match[str]:
     if found is None:
         raise ValueError(f"{page}: there is no block {name!r}; it begins with <!-- {name}: how it is made -->")
     return found
+
+
+def make_tables(doc: str, page: Path, tables: Mapping[str, Callable[[float], Iterable[str]]]) -> None:
+    """Run a program that makes these tables: the lines of each, of a share of its runs, by the block of the page it stands in."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=tables, action="append", help="a table by its name [default: all]")
+    parser.add_argument("--share", type=float, default=1.0, help="make this share of the runs")
+    parser.add_argument("--write", action="store_true", help="renew the tables in the docs")
+    given = parser.parse_args()
+    for name in given.only or tables:
+        lines = []
+        for line in tables[name](given.share):
+            print(line, flush=True)
+            lines.append(line)
+        print()
+        if given.write:
+            write_block(page, name, "\n".join(lines))

@@ -1,6 +1,6 @@
 """Whether plans hold: runs simulated from known chances of success, judged by the real verdicts and the real gate.
 
-python benchmarks/power_check.py [--write]
+python benchmarks/power_check.py [--share S] [--only NAME …] [--write]
 
 Two tables, Markdown to stdout; --write renews them in docs/size.md.
 Power: what `whichloop size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
@@ -9,19 +9,16 @@ Looks: `whichloop compare --looks`: wrong verdicts of runs that may stop early, 
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
 
-from pages import write_block
+from pages import head, make_tables, row
 from whichloop.experiments.size.pilot import as_shares
 from whichloop.metrics import gate
 from whichloop.metrics.pairs import paired_test, pairs_of_family
@@ -37,7 +34,7 @@ from whichloop.metrics.power import (
     tasks_of,
     units_to_pass,
 )
-from whichloop.metrics.spending import LookLevel, levels, spent
+from whichloop.metrics.spending import LookLevel
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import TaskValues
 
@@ -227,7 +224,7 @@ def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS
     simulated = sum(decided(case, rng, tasks) for _ in range(runs)) / runs
     from_pilots = sum(decided(case, rng, planned(case, observed(case, rng, PILOT))) for _ in range(runs_of_pilots)) / runs_of_pilots
     cells = (name_of(case), case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
-    return f"| {' | '.join(map(str, cells))} | {promised:.2f} | {simulated:.2f} | {from_pilots:.2f} |"
+    return row(*cells, f"{promised:.2f}", f"{simulated:.2f}", f"{from_pilots:.2f}")
 
 
 # --- looks ---
@@ -307,70 +304,20 @@ def looks_row(course: Course, runs: int = LOOKED_AT) -> str:
     found = [run_course(course, rng) for _ in range(runs)]
     wrong, all_decided, share = (sum(getattr(ended, name) for ended in found) / runs for name in ("wrong", "decided", "share"))
     cells = (course.name, f"{course.tasks:,}", f"{course.margin:g}", course.looks)
-    return f"| {' | '.join(map(str, cells))} | {wrong:.3f} | {all_decided:.2f} | {share:.2f} |"
+    return row(*cells, f"{wrong:.3f}", f"{all_decided:.2f}", f"{share:.2f}")
 
 
-def price_row(looks: int) -> str:
-    """How many times the tasks, at most, a power of 0.8 takes at so many looks; one path of normal statistics for all sizes."""
-    shares = [look / looks for look in range(1, looks + 1)]
-    steps = np.random.default_rng(looks).normal(size=(PATHS, looks)) / math.sqrt(looks)
-    paths = np.cumsum(steps, axis=1) / np.sqrt(shares)
-    sums = [0.0, *(spent(share) for share in shares)]
-    parts = [after - before for before, after in pairwise(sums)]
-
-    def times(used: Sequence[float]) -> float:
-        heights = special.ndtri(1 - np.array(used) / 2)
-
-        def power(size: float) -> float:
-            return float((paths + math.sqrt(size) * DRIFT * np.sqrt(shares) > heights).any(axis=1).mean()) - POWER
-
-        return float(optimize.brentq(power, 0.9, 2.0, xtol=1e-3))
-
-    exact = levels(tuple(shares))
-    return f"| {looks} | {exact[-1]:.4f} | {times(exact):.2f} | {parts[-1]:.4f} | {times(parts):.2f} |"
+def powers(share: float) -> Iterator[str]:
+    yield from head("tasks are", "decision", "repeats", "margin", "tasks", "promised", "simulated", "planned from pilots")
+    for case in CASES:
+        yield power_row(case, round(share * RUNS), round(share * RUNS_OF_PILOTS))
 
 
-PATHS = 100_000
-DRIFT = float(special.ndtri(1 - ALPHA / 2) + special.ndtri(POWER))
-
-
-# --- the page ---
-
-
-def head(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-
-
-def told(rows: Iterator[str]) -> Iterator[str]:
-    """Rows as they are made, which takes minutes."""
-    for row in rows:
-        print(row, file=sys.stderr, flush=True)
-        yield row
-
-
-def tables() -> dict[str, Sequence[str]]:
-    """The lines of the tables, by the block that they stand in."""
-    power = head("tasks are", "decision", "repeats", "margin", "tasks", "promised", "simulated", "planned from pilots")
-    price = head("looks", "last level, exact", "tasks", "last level, parts of alpha", "tasks then")
-    looks = head("designs are", "tasks", "margin", "looks", "wrong verdicts", "all decided", "share of trials")
-    return {
-        "power": [*power, *told(power_row(case) for case in CASES)],
-        "price of looks": [*price, *told(price_row(looks) for looks in (2, 4, 10))],
-        "looks": [*looks, *told(looks_row(course) for course in COURSES)],
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    for name, lines in tables().items():
-        table = "\n".join(lines)
-        if given.write:
-            write_block(PAGE, name, table)
-        else:
-            print(f"\n{table}")
+def looks(share: float) -> Iterator[str]:
+    yield from head("designs are", "tasks", "margin", "looks", "wrong verdicts", "all decided", "share of trials")
+    for course in COURSES:
+        yield looks_row(course, round(share * LOOKED_AT))
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {"power": powers, "looks": looks})

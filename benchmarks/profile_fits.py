@@ -1,8 +1,8 @@
 """How true a fitted profile is: fits to runs under each built-in profile, and the five designs under the fitted one.
 
-python benchmarks/profile_fits.py [--fits N] [--tasks N] [--profile NAME …] [--write]
+python benchmarks/profile_fits.py [--share S] [--write]
 
-Markdown to stdout; --write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
+--write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
 Its intervals are held against the rates that were put in. Then the designs run under the fitted profile and under the true one, on
 the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order. The true profile also
 runs under further seeds: their mean tau between themselves is what noise leaves of the same profile. Pairs of designs that these
@@ -11,7 +11,6 @@ true runs together do not tell apart (95 % paired t interval over tasks) are in 
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import tempfile
@@ -24,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from pages import write_block
+from pages import make_tables
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
@@ -153,7 +152,7 @@ def fitted_to(name: str, fits: int, tasks: int) -> ProfileFits:
     return found
 
 
-def tables(listed: Iterable[ProfileFits]) -> str:
+def tables(listed: Iterable[ProfileFits]) -> list[str]:
     """Return the two tables: by profile, and by kind of fault."""
     all_fits = list(listed)
     by_profile = [
@@ -174,22 +173,14 @@ def tables(listed: Iterable[ProfileFits]) -> str:
             share = f"{fits.covered / fits.fits:.2f}"
             by_kind.append(f"| {found.name} | {kind} | {fits.fits} | {share} | {statistics.mean(fits.ratios):.2f} |")
         by_kind += [f"| {found.name} | {kind} | 0 | not told | – |" for kind in sorted(found.untold)]
-    return "\n".join([*by_profile, "", *by_kind])
+    return [*by_profile, "", *by_kind]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fits", type=int, default=FITS)
-    parser.add_argument("--tasks", type=int, default=TASKS)
-    parser.add_argument("--profile", action="append", choices=PROFILES)
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    made = tables(fitted_to(name, given.fits, given.tasks) for name in given.profile or PROFILES)
-    made = f"{given.fits} fits each to {given.tasks} tasks of `{SUITE}`, two repeats, five designs.\n\n{made}"
-    print(made)
-    if given.write:
-        write_block(PAGE, "fits", made)
+def lines(share: float) -> list[str]:
+    fits = round(share * FITS)
+    made = tables(fitted_to(name, fits, TASKS) for name in PROFILES)
+    return [f"{fits} fits each to {TASKS} tasks of `{SUITE}`, two repeats, five designs.", "", *made]
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {"fits": lines})

@@ -1,21 +1,20 @@
 """What `make compare` recommends with other seeds, which draw other tasks and other faults: one row each.
 
-python benchmarks/seeds.py [--seeds N] [--write]
+python benchmarks/seeds.py [--share S] [--write]
 
-A Markdown table to stdout; --write renews it in docs/results.md.
+--write renews the table in docs/results.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from pages import write_block
+from pages import head, make_tables, row
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -27,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
 FIRST, SECOND = "finish", "bare"
 """The two loops that the answer is about."""
+SEEDS = 5
 HEAD = (
     "seed",
     "the answer",
@@ -49,7 +49,7 @@ def settings() -> dict[str, str | tuple[str, ...]]:
     return {"loops": given["--loop"], "profiles": given["--profile"], "suite": given["--suite"][0]}
 
 
-def row(found: Results) -> tuple[str, ...]:
+def said_of(found: Results) -> tuple[str, ...]:
     """Return what one run says of the two loops."""
     said = next(each for each in found.answer.answer_sentences if not each.is_basis)
     verdict = re.findall(r"^(?:[^:(]|\([^)]*\))*", said.brief)[0]  # what is in brackets may have a colon
@@ -62,24 +62,16 @@ def row(found: Results) -> tuple[str, ...]:
     return verdict, interval(pair.difference, 3), f"{costs[FIRST]:,.0f}, {costs[SECOND]:,.0f}", ", ".join(wrong)
 
 
-def measured(seeds: Sequence[int], folder: Path) -> str:
-    """Return the table, one run for each seed."""
-    lines = [f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
+def measured(seeds: Sequence[int]) -> Iterator[str]:
+    """Yield the table, one run for each seed."""
+    yield from head(*HEAD)
     for seed in seeds:
-        config = CompareConfig.model_validate({**settings(), "seed": seed, "runs": folder / str(seed), "mlflow": False})
-        made = prepare(config)
-        run(made, Unwatched())
-        lines.append(f"| {' | '.join((str(seed), *row(results(made.folder))))} |")
-    return "\n".join(lines)
+        with tempfile.TemporaryDirectory() as folder:
+            config = CompareConfig.model_validate({**settings(), "seed": seed, "runs": Path(folder), "mlflow": False})
+            made = prepare(config)
+            run(made, Unwatched())
+            yield row(str(seed), *said_of(results(made.folder)))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        table = measured(range(options.seeds), Path(folder))
-    print(table)
-    if options.write:
-        write_block(PAGE, "seeds", table)
+    make_tables(__doc__, PAGE, {"seeds": lambda share: measured(range(round(share * SEEDS)))})

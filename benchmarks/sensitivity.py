@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from scipy.stats import kendalltau
 
-from pages import write_block
+from pages import head, write_block
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
@@ -221,10 +221,6 @@ def turn_rows(suite: str, name: str, made: Sequence[tuple[Variant, RunResult]]) 
         most = max(own, key=lambda turn: abs(turn.after.value - turn.before.value))
         far = f"{most.after} (`{most.variant.number}` × {most.variant.factor})"
         yield f"| `{suite}` | {name} | {pair[0]} against {pair[1]} | {own[0].before} | {causes} | {far} |"
-
-
-def head(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
 def tables(suites: Sequence[str], profiles: Sequence[str], tasks: int | None, jobs: int) -> Iterator[dict[str, str]]:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pages import block, write_block
+from pages import block, head, write_block
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
@@ -70,10 +70,6 @@ def short(suite: str, found: Comparison) -> str:
         )
         cells.append(f"{values[0]:.2f} – {values[-1]:.2f} ({told_apart(found, profile)})")
     return f"| `{suite}` | {' | '.join(cells)} |"
-
-
-def head(*columns: str) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
 def tables(suites: Sequence[str], tasks: int | None) -> dict[str, str]:

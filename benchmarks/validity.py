@@ -1,6 +1,6 @@
 """How well the tunnel predicts runs whose model is not the one it is fitted with, or is its own under a profile unknown to the fit.
 
-python benchmarks/validity.py [--tasks N] [--write]
+python benchmarks/validity.py [--share S] [--write]
 
 Markdown to stdout; --write renews the table in docs/validity.md. Each row is a run of the five designs on `arithmetic` under a
 built-in profile, or on the model of `other_policy.py`, which shares no code with the scripted one; it is validated as `whichloop
@@ -9,15 +9,14 @@ validate` does it. Rows of the scripted model show what the fit and noise take a
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
-from pages import write_block
+from pages import head, make_tables, row
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.validate.outcome import Validity
@@ -32,27 +31,16 @@ PROFILES = ("native-2024", "text-2024", "flaky-format", "flaky-tools", "forgetfu
 TASKS = 240
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=TASKS)
-    parser.add_argument("--write", action="store_true", help="renew the table in docs/validity.md")
-    options = parser.parse_args(arguments)
-    text = "\n".join(table(options.tasks))
-    print(text)
-    if options.write:
-        write_block(PAGE, "validity", text)
-
-
 def table(tasks: int) -> Iterator[str]:
     """Return the table of docs/validity.md, line by line."""
     yield f"Runs of the five designs on {tasks} tasks of `arithmetic`, half of them held out; brackets are 95 % intervals."
     yield ""
-    yield "| run under | verdict | pairs told apart | misplaced | tau-b | largest gap of accuracy | off | errors never made |"
-    yield "|---|---|---:|---:|---|---:|---:|---|"
+    columns = ("run under", "verdict", "pairs told apart", "misplaced", "tau-b", "largest gap of accuracy")
+    yield from head(*columns, "off", "errors never made")
     for profile in PROFILES:
-        yield row(f"`{profile}`", validated(profile, None, tasks))
+        yield said_of(f"`{profile}`", validated(profile, None, tasks))
     for temper in TEMPERS:
-        yield row(f"the other policy, {temper.name}", validated("clean", temper, tasks))
+        yield said_of(f"the other policy, {temper.name}", validated("clean", temper, tasks))
 
 
 def validated(profile: str, temper: Temper | None, tasks: int) -> Validity:
@@ -69,11 +57,11 @@ def validated(profile: str, temper: Temper | None, tasks: int) -> Validity:
         return validity(folder, predicted)
 
 
-def row(under: str, found: Validity) -> str:
+def said_of(under: str, found: Validity) -> str:
     """Return one row."""
     tau = "–" if found.tau is None else f"{found.tau.value:.2f} [{found.tau.low:.2f}, {found.tau.high:.2f}]"
     gap = max(abs(gap.difference.value) for gap in found.gaps if gap.measure == "accuracy")
-    cells = (
+    return row(
         under,
         found.verdict.partition(":")[0],
         f"{len(found.pairs)} of {found.pairs_in_all}",
@@ -83,8 +71,7 @@ def row(under: str, found: Validity) -> str:
         f"{len(found.off)} of {len(found.gaps)}",
         ", ".join(found.unknown_errors) or "none",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {"validity": lambda share: table(round(share * TASKS))})

@@ -1,14 +1,13 @@
 """Whether `whichloop why` names a planted defect: loops with one defect each, on tasks that the same loop solves without it.
 
-python benchmarks/why_mutants.py [--tasks N] [--loop NAME …] [--suite NAME …] [--defect NAME …] [--write]
+python benchmarks/why_mutants.py [--share S] [--write]
 
-Markdown to stdout; --write renews the table in docs/why.md. A defect counts where it cost a task: the trial is held against the
+--write renews the table in docs/why.md. A defect counts where it cost a task: the trial is held against the
 sound loop's of the same task, and explained by itself.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tempfile
@@ -22,7 +21,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # loops are named `benchmarks.loop_mutants:…`, wherever this runs
 
 from benchmarks.loop_defects import DEFECTS  # noqa: E402
-from benchmarks.pages import write_block  # noqa: E402
+from benchmarks.pages import head, make_tables, row  # noqa: E402
 from whichloop.experiments.compare.prepare import prepare  # noqa: E402
 from whichloop.experiments.compare.results import Results, results  # noqa: E402
 from whichloop.experiments.compare.run import run  # noqa: E402
@@ -108,38 +107,19 @@ def _defect_of(arm: str) -> str:
     return found[1]
 
 
-def table(counts: Iterable[DefectCount]) -> str:
+def table(counts: Iterable[DefectCount]) -> list[str]:
     """Return the Markdown table, and the sum in its last row."""
-    rows = ["| planted defect | cause | lost | named | named, alone | otherwise called |", "|---|---|---|---|---|---|"]
+    rows: list[str] = head("planted defect", "cause", "lost", "named", "named, alone", "otherwise called")
     listed = list(counts)
     for each in listed:
         others = ", ".join(f"{cause} {count}" for cause, count in (each.against + each.alone).most_common() if cause != each.cause)
-        shares = " | ".join(f"{counted[each.cause]}" for counted in (each.against, each.alone))
+        shares = [counted[each.cause] for counted in (each.against, each.alone)]
         what = " ".join((DEFECTS[each.name].__doc__ or each.name).split()).rstrip(".")
-        rows.append(f"| {what} | {each.cause} | {each.lost} | {shares} | {others or '–'} |")
+        rows.append(row(what, each.cause, each.lost, *shares, others or "–"))
     right, alone = sum(each.against[each.cause] for each in listed), sum(each.alone[each.cause] for each in listed)
     rows.append(f"| all {len(listed)} kinds | | {sum(each.lost for each in listed)} | {right} | {alone} | |")
-    return "\n".join(rows)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=TASKS)
-    parser.add_argument("--loop", action="append")
-    parser.add_argument("--suite", action="append")
-    parser.add_argument("--defect", action="append", choices=sorted(DEFECTS))
-    parser.add_argument("--details", action="store_true", help="print what was said of each trial that was not named, to stderr")
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    counts = counted(given.defect or DEFECTS, loops=given.loop or LOOPS, suites=given.suite or SUITES, tasks=given.tasks)
-    made = table(counts.values())
-    print(made)
-    if given.details:
-        for each in counts.values():
-            sys.stderr.writelines(f"{each.name} {line}\n" for line in each.details if f" {each.cause}: " not in line)
-    if given.write:
-        write_block(PAGE, "mutants", made)
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {"mutants": lambda share: table(counted(DEFECTS, tasks=round(share * TASKS)).values())})
