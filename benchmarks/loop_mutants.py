@@ -98,14 +98,14 @@ class Mutant(WrappedLoop):
     """A loop with a planted defect. Raises ValueError for an unknown one."""
 
     defect: str = "SwappedValues"
-    """The name of the defect's class."""
+    """The name of the defect."""
 
     def __post_init__(self) -> None:
         if self.defect not in DEFECTS:
             raise ValueError(f"defect must be one of {', '.join(DEFECTS)}, not {self.defect!r}")
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        defect, state = DEFECTS[self.defect](), MutantState(tools)
+        defect, state = DEFECTS[self.defect], MutantState(tools)
         try:
             outcome = await self.loop.run(query, MutantToolbox(tools, defect, state), MutantModel(model, defect, state), observer)
         except Crashed as error:

@@ -114,8 +114,7 @@ def table(counts: Iterable[DefectCount]) -> list[str]:
     for each in listed:
         others = ", ".join(f"{cause} {count}" for cause, count in (each.against + each.alone).most_common() if cause != each.cause)
         shares = [counted[each.cause] for counted in (each.against, each.alone)]
-        what = " ".join((DEFECTS[each.name].__doc__ or each.name).split()).rstrip(".")
-        rows.append(row(what, each.cause, each.lost, *shares, others or "–"))
+        rows.append(row(DEFECTS[each.name].says, each.cause, each.lost, *shares, others or "–"))
     right, alone = sum(each.against[each.cause] for each in listed), sum(each.alone[each.cause] for each in listed)
     rows.append(f"| all {len(listed)} kinds | | {sum(each.lost for each in listed)} | {right} | {alone} | |")
     return rows

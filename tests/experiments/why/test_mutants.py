@@ -80,7 +80,7 @@ def test_an_unknown_defect_is_refused() -> None:
 
 def test_the_page_lists_every_kind_and_each_is_named() -> None:
     rows = re.findall(r"^\| ([^|]+?) \| [a-z ]+ \| (\d+) \| (\d+) \| (\d+) \|", block(PAGE, "mutants"), re.MULTILINE)
-    assert [row[0] for row in rows] == [" ".join((kind.__doc__ or "").split()).rstrip(".") for kind in DEFECTS.values()]
+    assert [row[0] for row in rows] == [kind.says for kind in DEFECTS.values()]
     assert len(rows) >= 20
     for what, lost, against, alone in rows:
         unnamed = int(lost) - min(int(against), int(alone))
