@@ -19,17 +19,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import whichloop
 from pages import head, make_tables, row
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import bless, judge
 from whichloop.metrics.gate import Held, decide, overall
 from whichloop.metrics.power import fewest_units, pass_power, regression_power
 from whichloop.metrics.statistics import wilson
 from whichloop.metrics.summary import PRIMARY, TaskValues
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
 ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10
@@ -254,10 +251,7 @@ REAL = (
 
 
 def real_run(loop: str, profile: str, seed: int, runs: Path, suite: str = "arithmetic") -> Results:
-    config = CompareConfig(loops=(loop,), profiles=(profile,), suite=suite, seed=seed, runs=runs, mlflow=False)
-    experiment = prepare(config)
-    run(experiment, Unwatched())
-    return results(experiment.folder)
+    return whichloop.compare([loop], suite, [profile], seed=seed, runs=runs, mlflow=False, progress=False).results
 
 
 def against_another_seed(was: str, now: str, profile: str, seeds: int, runs: Path) -> list[Counter[str]]:

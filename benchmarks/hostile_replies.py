@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pages import write_block
+from pages import head, write_block
 from whichloop.checks.loop.random_moves import any_move, any_reply, any_value, busy, done, say
 from whichloop.protocol import Capabilities, Chunk, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
 from whichloop.protocol.names import parse_spec
@@ -57,53 +57,12 @@ SCHEMAS: tuple[Any, ...] = (
 )
 PIECES = (
     *"{}[]<>\"'\\/:,#`&-_ \n\t\x00",
-    *(
-        "1",
-        "9e",
-        "null",
-        "true",
-        "\ud800",
-        "\u2028",
-        "é",
-        "</a>",
-        "<a>",
-        "<b>",
-        "<tree>",
-        "</tree>",
-        "<item>",
-        "</item>",
-        "<output>",
-    ),
-    *(
-        "</output>",
-        "<output a='",
-        "<![CDATA[",
-        "]]>",
-        "&#x",
-        "&lt;",
-        "```",
-        "```json\n",
-        '{"a":',
-        '{"tool_name": "add", "arguments": ',
-    ),
-    *(
-        "Thought: ",
-        "\nTool: add\n",
-        "\nArguments: {",
-        "\nAnswer: ",
-        "[[ ## ",
-        " ## ]]\n",
-        "[[ ## answer ## ]]\n",
-        "finish",
-        "__finish__",
-    ),
-    *(
-        "[[ ## reasoning ## ]]\n",
-        "[[ ## reasoning_output ## ]]\n",
-        "[[ ## next_tool_args ## ]]\n",
-        "[[ ## completed ## ]]",
-        "unknown",
-    ),
+    *("1", "9e", "null", "true", "\ud800", "\u2028", "é", "</a>", "<a>", "<b>", "<tree>", "</tree>", "<item>", "</item>"),
+    *("<output>", "</output>", "<output a='", "<![CDATA[", "]]>", "&#x", "&lt;", "```", "```json\n", '{"a":'),
+    '{"tool_name": "add", "arguments": ',
+    *("Thought: ", "\nTool: add\n", "\nArguments: {", "\nAnswer: ", "[[ ## ", " ## ]]\n", "[[ ## answer ## ]]\n", "finish"),
+    *("__finish__", "[[ ## reasoning ## ]]\n", "[[ ## reasoning_output ## ]]\n", "[[ ## next_tool_args ## ]]\n"),
+    *("[[ ## completed ## ]]", "unknown"),
 )
 
 
@@ -283,8 +242,7 @@ def count_on(replies: int, seconds: float, workers: int, after_each: Callable[[]
 def table() -> Iterator[str]:
     """Yield the lines of the table in the docs."""
     _, designs, peak = known()
-    yield "| design | replies | characters | runs | stops | slowest run, s of CPU |"
-    yield "|---" * 6 + "|"
+    yield from head("design", "replies", "characters", "runs", "stops", "slowest run, s of CPU")
     for name, count in designs.items():
         stops = ", ".join(f"{stop} {times:,}" for stop, times in count.stops.items())
         yield f"| `{name}` | {count.replies:,} | {count.characters:,} | {count.runs:,} | {stops} | {count.slowest_s:.1f} |"

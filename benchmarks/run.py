@@ -45,7 +45,7 @@ class Program(NamedTuple):
 
 HAND = Program("hand-written asyncio loop", ("hand",), 20_000)
 OURS = tuple(Program(f"`{name}`", ("ours", name), 2_000) for name in ("bare", "finish", "phased", "react_extract", "stateless"))
-READING = Program("`bare`, the others' model", ("reading",), 2_000)
+READING = Program("`bare`, the others' model", ("ours", "reader"), 2_000)
 DSPY = Program("dspy.ReAct, dspy.Evaluate", ("dspy_react",), 200, ("dspy",))
 RIVALS = (
     Program("LangGraph create_agent", ("peers.langgraph",), 300, ("langgraph", "langchain"), is_peer=True),

@@ -17,13 +17,9 @@ from typing import NamedTuple
 
 from scipy.stats import kendalltau
 
+import whichloop
 from pages import head, write_block
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
 from whichloop.models.profiles import FEEDBACK_PARTS, Profile, load_profile
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "sensitivity.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -129,22 +125,16 @@ def result(suite: str, profile: Profile, tasks: int | None) -> RunResult:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "varied.toml"
         file.write_text(_toml(profile), encoding="utf-8")
-        settings = CompareConfig(loops=LOOPS, profiles=(str(file),), suite=suite, tasks=tasks, runs=Path(folder), mlflow=False)
-        experiment = prepare(settings)
-        run(experiment, Unwatched())
-        found = results(experiment.folder).comparison
+        made = whichloop.compare(LOOPS, suite, [str(file)], tasks=tasks, runs=Path(folder), mlflow=False, progress=False)
+        found = made.results.comparison
     designs = {arm.info.arm: arm.info.loop for arm in found.arms}
     accuracies = {arm.info.loop: arm.summary.accuracy.value for arm in found.arms if arm.summary.accuracy is not None}
     pairs = {
-        (designs[pair.a], designs[pair.b]): PairResult(*_interval(pair.difference), pair.verdict.word)
+        (designs[pair.a], designs[pair.b]): PairResult(gap.value, gap.low, gap.high, gap.n, pair.verdict.word)
         for pair in found.pairs
-        if pair.family == "primary" and pair.difference is not None
+        if pair.family == "primary" and (gap := pair.difference) is not None
     }
     return RunResult(accuracies, pairs)
-
-
-def _interval(found: object) -> tuple[float, float, float, int]:
-    return found.value, found.low, found.high, found.n  # type: ignore[attr-defined]
 
 
 def _toml(profile: Profile) -> str:

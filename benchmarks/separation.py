@@ -14,13 +14,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import whichloop
 from pages import block, head, write_block
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
 from whichloop.metrics.comparison import Comparison
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import generated_suites
 
 ROOT = Path(__file__).parents[1]
@@ -31,9 +27,7 @@ BLOCKS = {"separation": ROOT / "docs" / "suites.md", "separation in short": ROOT
 
 def compared(suite: str, tasks: int | None, runs: Path) -> Comparison:
     """The five designs under each profile on one suite; Holm over all pairs of it."""
-    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, suite=suite, tasks=tasks, runs=runs, mlflow=False))
-    run(experiment, Unwatched())
-    return results(experiment.folder).comparison
+    return whichloop.compare(LOOPS, suite, PROFILES, tasks=tasks, runs=runs, mlflow=False, progress=False).results.comparison
 
 
 def told_apart(found: Comparison, profile: str) -> int:
