@@ -14,29 +14,13 @@ the utility under attack are in AgentDojo (Debenedetti et al. 2024, arXiv:2406.1
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, Literal
 
-from .measure import Measure
 from .record import Record
 
 Stage = Literal["shown", "attempted", "executed", "answered"]
 GIVEN: Final = "given"
 """What a record calls the number of instructions that results carried."""
-
-
-def share_reaching(stage: Stage, label: str, *, order: int) -> Measure:
-    """Return the measure whose mean is the share of trials, of those with an instruction in a result, in which one came so far."""
-    return Measure(
-        partial(reached, stage=stage),
-        order=order,
-        digits=3,
-        label=label,
-        is_share=True,
-        of_some=True,
-        is_harm=True,
-        table="injection",
-    )
 
 
 def reached(record: Record, stage: Stage) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.measure import Measure
+from whichloop.metrics.measures import Measure
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
 from whichloop.protocol.counts import counted

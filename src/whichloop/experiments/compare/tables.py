@@ -10,7 +10,7 @@ from dataclasses import replace
 from whichloop.metrics.arm_info import are_imported
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.context import DISTANCES
-from whichloop.metrics.measure import Measure, in_table_order
+from whichloop.metrics.measures import Measure, in_table_order
 from whichloop.metrics.outlook import Chance, Outlook
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
