@@ -7,9 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from .calls import calls_share
 from .context import prefix_stability, retention, tokens_with_cache
 from .record import Record
+
+ASKED: Final = "asked"
+
+
+def calls_share(record: Record, part: str, whole: str = ASKED) -> float | None:
+    """Return the part of a trial's calls or results as a share of the whole; None where the whole is nothing."""
+    counted = record.call_counts
+    return min(1.0, counted.get(part, 0) / counted[whole]) if counted.get(whole) else None
+
 
 Stage = Literal["shown", "attempted", "executed", "answered"]
 GIVEN: Final = "given"
