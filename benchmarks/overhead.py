@@ -25,8 +25,8 @@ from frameworks import PAGE
 from pages import write_block
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.frameworks.framework import Framework
 from whichloop.frameworks.installing import framework_class
+from whichloop.frameworks.table import Framework
 from whichloop.programs.environment import framework_environment
 from whichloop.programs.trial import described
 from whichloop.programs.worker import RUNNER

@@ -18,7 +18,6 @@ from whichloop.protocol import Tool
 from whichloop.protocol.names import near
 from whichloop.protocol.redact import logger_of
 
-from ..connections import bound_connection
 from ..task import Environment, StatelessEnvironment, Task, as_described
 
 logger = logger_of(__name__)
@@ -74,7 +73,6 @@ class OwnTools:
             tools = _tools(opened) if environment is None else environment.tools
         except Exception as error:  # the boundary to the user's own code
             raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
-        _check_threads(self.name, tools)
         tell_gaps(as_described(tools))
         return environment or StatelessEnvironment(tools)
 
@@ -116,7 +114,6 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
         tools = replace(own_tools(name, functions), imported=imported, untyped=untyped)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
-    _check_threads(name, tools.fixed)
     tell_gaps(as_described(tools.fixed))
     return tools
 
@@ -199,13 +196,6 @@ def _tell_untyped(name: str, function_names: tuple[str, ...]) -> None:
     """Warn of functions that are not offered. `name`: as typed."""
     if function_names:
         logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(function_names))
-
-
-def _check_threads(name: str, tools: Iterable[Tool]) -> None:
-    """Raise ValueError for a tool that holds a SQLite connection of this thread: tools run on threads of their own."""
-    for tool in tools:
-        if problem := bound_connection(tool):
-            raise ValueError(f"tools {name!r}: {problem}")
 
 
 def _takes_a_task(item: Any) -> bool:
