@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from .amounts import AmountLaw
 from .paired import Side
 from .permutation import sign_flip
-from .roots import root
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, as_array, unit_values
 
 MAX_LOG = 700.0
@@ -85,4 +85,4 @@ def _turning_point(p: Callable[[float], float], start: float, alpha: float) -> f
         end, step = start + step, 2 * step
         if abs(end) > MAX_LOG:
             return math.inf
-    return start if end == start else root(lambda place: p(place) - alpha, start, end, within=1e-12)
+    return start if end == start else scipy.optimize.brentq(lambda place: p(place) - alpha, start, end, xtol=1e-12)

@@ -20,7 +20,6 @@ from whichloop.models.prices import read_tag
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
 from whichloop.runs.folders import is_test
-from whichloop.runs.gc_tuning import relaxed_gc
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.newer import newer_versions
 from whichloop.runs.store.each_record import name_meant
@@ -183,7 +182,6 @@ class Results:
         }
 
 
-@relaxed_gc()
 def results(folder: Path, *, paired: bool = True) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError.
 

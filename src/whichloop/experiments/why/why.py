@@ -23,7 +23,6 @@ from whichloop.metrics.trajectory.failures import TracedTrial
 from whichloop.metrics.trajectory.losses import Divergence, Loss
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import meant, several
-from whichloop.runs.gc_tuning import relaxed_gc
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import Traces
 
@@ -159,7 +158,6 @@ class Why:
         }
 
 
-@relaxed_gc()
 def losses_explained(
     run: Results,
     *,
