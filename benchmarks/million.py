@@ -25,9 +25,9 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import Traces
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"

@@ -25,7 +25,7 @@ from whichloop.cli.list_ import CATALOGUES
 from whichloop.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
-from whichloop.runs.field_docs import field_docs
+from whichloop.runs.options import field_docs
 
 
 def lazy(name: str) -> LazyCommand:

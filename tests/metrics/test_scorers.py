@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets.task import Task
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, reads_state, scorer_named, scorer_names
 from whichloop.protocol import Query
 

@@ -17,22 +17,23 @@ from whichloop.protocol import HARNESS_STOPS, render_value
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.names import Spec, nearest, own_object, parse_spec
 
-from .abstention import is_abstention
 from .answers import (
     DEFAULT_TOLERANCE,
     MARK,
     MARK_OUTSIDE_NUMBERS,
+    Judgement,
+    Scorer,
     answer_scorer,
     check_tolerance,
     close,
     equal,
     from_json,
+    is_abstention,
     item_key,
     items_in,
     number_in,
     squad_form,
 )
-from .judgement import Judgement, Scorer
 
 __all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scorer_names", "scores_of"]
 

@@ -24,9 +24,8 @@ from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.statistics import Interval, Verdict
 from whichloop.metrics.summary import METRICS
 from whichloop.metrics.views import Views, views
-from whichloop.text.counts import counts
-from whichloop.text.numbers import chance_in_words, dollars_text, interval, p_value, relation, standing, verdict
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.numbers import chance_in_words, counts, dollars_text, interval, p_value, relation, standing, verdict
+from whichloop.text.output import terminal_safe
 from whichloop.text.table import Table
 
 MARKS = [

@@ -12,7 +12,7 @@ from whichloop.metrics.power import UNSEEN, Spread
 from whichloop.metrics.statistics import NO_SPREAD
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .pilot import Pilot
 

@@ -17,10 +17,9 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, records_by_arm, where
 from whichloop.metrics.same_trials import same_pairs
 from whichloop.metrics.tasks import TaskFindings, task_findings
-from whichloop.metrics.trajectory.causes import Cause
+from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain, read_trial
 from whichloop.metrics.trajectory.failures import TracedTrial
-from whichloop.metrics.trajectory.losses import Divergence, Loss
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import meant, several
 from whichloop.runs.store.files import RunError

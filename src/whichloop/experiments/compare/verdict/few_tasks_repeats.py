@@ -8,11 +8,10 @@ from itertools import count
 
 import scipy
 
-from whichloop.metrics.few_units import too_few_units
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.statistics import highest_share
+from whichloop.metrics.statistics import highest_share, too_few_units
 from whichloop.metrics.within_tasks import WithinTasks
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .matrix import AnswerMatrix
 
