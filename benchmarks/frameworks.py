@@ -22,7 +22,7 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.frameworks.framework import Framework
+from whichloop.frameworks.table import Framework
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval
 from whichloop.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridlines, middle_cut, percent, scale, standalone

@@ -44,7 +44,7 @@ from whichloop.models.scripted import Script, Scripted
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Ref, Tool
 from whichloop.protocol.names import Spec
-from whichloop.runs import gc_tuning, trial_models
+from whichloop.runs import trial_models
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.setting import FinishedTrial, TrialContext
 from whichloop.runs.trial.trial import run_trial
@@ -103,15 +103,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what is there before the first test: it would look through millions of objects again.
-
-    A run spares it what is there before the run, and shows it everything afterwards. Here that would be those millions: a whole
-    collection would take a second, and a fork would copy the memory that they lie in.
-    """
+    """Spare the garbage collector what is there before the first test: it would look through millions of objects again."""
     gc.enable()
     gc.collect()
     gc.freeze()
-    vars(gc_tuning)["gc"] = SimpleNamespace(**vars(gc) | {"freeze": lambda: None, "unfreeze": lambda: None})
     gc.set_threshold(50_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
 
 

@@ -44,7 +44,7 @@ _LATER = (
     *(f"whichloop.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
     "whichloop.checks.suite.quick",
     "whichloop.datasets.arithmetic",
-    "whichloop.metrics.scorers.numeric",
+    "whichloop.metrics.scorers",
     "whichloop.runs.engine.worker",
     "numpy.ma",
     "numpy.random",

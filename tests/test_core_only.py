@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests import core_only
-from whichloop._extras import EXTRA_OF, MissingExtra, _requirement, how_to_install, needed_by
+from whichloop._extras import EXTRA_OF, MissingExtra, how_to_install, needed_by
 
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
@@ -247,20 +247,6 @@ def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(ende
 
 
 # --- the command that installs an extra ---
-
-
-@pytest.mark.parametrize(
-    ("noted", "typed"),
-    [
-        ({}, "'whichloop[dspy]'"),
-        ({"url": "file:///", "dir_info": {}}, "'/[dspy]'"),
-        ({"url": "file:///", "dir_info": {"editable": True}}, "-e '/[dspy]'"),
-        ({"url": "https://me:secret@host/x.git", "vcs_info": {"vcs": "git"}}, "'whichloop[dspy] @ git+https://host/x.git'"),
-        ({"url": "https://host/whichloop.whl", "archive_info": {}}, "'whichloop[dspy] @ https://host/whichloop.whl'"),
-    ],
-)
-def test_an_extra_is_installed_from_where_whichloop_came(noted, typed):
-    assert _requirement("dspy", noted) == typed
 
 
 @pytest.mark.parametrize("package", sorted(EXTRA_OF))

@@ -23,7 +23,9 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 DATA = sorted(path for ending in ("toml", "json", "html", "js", "pyi") for path in SOURCE.rglob(f"*.{ending}"))
 USES = sorted({*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md")} - {Path(__file__).resolve()})
 """Pages and tests, which name what other programs call their things."""
-ELSEWHERE = frozenset({"PROVIDER_BASE_URL", "value_to_float", "register_prompt", "whichloop.digest", "plan_first", "stroke_width"})
+ELSEWHERE = frozenset(
+    {"PROVIDER_BASE_URL", "value_to_float", "register_prompt", "whichloop.digest", "plan_first", "stroke_width", "Runner.run"}
+)
 """Names of something outside the code of whichloop, such as a function of Inspect's or a tag of MLflow's, or of a pattern."""
 WORD = re.compile(r"[A-Za-z_]\w*")
 QUOTED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(\(\))?`(?!`)")

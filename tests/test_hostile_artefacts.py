@@ -25,9 +25,9 @@ from whichloop.experiments.gate.data.baseline import Baseline, bless, read_run
 from whichloop.protocol.checksums import open_document
 from whichloop.protocol.files import MAX_SETTINGS
 from whichloop.runs.config import MAX_REPEATS
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import MAX_TEXT
 
 FEW = cases(12)

@@ -49,7 +49,7 @@ FLOORS: dict[str, frozenset[str]] = {
     "__init__": frozenset(
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
-    "__main__": frozenset({"cli", "runs"}),
+    "__main__": frozenset({"cli"}),
     "pytest_plugin": frozenset({"checks", "experiments"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
 
 from benchmarks.slow_tests import COSTLY, COSTLY_S, ROOT, Cost, costly, is_there, shared_out
-from whichloop.runs.gc_tuning import relaxed_gc
 
 NAMES = COSTLY.read_text(encoding="utf-8").splitlines()
 HERE = Path(__file__).relative_to(ROOT).as_posix()
@@ -48,10 +46,3 @@ def test_a_costly_test_is_marked_as_thorough(request: pytest.FixtureRequest) -> 
     marked = {item.nodeid.partition("[")[0] for item in request.session.items if "thorough" in item.keywords}
     collected = {item.nodeid.partition("[")[0] for item in request.session.items}
     assert collected & set(NAMES) <= marked
-
-
-def test_a_run_shows_the_garbage_collector_nothing_that_was_there_before_the_tests() -> None:
-    before = gc.get_freeze_count()
-    with relaxed_gc():
-        pass
-    assert gc.get_freeze_count() > before / 2 > 10_000

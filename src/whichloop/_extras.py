@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 EXTRA_OF: Mapping[str, str] = {
     "datasets": "huggingface",
@@ -64,28 +58,5 @@ def is_installed(package: str) -> bool:
 
 
 def how_to_install(package: str, extra: str | None = None) -> str:
-    """Return the command that installs a package's extra, or another that has it, from where whichloop itself was installed."""
-    return f"pip install {_requirement(extra or EXTRA_OF[package], _installed_from())}"
-
-
-def _installed_from() -> Mapping[str, Any]:
-    """Return what pip noted of the installation (PEP 610); empty for a package index, or where there is no note."""
-    try:
-        noted = json.loads(distribution("whichloop").read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
-        return {}
-    return noted if isinstance(noted, dict) and isinstance(noted.get("url"), str) else {}
-
-
-def _requirement(extra: str, noted: Mapping[str, Any]) -> str:
-    """Return the requirement as a shell takes it."""
-    if not noted:
-        return shlex.quote(f"whichloop[{extra}]")
-    url = urlsplit(noted["url"])
-    folder = Path(unquote(url.path))
-    if "dir_info" in noted and folder.is_dir():
-        editable = "-e " if noted["dir_info"].get("editable") else ""
-        return f"{editable}{shlex.quote(f'{folder}[{extra}]')}"
-    public = urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))  # an address may hold a password
-    version_control = noted.get("vcs_info", {}).get("vcs")
-    return shlex.quote(f"whichloop[{extra}] @ {f'{version_control}+' if version_control else ''}{public}")
+    """Return the command that installs a package's extra, or another that has it."""
+    return f"pip install 'whichloop[{extra or EXTRA_OF[package]}]'"

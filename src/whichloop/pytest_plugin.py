@@ -119,7 +119,7 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
 
 def _sayer(node: pytest.Item, heading: str) -> Callable[[str], None]:
     """Return what adds a line, which may quote the user's own code, to the summary of the session, under a heading."""
-    safe_for_others: Callable[[str], str] = _loaded("whichloop.text.plain_text").safe_for_others
+    safe_for_others: Callable[[str], str] = _loaded("whichloop.text.output").safe_for_others
     return lambda line: node.user_properties.append((heading, safe_for_others(line)))
 
 

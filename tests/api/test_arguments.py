@@ -16,7 +16,7 @@ import whichloop
 from tests.cases import cases
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.reports.dataframes import Loaded
 from whichloop.runs.config import CompareConfig
 

@@ -17,7 +17,7 @@ from whichloop import session
 from whichloop.api.objects import check_workers_can_import, loop_name, optimizer_name, profile_name, scorer_name, suite_name
 from whichloop.datasets import arithmetic
 from whichloop.loops import Bare, Finish, Microcompact, RepeatGuard
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import Loop

@@ -26,7 +26,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, Finish
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.mlflow import default_uri
 from whichloop.runs.config import CompareConfig

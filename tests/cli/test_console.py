@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.cli import console
-from whichloop.text.output import UNBROKEN, Prose, prose_lines
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import UNBROKEN, Prose, prose_lines, terminal_safe
 
 INTERVALS = st.tuples(st.floats(-1, 1), st.floats(-1, 1)).map(lambda ends: f"[{ends[0]:.3f}, {ends[1]:.3f}]")
 WORDS = st.lists(st.one_of(INTERVALS, st.sampled_from(["finish", "is", "better", "than", "bare", "by"])), min_size=1, max_size=40)

@@ -25,7 +25,7 @@ from whichloop.cli.list_ import CATALOGUES
 from whichloop.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
-from whichloop.runs.field_docs import field_docs
+from whichloop.runs.options import field_docs
 
 
 def lazy(name: str) -> LazyCommand:
@@ -275,13 +275,13 @@ HEAVY = (
 """Modules that take 0.02 s of CPU or more to import."""
 STARTS: dict[str, tuple[int, set[str]]] = {
     # a few to spare; `compare` comes first, because the others read its run
-    "compare --loop bare --tasks 1 --no-mlflow --quiet": (462, {"jinja2", "jsonschema", "numpy", "rich"}),
+    "compare --loop bare --tasks 1 --no-mlflow --quiet": (462, {"jinja2", "jsonschema", "numpy", "rich", "scipy.special"}),
     "list loops": (82, {"rich"}),
     "list suites": (79, {"rich"}),
     "list profiles": (81, {"rich"}),
     "show latest": (83, {"rich"}),
-    "why latest": (232, {"numpy", "rich"}),
-    "report latest": (267, {"numpy", "rich"}),
+    "why latest": (232, {"numpy", "rich", "scipy.special"}),
+    "report latest": (267, {"numpy", "rich", "scipy.special"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 FEW = [command for command in STARTS if command.startswith(("compare", "show"))]

@@ -373,25 +373,6 @@ def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
     assert child.returncode == 130, said
 
 
-def test_ctrl_c_within_a_callback_whose_exceptions_python_drops_is_not_lost(here):
-    pressed = textwrap.dedent("""
-        import signal, sys, whichloop.__main__ as own
-        class Dropped:
-            def __del__(self): signal.raise_signal(signal.SIGINT)
-        class Up:
-            def find_spec(self, name, *rest):
-                if name == "whichloop.cli":  # the first thing that the command itself does
-                    Dropped()
-                    import threading
-                    threading.Event().wait(60)
-        sys.meta_path.insert(0, Up())
-        sys.argv = ["whichloop", "--version"]
-        own.main()
-    """)
-    ended = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, cwd=here, timeout=120, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

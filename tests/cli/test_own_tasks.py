@@ -304,32 +304,3 @@ def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: P
     blown = run(planned, *QUIET).json
     assert {arm["accuracy"]["value"] for arm in blown["arms"] if arm["profile"] == "clean"} == {1.0}
     assert {arm["excluded"] for arm in blown["arms"]} == {0}
-
-
-LAZY_TOOLS = '''
-import sqlite3
-from functools import lru_cache
-@lru_cache
-def _db():
-    return sqlite3.connect(":memory:")
-def price(item: str) -> float:
-    """Price of one item."""
-    return _db().execute("select 39.9").fetchone()[0]
-'''
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("compare", "--loop", "bare", "--suite", "jsonl", "--data", "planned.jsonl", "--tools", "own_shop", "--no-mlflow"), 4),
-        (("plan", "check", "planned.jsonl", "--tools", "own_shop", "--run-tools"), 1),
-        (("check", "suite", "jsonl", "--data", "planned.jsonl", "--tools", "own_shop", "--run-tools"), 1),
-    ],
-    ids=["compare", "plan check", "check suite"],
-)
-def test_tools_that_open_their_connection_on_the_first_call_are_told_the_cure(whichloop, planned, here, words, code):
-    (here / "own_shop.py").write_text(LAZY_TOOLS)
-    done = whichloop(*words)
-    assert done.code == code
-    told = "price uses _db(), a SQLite connection that no other thread may use; open it with sqlite3.connect(…,"
-    assert f"task 'lamp', call 'c1': {told} check_same_thread=False)" in " ".join((done.out + done.err).split())

@@ -12,9 +12,8 @@ import pytest
 
 from tests.datasets.tau2_shops import EXCHANGE, SHOP, action, loaded, row
 from tests.models.real.provider import SECRET, CannedAnswer, SeenRequest, Server, completion, failure, serving
-from whichloop.datasets.modelled_user import instructions
 from whichloop.datasets.task import Suite
-from whichloop.datasets.with_user import UserEnvironment
+from whichloop.datasets.with_user import UserEnvironment, instructions
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.loops.bare_codecs import CODEC
@@ -25,9 +24,9 @@ from whichloop.models.waits import Waits
 from whichloop.protocol import Act, Answer, ToolCall
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.run_state import read_records
 from whichloop.runs.schedule import Trial, make_arms
-from whichloop.runs.store.records import read_records
-from whichloop.runs.trial import played_user
+from whichloop.runs.trial import trial_parts as played_user
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial_models import TrialModels

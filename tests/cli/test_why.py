@@ -16,8 +16,8 @@ import pytest
 from tests.sealing import reseal
 from whichloop.cli.main import main
 from whichloop.reports.why_lines import kind_in_words
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import TRACES, TRIALS
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import TraceWriter, read_trace
 
 pytestmark = pytest.mark.thorough

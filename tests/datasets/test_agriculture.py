@@ -21,7 +21,7 @@ from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
 from whichloop.datasets.worlds import InvalidRequest
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
 

@@ -21,7 +21,7 @@ from whichloop.datasets.bfcl.functions import ACKNOWLEDGED
 from whichloop.datasets.bfcl.plans import NOTHING_FITS
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 

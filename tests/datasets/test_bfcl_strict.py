@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets.bfcl.strict import same_calls
 from whichloop.datasets.task import Task
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.protocol import Query
 

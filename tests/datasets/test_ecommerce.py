@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import ecommerce
-from whichloop.datasets.ecommerce import books, tools
+from whichloop.datasets.ecommerce import case as books
+from whichloop.datasets.ecommerce import tools
 from whichloop.datasets.ecommerce.shop import Row, Shop, ShopDatabase, changed, draw_shop
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import carry_out
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 

@@ -20,7 +20,7 @@ from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Environment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
 from whichloop.datasets.worlds import InvalidRequest
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync
 

@@ -20,7 +20,7 @@ from whichloop.datasets.repairs import plant as tools
 from whichloop.datasets.repairs.plant import Plant, draw_plant
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import carry_out, replay
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.protocol import Toolbox, ToolCall, refs, run_sync
 from whichloop.protocol.tool_calls import TransientError

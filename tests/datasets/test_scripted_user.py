@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
-from whichloop.datasets.modelled_user import ModelledUser, instructions
 from whichloop.datasets.scripted_user import (
     ASKING_USER_TOOLS,
     NOTHING_MORE,
@@ -28,8 +27,8 @@ from whichloop.datasets.scripted_user import (
     user_tools,
 )
 from whichloop.datasets.task import HasUser, Suite
-from whichloop.datasets.tau2.customer_words import in_turn
-from whichloop.datasets.with_user import UserEnvironment, with_user
+from whichloop.datasets.tau2.conversation import in_turn
+from whichloop.datasets.with_user import ModelledUser, UserEnvironment, instructions, with_user
 from whichloop.datasets.worlds import Toolset, WorldEnvironment
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest

@@ -16,12 +16,12 @@ from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_s
 from whichloop.datasets import tau2
 from whichloop.datasets.scripted_user import NOTHING_TO_SAY, FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
 from whichloop.datasets.task import Suite, Task
-from whichloop.datasets.tau2.customer_words import first_person, opening
+from whichloop.datasets.tau2.conversation import first_person, opening
 from whichloop.datasets.tau2.domain import NotFound
 from whichloop.datasets.tau2.records import TrialTables
 from whichloop.datasets.with_user import with_user
 from whichloop.datasets.worlds import WorldEnvironment
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 
 

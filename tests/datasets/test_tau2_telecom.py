@@ -17,7 +17,7 @@ from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.tau2 import phone, telecom
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
 

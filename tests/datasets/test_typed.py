@@ -26,7 +26,7 @@ from whichloop.datasets.typed.desk import ANSWER_FORMAT, blank
 from whichloop.datasets.typed.forms import FORMS
 from whichloop.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
 from whichloop.datasets.validity import replay
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Ref, Toolbox, ToolCall, run_sync
 from whichloop.protocol.digest import canonical_json

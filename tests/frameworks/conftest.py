@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import here, whichloop
-from whichloop.frameworks import framework
+from whichloop.frameworks import table
 
 __all__ = ["here", "whichloop"]
 
@@ -44,5 +44,5 @@ def toy_wiring(tmp_path, monkeypatch):
     folder.mkdir()
     wiring = folder / "openai_agents.py"
     wiring.write_text(f"{TOYS.read_text()}\n\nsolve = while_loop\n")
-    monkeypatch.setattr(framework, "WIRING", folder)
+    monkeypatch.setattr(table, "WIRING", folder)
     return wiring

@@ -22,7 +22,7 @@ for each in (
     "frameworks",
     "loops.bare",
     "loops.finish",
-    "metrics.scorers.numeric",
+    "metrics.scorers",
     "programs.program",
 ):
     importlib.import_module(f"whichloop.{each}")

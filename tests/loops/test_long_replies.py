@@ -20,7 +20,7 @@ from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.finish.partial import partial_json
 from whichloop.loops.finish.streaming import MIN_GROWTH, streamed
 from whichloop.loops.finish.xml_output import read_output
-from whichloop.metrics import abstention
+from whichloop.metrics import answers as abstention
 from whichloop.models.streaming import pieces
 from whichloop.protocol import Chunk, NativeCall, Reply, WireError, run_sync
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
-from whichloop.metrics.measure import ADDED_ORDER
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS
@@ -356,7 +355,7 @@ def test_the_object_for_scripts():
     assert first["recovery"]["value"] == 1.0
     assert first["false_success"]["count"] == 0
     judged = [item["metric"] for item in made["pairs"]]
-    ours = [name for name in judged if METRICS[name].order < ADDED_ORDER]
+    ours = [name for name in judged if not METRICS[name].in_trials]
     assert ours == ["accuracy", "steps", "lm_calls", "tokens", "seconds", "false_success_rate"]
     accuracy = made["pairs"][0]
     assert accuracy.keys() >= {"a", "b", "metric", "difference", "p", "p_holm", "verdict", "within_margin", "family", "margin"}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.failures import TracedTrial
-from whichloop.metrics.trajectory.own_calls import RequestCounts, own_runs
 from whichloop.metrics.trajectory.trajectory import course
+from whichloop.metrics.trajectory.written_calls import RequestCounts, own_runs
 
 QUESTION = [{"role": "user", "content": "how much?"}]
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.comparison import Comparison, compare
+from whichloop.metrics.comparison import Comparison, compare, mean_over_profiles
 from whichloop.metrics.pairs import Pair, paired_test, pairs_of_family
-from whichloop.metrics.pooled import mean_over_profiles
 from whichloop.metrics.summary import TaskValues
 
 Scores = Mapping[tuple[str, str], Sequence[float]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.trajectory.prompts_sent import says_more, shows
+from whichloop.metrics.trajectory.trajectory import says_more, shows
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
-from whichloop.metrics.ranking import ranked
+from whichloop.metrics.sums import ranked
 
 
 @settings(max_examples=cases(12))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import re
 import string
+import subprocess
+import sys
 import warnings
 from itertools import product
 from typing import Any
@@ -15,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets.task import Task
-from whichloop.metrics.judgement import Judgement
-from whichloop.metrics.scorers import is_abstention, scorer_named, scorer_names
+from whichloop.metrics.answers import Judgement
+from whichloop.metrics.scorers import is_abstention, reads_state, scorer_named, scorer_names
 from whichloop.protocol import Query
 
 JSON = st.recursive(
@@ -434,3 +436,14 @@ def test_a_scorer_that_cannot_be_called_with_a_judgement_is_refused_by_name(tmp_
         scorer_named("own_arity:two")
     with pytest.raises(ValueError, match=r"takes \(\); a scorer takes one argument"):
         scorer_named("own_arity:made()")
+
+
+def test_a_scorer_says_that_it_reads_the_end_state() -> None:
+    assert reads_state("package.module:of_ones_own")
+    assert {name for name in scorer_names() if reads_state(name)} == {"bfcl"}
+
+
+def test_naming_a_scorer_imports_neither_jsonschema_nor_a_suite() -> None:
+    code = "import sys; from whichloop.metrics.scorers import scorer_named; scorer_named('exact'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"jsonschema", "whichloop.datasets.bfcl"} & set(done.stdout.split())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
-from whichloop.metrics.solved_costs import NO_SOLVED_COSTS, log_ratio
+from whichloop.metrics.reliability import NO_SOLVED_COSTS, log_ratio
 
 TASKS = st.lists(
     st.tuples(st.floats(0.5, 50), st.floats(0.5, 50), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])),

@@ -15,11 +15,10 @@ from scipy.stats import binom, hypergeom
 
 from tests.cases import cases
 from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.metrics.arm_info import IMPORTED, ArmInfo
+from whichloop.metrics.arm_info import IMPORTED, NO_LIMITS, ArmInfo, TrialLimits
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.statistics import highest_share
 from whichloop.metrics.summary import PRIMARY
-from whichloop.metrics.trial_limits import NO_LIMITS, TrialLimits
 from whichloop.metrics.within_tasks import paired_within_tasks, unpaired_within_tasks
 from whichloop.protocol import StopReason
 

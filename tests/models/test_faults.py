@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets.task import Task
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import (
     ANSWER,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.models.receipts import issue
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scorer_named
 from whichloop.models.faults import ANSWER, NOT_DETERMINED, SURE
 from whichloop.models.policy import POLICY, Decision, PolicyRequest, named_in

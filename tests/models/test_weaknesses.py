@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from whichloop.loops.bare_codecs import FORMATS
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile

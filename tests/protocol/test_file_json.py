@@ -172,8 +172,8 @@ def test_loads_of_files_are_seen() -> None:
     assert _loads_of_files(ast.parse(code)) == [1, 4]
 
 
-OWN_STORES = frozenset({"_extras.py", "loops/phased/context.py"})
-"""A product's own stores, which nobody else writes, and what pip noted of the installation."""
+OWN_STORES = frozenset({"loops/phased/context.py"})
+"""A product's own stores, which nobody else writes."""
 
 
 def test_no_file_is_read_by_the_standard_library_alone() -> None:

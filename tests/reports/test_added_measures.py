@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.cases import cases
 from tests.reports.test_dataframes import loaded, runs
 from whichloop.metrics import summary
-from whichloop.metrics.measure import Measure
+from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import MAX_VALUE, METRICS
 from whichloop.protocol import render_value
@@ -28,7 +28,7 @@ VALUES: dict[str, Value] = {
 
 
 def add(patch: pytest.MonkeyPatch, values: dict[str, Value]) -> None:
-    added = {name: Measure(value, order=100, name=name, label=name) for name, value in values.items()}
+    added = {name: Measure(value, "", in_trials=True, name=name, label=name) for name, value in values.items()}
     for module in (summary, added_measures):
         patch.setattr(module, "METRICS", {**METRICS, **added})
 

@@ -40,7 +40,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 from whichloop.runs.typed_runs import MAX_NAMED, run_folder
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 pytestmark = pytest.mark.thorough
 

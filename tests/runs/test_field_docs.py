@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whichloop.runs.field_docs import field_docs
+from whichloop.runs.options import field_docs
 
 
 @dataclass

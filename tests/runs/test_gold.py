@@ -13,7 +13,7 @@ from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.protocol import Plan, PlannedCall, Query
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.gold import contradiction
+from whichloop.runs.lookup import contradiction
 
 
 def price(item: str) -> float:

@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
+from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.models.profiles_version import PROFILES_VERSION
-from whichloop.runs.newer import newer_versions
+from whichloop.runs.run_state import newer_versions
 from whichloop.runs.store.files import versions_in
 
 HERE = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}

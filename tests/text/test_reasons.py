@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.text.counts import MAX_REASON_CHARS, reasons
+from whichloop.text.numbers import MAX_REASON_CHARS, reasons
 
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(1, 99), min_size=1, max_size=8), st.integers(1, 5))

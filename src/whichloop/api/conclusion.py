@@ -11,7 +11,7 @@ from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.size.size import Sizing
 from whichloop.reports.notebook import block
 from whichloop.reports.row_frames import flat, rows_frame, without_none
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line
 from whichloop.text.table import Table
 
 if TYPE_CHECKING:

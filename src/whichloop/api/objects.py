@@ -181,6 +181,9 @@ def _importable(kind: str, target: Any) -> str | None:
     module, name = getattr(origin, "__module__", None), getattr(origin, "__qualname__", "")
     if module is None or not name.isidentifier() or getattr(sys.modules.get(module), name, None) is not target:
         return None
+    frameworks = getattr(sys.modules.get("whichloop.frameworks.table"), "FRAMEWORKS", {}) if kind == "loop" else {}
+    if framework := next((name for name, each in frameworks.items() if each is target), None):
+        return str(framework)
     for place in (kind, *FOREIGN) if kind == "loop" else (kind,):
         if place not in PACKAGES:
             continue

@@ -23,7 +23,7 @@ from whichloop.datasets.validity import Replayed, planned_answer, replay
 from whichloop.datasets.validity.checks import argument_problems, call_misfits, goal_problems, plan_problems
 from whichloop.protocol import Query, ToolSpec, render_value
 from whichloop.protocol.values import cap
-from whichloop.runs.gold import compares, contradiction
+from whichloop.runs.lookup import compares, contradiction
 
 from .suite.reference_agents import ORACLE, Oracle, ReferenceAgent, bench, trial
 from .suite.running import why_it_failed

@@ -31,7 +31,7 @@ from whichloop.protocol.names import Spec, near, parse_spec
 from whichloop.reports.html.program_check import program_check_html
 from whichloop.runs.registry import make_loop
 from whichloop.text import junit
-from whichloop.text.plain_text import plain_line, terminal_safe
+from whichloop.text.output import plain_line, terminal_safe
 
 from .codes import DONE, FAILED
 from .console import out, print_row, say

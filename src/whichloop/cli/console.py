@@ -11,8 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from whichloop.text.output import UNBROKEN, OutputLine, Prose, prose_lines, wrapped_words
-from whichloop.text.plain_text import plain_line, terminal_safe
+from whichloop.text.output import UNBROKEN, OutputLine, Prose, plain_line, prose_lines, terminal_safe, wrapped_words
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from whichloop.frameworks.environments import environments, known_frameworks
 from whichloop.frameworks.installing import InstallError, Release, install, read_release
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .catalogue import entries
 from .catalogue.entry import CatalogueFramework

@@ -51,7 +51,7 @@ from whichloop.runs.folders import RUNS
 from whichloop.runs.permissions import Permissions, resume_flags
 from whichloop.runs.store.files import RunError
 from whichloop.runs.typed_runs import run_folder
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
 from .console import say

@@ -10,7 +10,7 @@ import typer
 
 from whichloop._extras import is_installed
 from whichloop.runs.config import IfAbsent
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .named_code import check_loop, check_program
 from .options import OptionGroup, with_options

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import nearest
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .catalogue import entries, outlines
 from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite, own_loop

@@ -12,7 +12,7 @@ from whichloop.protocol.cured_error import CuredError
 from whichloop.protocol.files import file_error_words
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .usage import usage_line
 

@@ -10,7 +10,7 @@ import typer
 
 from whichloop._extras import is_installed
 from whichloop.checks.loop import scaffold
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .options import OptionGroup, with_options
 

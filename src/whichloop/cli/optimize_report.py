@@ -12,7 +12,7 @@ from rich.text import Text
 
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.optimize.tables import BRIEF, brief_rows, optimization_notes, optimization_tables, to_markdown, verdicts
-from whichloop.text.plain_text import plain_line, terminal_safe
+from whichloop.text.output import plain_line, terminal_safe
 
 from .codes import DONE, FAILED
 from .columns import Rows, folded, print_lines

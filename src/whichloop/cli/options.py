@@ -25,7 +25,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from whichloop import cli
 from whichloop.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, SettingError, flag_of
-from whichloop.runs.field_docs import field_docs
+from whichloop.runs.options import field_docs
 
 Texts = Annotated[list[str], Field(default=[])]
 """Values of a flag that may be repeated."""

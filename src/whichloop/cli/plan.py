@@ -16,7 +16,7 @@ from whichloop.protocol.counts import counted
 from whichloop.protocol.plan_lines import plan_to_lines
 from whichloop.protocol.values import cap
 from whichloop.runs.registry import tools_named
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .codes import DONE, FAILED
 from .console import out

@@ -18,7 +18,7 @@ from whichloop.experiments.optimize.program_text import (
     to_markdown,
 )
 from whichloop.protocol.values import one_line
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .console import out
 from .options import JsonOption, OptionGroup, with_options

@@ -10,7 +10,7 @@ from whichloop.experiments.compare.harness_tables import harness_sentences, harn
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_runs_notes, several_runs_tables, verdicts
 from whichloop.experiments.compare.tables import comparison_notes, comparison_tables
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .columns import print_lines
 from .console import out, print_line, print_prose, with_whole_intervals

@@ -18,8 +18,7 @@ from whichloop.experiments.compare.verdict.framework_defaults import defaults_se
 from whichloop.experiments.compare.verdict.sentence import AnswerSentence, leading
 from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
 from whichloop.protocol.counts import counted
-from whichloop.text.output import shortened, wrapped_words
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line, shortened, wrapped_words
 
 from .columns import folded, with_folded_heads
 from .console import WIDE, wrapped

@@ -12,7 +12,7 @@ from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import Unit
 from whichloop.text.numbers import interval_of
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line
 
 from .columns import folded
 from .render_matrix import share_form

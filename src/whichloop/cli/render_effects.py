@@ -16,7 +16,7 @@ from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import value_text
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .columns import folded, print_lines, side_by_side, widest_fitting
 from .console import WIDE, out, wrapped

@@ -13,8 +13,7 @@ from whichloop.experiments.gate.output import brief
 from whichloop.experiments.gate.output.sentences import MAX_NAMED, further_lines, headline
 from whichloop.experiments.gate.output.stop_words import shown_stops
 from whichloop.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
-from whichloop.text.output import wrapped_words
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line, wrapped_words
 
 from .columns import folded, print_lines
 from .console import WIDE, out

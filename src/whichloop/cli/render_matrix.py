@@ -23,8 +23,7 @@ from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import Unit
 from whichloop.protocol.counts import counted, joined
 from whichloop.text.numbers import hundredths, interval, interval_of
-from whichloop.text.output import without_middle
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line, without_middle
 
 from .columns import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
 from .console import WIDE, wrapped

@@ -12,8 +12,8 @@ from rich.text import Text
 from whichloop.metrics.record import Record
 from whichloop.protocol.counts import counted
 from whichloop.reports import trial_lines
-from whichloop.text.counts import counts
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.numbers import counts
+from whichloop.text.output import terminal_safe
 from whichloop.text.trace_text import JudgedTrace, blocks
 
 from .console import out, print_line, print_prose, print_text

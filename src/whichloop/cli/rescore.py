@@ -13,7 +13,7 @@ from whichloop.experiments.compare.rescore import Rescored
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol.counts import counted
 from whichloop.runs.config import IfAbsent
-from whichloop.text.plain_text import plain_line, terminal_safe
+from whichloop.text.output import plain_line, terminal_safe
 from whichloop.text.table import Table
 
 from .console import out, print_prose

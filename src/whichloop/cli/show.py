@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from whichloop.metrics.record import Record
-from whichloop.runs.newer import newer_versions
+from whichloop.runs.run_state import newer_versions
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
 from whichloop.runs.store.traces import read_trace

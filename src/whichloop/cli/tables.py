@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from whichloop.experiments.compare.tables import STOPS, UNDER
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 from whichloop.text.table import Table
 
 from .console import WIDE, print_cells, print_unpadded

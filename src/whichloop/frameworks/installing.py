@@ -9,7 +9,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from whichloop.programs.worker import RUNNER
 from whichloop.protocol.names import nearest
 
 from .environments import environment_folder, is_release, known_frameworks, packages_in, plain_name
-from .framework import Framework
+from .table import FRAMEWORKS, Framework
 
 CONSTRAINTS = Path(__file__).with_name("constraints")
 MAX_SHOWN_LINES = 5
@@ -39,8 +38,7 @@ def framework_class(name: str) -> type[Framework]:
     """Return the class of a framework. Raises InstallError for an unknown name."""
     if name not in known_frameworks():
         raise InstallError(f"unknown framework {name!r}; {nearest(name, known_frameworks())}")
-    framework: type[Framework] = import_module(f"{__package__}.{name}").LOOP
-    return framework
+    return FRAMEWORKS[name]
 
 
 def constraints_of(name: str) -> Path:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
-from . import special
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, shared_units, student_quantile, unit_values
 
 SKEW_FACTOR = 1.5
@@ -82,7 +82,7 @@ class AmountLaw:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
         t = (self._mean - bound) / self._error
         skewed = min(t, _transformed(t, self._skew))
-        p_value = float(special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
+        p_value = float(scipy.special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
         return max(p_value, 0.5**self._n)
 
     def low(self, alpha: float) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
-from . import special
 from .statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
 DRAWS = 9_999
@@ -66,11 +66,11 @@ def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Flo
     `alone`: the estimates without each unit.
     """
     below = (np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn))
-    bias = special.ndtri(below)
+    bias = scipy.special.ndtri(below)
     influence = alone.mean() - alone
     acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
-    shifted = bias + special.ndtri(np.array((alpha / 2, 1 - alpha / 2)))
-    return np.asarray(special.ndtr(bias + shifted / (1 - acceleration * shifted)), dtype=np.float64)
+    shifted = bias + scipy.special.ndtri(np.array((alpha / 2, 1 - alpha / 2)))
+    return np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)), dtype=np.float64)
 
 
 def _left_out(statistic: Statistic, units: int) -> Floats:
@@ -91,7 +91,7 @@ def expanded(alpha: float, units: int) -> float:
     """
     if units < 2:
         return alpha
-    level = 2 * float(special.ndtr(math.sqrt(units / (units - 1)) * special.stdtrit(units - 1, alpha / 2)))
+    level = 2 * float(scipy.special.ndtr(math.sqrt(units / (units - 1)) * scipy.special.stdtrit(units - 1, alpha / 2)))
     return max(level, _ROUNDING)
 
 

@@ -6,6 +6,7 @@ is decided is in `pairs`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -15,19 +16,16 @@ from whichloop.protocol import render_value
 from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import canonical_json
 
-from .arm_info import ArmInfo
+from .arm_info import NO_LIMITS, ArmInfo, TrialLimits
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
-from .few_tasks import OnTask, on_few_tasks
-from .few_units import too_few_units
 from .left_out import excluded_warnings, most_frequent, most_told, overlap_warnings
-from .pairs import MARGIN, Pair, paired_test, pairs_of_family, with_outlook, with_repeats
-from .pooled import pooled_values
+from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
+from .reliability import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .same_trials import same_pairs
-from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
-from .statistics import ALPHA, interval_json
+from .statistics import ALPHA, interval_json, too_few_units
 from .summary import (
     FAULT_COUNTS,
     METRICS,
@@ -41,7 +39,42 @@ from .summary import (
     summarize,
     task_values,
 )
-from .trial_limits import NO_LIMITS, TrialLimits
+
+Loops = tuple[str, str]
+"""Two loops, by their arms' names without the profile."""
+
+
+def pooled_values(scores: Mapping[str, TaskValues], arms: Sequence[ArmInfo]) -> list[tuple[Loops, tuple[TaskValues, TaskValues]]]:
+    """Return the pairs of loops that met every profile of a suite, each with its tasks' means over the profiles.
+
+    `scores`: arm → its values. Nothing for a suite with a single profile, whose pairs say the same. Only tasks that are known under
+    every profile count.
+    """
+    pairs = []
+    for suite in dict.fromkeys(info.suite for info in arms):
+        of_suite = [info for info in arms if info.suite == suite]
+        profiles = {info.profile for info in of_suite}
+        if len(profiles) < 2:
+            continue
+        by_loop: dict[str, list[ArmInfo]] = {}
+        for info in of_suite:
+            by_loop.setdefault(info.without_profile, []).append(info)
+        pooled = {
+            loop: mean_over_profiles([scores[info.arm] for info in infos])
+            for loop, infos in by_loop.items()
+            if {info.profile for info in infos} == profiles
+        }
+        pairs += [((a, b), (pooled[a], pooled[b])) for a, b in combinations(pooled, 2)]
+    return pairs
+
+
+def mean_over_profiles(values: Sequence[TaskValues]) -> TaskValues:
+    """Return one value per task, the mean of its means under each profile; without tasks that are unknown under any."""
+    first = values[0]
+    means = [of_profile.means for of_profile in values]
+    tasks = [task for task in first.values if all(task in task_means for task_means in means)]
+    pooled = {task: [math.fsum(task_means[task] for task_means in means) / len(means)] for task in tasks}
+    return TaskValues(pooled, first.clusters, first.templates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from .comparison import Comparison
-from .measure import Measure
+from .measures import Measure
 from .paired import SCORES, PairedFlip
 from .pairs import Pair, paired_test, pairs_of_family
 from .planned_pairs import NOTHING, by_arm_of, planned_pairs

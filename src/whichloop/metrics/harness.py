@@ -29,8 +29,8 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 
-from . import special
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
 from .pairs import MARGIN
@@ -297,7 +297,9 @@ class Crossed:
             return Interval(value, value, value, self.tasks)
         estimate = self._moves(self._whole, source)[0]
         # the spread of n units is short by (n-1)/n, and its own error makes the tails Student's
-        wider = math.sqrt(units / (units - 1)) * special.stdtrit(units - 1, 1 - alpha / 2) / special.ndtri(1 - alpha / 2)
+        wider = (
+            math.sqrt(units / (units - 1)) * scipy.special.stdtrit(units - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)
+        )
         noise = (self._moves(self._drawn, source) - estimate) * wider
         size = float(np.linalg.norm(estimate))
         along = noise @ (estimate / size) if size > 0 else noise[:, 0]

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 
-from . import special
 from .power import Levels, Spread, difference_power, equivalence_power, pass_power, tasks_of
 from .statistics import ALPHA
 
@@ -158,7 +158,7 @@ def _gate_decides(spread: Spread, margin: float, levels: Levels) -> Decides:
 def assurance(spread: Spread, decides: Decides, units: int, *, grows: bool = False) -> float:
     """Return the chance of a decision by so many units, over what the run leaves possible: of a fresh run, or of this as it
     `grows`."""
-    variances, differences = spread.plausible(spread.variance(spread.repeats)), special.ndtri(_QUANTILES)
+    variances, differences = spread.plausible(spread.variance(spread.repeats)), scipy.special.ndtri(_QUANTILES)
     drawn = 1 - spread.units / units if grows else 1.0
     return math.fsum(
         decides(

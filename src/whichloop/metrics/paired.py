@@ -14,9 +14,9 @@ import math
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
-from . import special
 from .amounts import AmountLaw, no_interval
 from .permutation import FlipTails, sign_flip
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, shared_units, unit_values, z_quantile
@@ -110,7 +110,7 @@ class _Scores:
 
     def p(self, bound: float) -> float:
         """Return p of the null that the mean is at most `bound`."""
-        p_value = float(special.ndtr((bound - self._center) / self._error))
+        p_value = float(scipy.special.ndtr((bound - self._center) / self._error))
         return max(p_value, self._not_lost(-bound / self._size)) if bound < 0 else p_value
 
     def low(self, alpha: float) -> float:
@@ -127,11 +127,11 @@ class _Scores:
             return max(1.0 - share - self._gained, 0.0) ** self._n
         if share >= 1 or lost >= self._n:
             return float(share < 1)
-        return float(special.betainc(self._n - lost, lost + 1, 1 - share))
+        return float(scipy.special.betainc(self._n - lost, lost + 1, 1 - share))
 
     def _most_lost(self, alpha: float) -> float:
         """Return the share at which `_not_lost` is alpha."""
         lost = -self._gained * self._n
         if lost <= 0:
             return float(1.0 - self._gained - alpha ** (1 / self._n))
-        return float(special.betaincinv(lost + 1, self._n - lost, 1 - alpha)) if lost < self._n else 1.0
+        return float(scipy.special.betaincinv(lost + 1, self._n - lost, 1 - alpha)) if lost < self._n else 1.0

@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from . import special
-from .roots import root
 from .statistics import NO_SPREAD, Clusters, Floats, as_array, unit_groups
 
 MAX_DENOMINATOR = 2_520
@@ -102,7 +101,7 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
 @lru_cache(maxsize=256)
 def _coins(n: int) -> Floats:
     """Return the chance of each number of heads among n fair coins."""
-    heads, gammaln = np.arange(n + 1.0), special.gammaln
+    heads, gammaln = np.arange(n + 1.0), scipy.special.gammaln
     return np.asarray(
         np.exp(gammaln(n + 1) - gammaln(heads + 1) - gammaln(n - heads + 1) - n * math.log(2)),
         dtype=np.float64,
@@ -152,7 +151,7 @@ def _saddlepoint(sums: Floats) -> float:
     if reached < 0:
         return 1.0 - _saddlepoint(-sums)
     if reached < 1e-3:  # the formula is 0/0 at the mean
-        return float(special.ndtr(-reached))
+        return float(scipy.special.ndtr(-reached))
     if reached >= float(sizes.sum()) * (1 - NO_SPREAD):
         return 0.5 ** len(sizes)
 
@@ -162,10 +161,10 @@ def _saddlepoint(sums: Floats) -> float:
     high = 1.0
     while slope(high) < 0:
         high *= 2
-    t = root(slope, 0.0, high)
+    t = float(scipy.optimize.brentq(slope, 0.0, high))
     scaled = t * sizes
     cumulant = float((np.logaddexp(scaled, -scaled) - math.log(2)).sum())
     w = math.sqrt(2 * (t * reached - cumulant))
     u = t * math.sqrt(float((sizes**2 / np.cosh(np.minimum(scaled, 300)) ** 2).sum()))
     density = math.exp(-w * w / 2) / math.sqrt(2 * math.pi)
-    return min(max(float(special.ndtr(-w)) + density * (1 / u - 1 / w), 0.0), 1.0)
+    return min(max(float(scipy.special.ndtr(-w)) + density * (1 / u - 1 / w), 0.0), 1.0)

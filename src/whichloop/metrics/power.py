@@ -20,9 +20,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
-from . import special
-from .roots import root
 from .statistics import (
     ALPHA,
     NO_SPREAD,
@@ -105,7 +104,7 @@ class Spread:
         """Return variances that the true one may be where it was estimated as `variance`, all equally likely."""
         if math.isinf(self.df):
             return np.array([variance])
-        return np.asarray(variance * self.df / special.chdtri(self.df, _TAILS), dtype=np.float64)
+        return np.asarray(variance * self.df / scipy.special.chdtri(self.df, _TAILS), dtype=np.float64)
 
     def step(self, repeats: int) -> float:
         """Return half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
@@ -394,16 +393,16 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
         return 1 - margin - float(alpha ** (1 / units))
 
     def beyond(lost: float) -> float:
-        return float(special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
+        return float(scipy.special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
 
-    return -root(beyond, 0.0, units * margin, within=1e-9) / units
+    return -float(scipy.optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
 
 
 def _below(limit: float, center: float, deviation: float) -> float:
     """Return the chance that a normal value falls below a limit."""
     if deviation == 0:
         return float(center < limit)
-    return float(special.ndtr((limit - center) / deviation))
+    return float(scipy.special.ndtr((limit - center) / deviation))
 
 
 @lru_cache(maxsize=64)

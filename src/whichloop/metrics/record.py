@@ -131,9 +131,9 @@ class Record:
     cacheable_tokens: int | None = None
     """Input tokens that a provider's prompt cache could give: an estimate."""
     call_counts: Mapping[str, int] = field(default_factory=dict)
-    """What became of the model's calls, by the names of `whichloop.metrics.calls`; empty where nothing was counted."""
+    """What became of the model's calls, by the names of `whichloop.metrics.measures`; empty where nothing was counted."""
     injections: Mapping[str, int] = field(default_factory=dict)
-    """Instructions in results of tools, and how far they came: see `whichloop.metrics.injection`. Empty where no result had any."""
+    """Instructions in results of tools, and how far they came: see `whichloop.metrics.measures`. Empty where no result had any."""
     faults_unmet: int = 0
     """Faults that did not land because the trial ended before the loop ran the calls that they were to strike."""
     plan_unseen: bool = False

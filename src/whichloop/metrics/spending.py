@@ -15,9 +15,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 import numpy as np
+import scipy
 
-from . import special
-from .roots import root
 from .statistics import ALPHA, Floats
 
 MIN_SPENT = 1e-6
@@ -38,7 +37,7 @@ def spent(share: float, alpha: float = ALPHA) -> float:
         raise ValueError(f"share {share!r} and alpha {alpha!r} must lie between 0 and 1")
     if share == 1:
         return alpha
-    return max(2 * float(special.ndtr(special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
+    return max(2 * float(scipy.special.ndtr(scipy.special.ndtri(alpha / 2) / math.sqrt(share))), MIN_SPENT * share * alpha)
 
 
 @cache
@@ -60,8 +59,10 @@ def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]
     sums = [0.0, *(spent(share, alpha) for share in shares)]
     for share, (earlier, now) in zip(shares, pairwise(sums), strict=True):
         step, allowed = math.sqrt(share - before), now - earlier
-        nominal_levels.append(min(2 * float(special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
-        half = min(-math.sqrt(share) * float(special.ndtri(nominal_levels[-1] / 2)), _FAR * math.sqrt(share))
+        nominal_levels.append(
+            min(2 * float(scipy.special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha)
+        )
+        half = min(-math.sqrt(share) * float(scipy.special.ndtri(nominal_levels[-1] / 2)), _FAR * math.sqrt(share))
         fresh = half * nodes
         steps = (fresh[:, None] - places[None, :]) / step
         density = half * weights * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
@@ -74,10 +75,10 @@ def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> f
     step."""
 
     def excess(height: float) -> float:
-        beyond = special.ndtr((-height - places) / step) + special.ndtr((places - height) / step)
+        beyond = scipy.special.ndtr((-height - places) / step) + scipy.special.ndtr((places - height) / step)
         return math.log(max(float(density @ beyond), 1e-300)) - math.log(allowed)
 
-    return root(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), within=1e-10)
+    return float(scipy.optimize.brentq(excess, 0.0, 40.0 * (step + float(np.abs(places).max())), xtol=1e-10))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-
-from . import special
 
 ALPHA = 0.05
 NARROW = 0.1
@@ -92,7 +91,7 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
     """
     if not (n > 0 and 0 <= successes <= n):
         raise ValueError(f"{successes!r} successes of {n!r}")
-    share, z = successes / n, float(special.ndtri(1 - alpha / 2))
+    share, z = successes / n, float(scipy.special.ndtri(1 - alpha / 2))
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
     return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
@@ -106,8 +105,8 @@ def clopper_pearson(successes: float, n: float, alpha: float = ALPHA) -> tuple[f
     """
     if not (n > 0 and 0 <= successes <= n):
         raise ValueError(f"{successes!r} successes of {n!r}")
-    low = float(special.betaincinv(successes, n - successes + 1, alpha / 2)) if successes > 0 else 0.0
-    high = float(special.betaincinv(successes + 1, n - successes, 1 - alpha / 2)) if successes < n else 1.0
+    low = float(scipy.special.betaincinv(successes, n - successes + 1, alpha / 2)) if successes > 0 else 0.0
+    high = float(scipy.special.betaincinv(successes + 1, n - successes, 1 - alpha / 2)) if successes < n else 1.0
     share = successes / n
     return min(low, share), max(high, share)
 
@@ -144,7 +143,7 @@ def fisher_greater(one: tuple[int, int], other: tuple[int, int]) -> float:
 
 def _log_choices(n: int, k: NDArray[np.int64]) -> Floats:
     """Return the logarithms of the numbers of ways to choose k of n."""
-    logs: Floats = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    logs: Floats = scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)
     return logs
 
 
@@ -274,8 +273,8 @@ def chance_again(difference: Interval) -> float:
     By the normal law, at the level of the test that showed it: how many standard errors the interval's near end is away from 0.
     """
     distance = max(difference.low, -difference.high)
-    error = (difference.high - difference.low) / 2 / float(special.ndtri(1 - ALPHA / 2))
-    return float(special.ndtr(distance / error)) if error > 0 else 1.0
+    error = (difference.high - difference.low) / 2 / float(scipy.special.ndtri(1 - ALPHA / 2))
+    return float(scipy.special.ndtr(distance / error)) if error > 0 else 1.0
 
 
 def unit_count(clusters: Sequence[str]) -> int:
@@ -313,13 +312,13 @@ def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
 @lru_cache(maxsize=64)
 def z_quantile(tail: float) -> float:
     """Return the normal quantile above which this share of the values lies."""
-    return -float(special.ndtri(tail))
+    return -float(scipy.special.ndtri(tail))
 
 
 @lru_cache(maxsize=1024)
 def student_quantile(tail: float, df: int) -> float:
     """Return the quantile of Student's t above which this share of the values lies."""
-    return -float(special.stdtrit(df, tail))
+    return -float(scipy.special.stdtrit(df, tail))
 
 
 def as_array(values: ArrayLike) -> Floats:
@@ -359,3 +358,17 @@ def unit_values(values: Floats, clusters: Clusters) -> Floats:
 
 def _error(units: Floats) -> float:
     return float(np.std(units, ddof=1)) / math.sqrt(len(units)) if len(units) > 1 else 0.0
+
+
+MIN_PLANNED_FROM = 20
+"""Tasks below which the variance is not known well enough to name a number of tasks at all."""
+
+
+def too_few_units(units: int, alpha: float) -> bool:
+    """Tell whether the sign-flip test over so many units cannot show any difference: its smallest p, 2/2ⁿ, is alpha or more."""
+    return 2 * 0.5**units >= alpha
+
+
+def are_too_few_to_plan(units: int, alpha: float, *, is_clustered: bool) -> bool:
+    """Whether from so many tasks, or clusters of them, no number of tasks that would decide is told."""
+    return too_few_units(units, alpha) or (not is_clustered and units < MIN_PLANNED_FROM)

@@ -18,7 +18,7 @@ from whichloop.protocol import StopReason
 from .amounts import mean_interval
 from .context import DISTANCES, retention_at, served_by_cache
 from .lost_to import lost_to
-from .measure import Measure, TableName, measures
+from .measures import Measure, TableName, measures
 from .record import FaultRecord, Record
 from .record_table import RecordTable, alike, where
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from .amounts import AmountLaw
+from .comparison import ArmResult, Comparison
 from .paired import Side
 from .permutation import sign_flip
-from .roots import root
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, as_array, unit_values
 
 MAX_LOG = 700.0
@@ -85,4 +87,26 @@ def _turning_point(p: Callable[[float], float], start: float, alpha: float) -> f
         end, step = start + step, 2 * step
         if abs(end) > MAX_LOG:
             return math.inf
-    return start if end == start else root(lambda place: p(place) - alpha, start, end, within=1e-12)
+    return start if end == start else scipy.optimize.brentq(lambda place: p(place) - alpha, start, end, xtol=1e-12)
+
+
+def ranked(comparison: Comparison) -> Comparison:
+    """Return the same comparison, the most accurate arm of each suite and profile first, the cheaper one of two equally accurate.
+
+    The first arm of a pair is the one that stands higher, and pairs are in the order of their arms.
+    """
+    groups: dict[tuple[str, str], list[ArmResult]] = {}
+    for arm in comparison.arms:
+        groups.setdefault((arm.info.suite, arm.info.profile), []).append(arm)
+    arms = tuple(arm for members in groups.values() for arm in sorted(members, key=_height))
+    place = {arm.info.arm: number for number, arm in enumerate(arms)}
+    metrics = {metric: number for number, metric in enumerate(dict.fromkeys(pair.metric for pair in comparison.pairs))}
+    turned = (pair.turned if place[pair.a] > place[pair.b] else pair for pair in comparison.pairs)
+    pairs = tuple(sorted(turned, key=lambda pair: (metrics[pair.metric], place[pair.a], place[pair.b])))
+    return replace(comparison, arms=arms, pairs=pairs)
+
+
+def _height(arm: ArmResult) -> tuple[float, float, str]:
+    accuracy, tokens = arm.summary.accuracy, arm.summary.means["tokens"]
+    mean = -math.inf if accuracy is None else round(accuracy.value, 9)  # the order of a sum changes its last digits
+    return -mean, math.inf if tokens is None else tokens.value, arm.info.arm

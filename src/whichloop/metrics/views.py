@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .amounts import are_too_few, mean_interval, no_interval
-from .arm_info import ArmInfo
+from .arm_info import ArmInfo, exceeds
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .context import is_priced_by_cache
@@ -28,7 +28,6 @@ from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, interval_json, unit_values
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, labels, task_values
-from .trial_limits import exceeds
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""

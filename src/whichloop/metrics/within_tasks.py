@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from . import special
 from .permutation import FlipTails, sign_flip
 from .record import Record
 from .statistics import Floats
@@ -165,4 +165,6 @@ def drawn_sum(strata: Sequence[Stratum]) -> DrawnSum:
 
 
 def _log_choose(n: int, k: NDArray[np.float64] | np.float64) -> Floats:
-    return np.asarray(special.gammaln(n + 1.0) - special.gammaln(k + 1.0) - special.gammaln(n - k + 1.0), dtype=np.float64)
+    return np.asarray(
+        scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(k + 1.0) - scipy.special.gammaln(n - k + 1.0), dtype=np.float64
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 
-from whichloop.metrics.measure import ADDED_ORDER, Measure
+from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import RecordTable
 from whichloop.metrics.summary import METRICS, measured_value
@@ -18,7 +18,7 @@ def added_columns(records: Sequence[Record], others: Collection[str]) -> dict[st
 
     A measure with the name of one of the `others`, the table's own columns, or of a field of records is left out.
     """
-    added = {name: measure for name, measure in METRICS.items() if measure.order >= ADDED_ORDER}
+    added = {name: measure for name, measure in METRICS.items() if measure.in_trials}
     return {name: _values(records, measure) for name, measure in added.items() if name not in others and name not in _FIELDS}
 
 

@@ -40,7 +40,7 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import read_trace
 from whichloop.runs.typed_runs import run_folder
 from whichloop.text.numbers import interval
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line
 
 from .added_measures import added_columns
 from .in_python import in_python, said_in_python

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 from whichloop.text.table import Table
 
 _BLOCK = "font-family: system-ui, sans-serif; font-size: 13px; line-height: 1.4; overflow-x: auto;"

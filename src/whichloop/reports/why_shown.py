@@ -12,8 +12,7 @@ from whichloop.experiments.why.base_rates import BaseRate
 from whichloop.experiments.why.why import Why, losses_explained
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.runs.store.files import RunError
-from whichloop.text.output import UNBROKEN, Prose
-from whichloop.text.plain_text import plain_line, terminal_safe
+from whichloop.text.output import UNBROKEN, Prose, plain_line, terminal_safe
 from whichloop.text.table import Table
 
 from . import why_lines

@@ -13,7 +13,7 @@ from whichloop.protocol.modules import names_in
 
 PACKAGES = {
     "loop": ("whichloop.loops", "LOOP"),
-    "framework": ("whichloop.frameworks", "LOOP"),
+    "framework": ("whichloop.frameworks.wiring", "solve"),
     "program": ("whichloop.programs", "LOOP"),
     "suite": ("whichloop.datasets", "SUITE"),
 }
@@ -41,7 +41,7 @@ def _folders(kind: str) -> tuple[str, ...]:
 @lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
 def _names_with(attribute: str, names: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of those modules in these folders that define the attribute."""
-    return tuple(name for name in names if re.search(rf"^{attribute}\b", _source_of(name, folders), re.MULTILINE))
+    return tuple(name for name in names if re.search(rf"^(async def )?{attribute}\b", _source_of(name, folders), re.MULTILINE))
 
 
 def _source_of(name: str, folders: tuple[str, ...]) -> str:

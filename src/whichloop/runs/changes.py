@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry, ToolServerEntry
-from whichloop.runs.newer import VERSION_NAMES
+
+from .run_state import VERSION_NAMES
 
 MAX_TOLD = 3
 """Maximum number of changes that a message names; it counts the rest."""

@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 
 from whichloop.datasets.generating import SPLITS, split_of
-from whichloop.datasets.importing.planned_calls import refused_call
+from whichloop.datasets.importing.plan_model import refused_call
 from whichloop.datasets.importing.rows import Facts, Rows, RowSuite
 from whichloop.datasets.quarantine import read_quarantine, with_quarantine
 from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, restates
-from whichloop.metrics.scorers import scorer_named
+from whichloop.metrics.answers import Judgement
+from whichloop.metrics.scorers import scorer_named, scores_of
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.protocol import render_value
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
-from whichloop.runs.config import CompareConfig, SettingError
-from whichloop.runs.gold import contradiction
-from whichloop.runs.registry import make_suite, with_size
-from whichloop.runs.schedule import Arm, make_arms
+
+from .config import CompareConfig, SettingError
+from .registry import make_suite, with_size
+from .schedule import Arm, make_arms
+
+_COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
+"""Scorers that compare an answer with the expected one; others depend on calls or state, or call a model."""
+
+
+def compares(task: Task) -> bool:
+    """Return whether the task's scorer compares the answer with the expected one, and looks at nothing else."""
+    return task.scorer.partition("(")[0].strip() in _COMPARING
+
+
+def answer_score(task: Task, answer: object) -> float:
+    """Return the score of an answer by itself, whatever the end state."""
+    return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
+
+
+def made_by(task: Task) -> str:
+    """Return which call gives the answer of a task's plan, of several the last: ` (from call 'total')`; empty if it is stated."""
+    if task.plan is None or not task.plan.is_referring:
+        return ""
+    *_, last = (call.id for call in task.plan.calls if call.id in task.plan.rests_on)
+    return f" (from call {last!r})"
+
+
+def contradiction(task: Task, answer: object) -> str:
+    """Return in what the answer of a task's plan is not the expected one; empty if it is, or nobody can tell.
+
+    `answer`: with results in the place of references.
+
+    Raises ValueError for a scorer that does not exist.
+    """
+    if not compares(task):
+        return ""
+    stated = NOT_DETERMINED if answer is None else answer
+    if task.query.schema is None:
+        stated = render_value(stated)
+    if answer_score(task, stated) > 0:  # in part right, as by `f1`, is no contradiction
+        return ""
+    difference = f"the plan's answer is {answer!r}{made_by(task)}, expected is {task.expected!r}"
+    return f"task {task.id!r}: {difference} (scorer {task.scorer})"
 
 
 def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:

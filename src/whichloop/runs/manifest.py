@@ -18,7 +18,7 @@ from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repea
 from whichloop.runs.run_state import Spent
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.seal import Seal
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 

@@ -12,8 +12,8 @@ from whichloop.datasets.importing.mcp_server import is_mcp
 from whichloop.datasets.importing.mcp_tools import tool_server
 from whichloop.datasets.importing.own_tools import tell_gaps
 from whichloop.datasets.task import Suite, Task, described_tools
+from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
-from whichloop.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.models.local.weights import find_weights
 from whichloop.models.profiles import built_in_profiles
 from whichloop.models.profiles_version import PROFILES_VERSION
@@ -39,7 +39,7 @@ from whichloop.runs.manifest import (
 )
 from whichloop.runs.registry import limits_by_default
 from whichloop.runs.schedule import Arm, form_of
-from whichloop.text.plain_text import json_safe
+from whichloop.text.output import json_safe
 
 PACKAGES = ("whichloop", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
 VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}

@@ -24,7 +24,7 @@ from whichloop.protocol import Loop, Optimizable, with_program
 from whichloop.protocol.counts import joined
 from whichloop.protocol.field_errors import needed
 from whichloop.protocol.installed import plugins_of
-from whichloop.protocol.modules import offered_by
+from whichloop.protocol.modules import module_in, offered_by
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from whichloop.protocol.own_code import load_plugin, own_words
 from whichloop.protocol.own_files import loops_in, named_with_dots
@@ -150,6 +150,9 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         if name in builtin_names(place):
             package, attribute = PACKAGES[place]
             with needed_by(f"{kind} {name}"):
+                if place == "framework":  # its wiring runs in an environment of its own
+                    framework: Callable[..., Any] = module_in("whichloop.frameworks", "table").FRAMEWORKS[name]
+                    return framework
                 offered: Callable[..., Any] = offered_by(package, name, attribute, *_OFFERED[attribute])
             return offered
     plugins = {point.name: point for point in plugins_of(f"whichloop.{kind}s")}

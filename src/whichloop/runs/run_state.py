@@ -7,20 +7,64 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
+from zstandard import ZstdError
 
+from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.record_table import Places, RecordStore, RecordTable
 from whichloop.metrics.statistics import Floats
-from whichloop.runs.store.files import TRIALS
-from whichloop.runs.store.record_lines import by_trial, latest
-from whichloop.runs.store.records import read_all
+from whichloop.models.profiles_version import PROFILES_VERSION
+from whichloop.protocol.counts import joined
 
 from .config import BudgetConfig
+from .store.files import MANIFEST, TRIALS
+from .store.index import blocks_of, prefix_hash
+from .store.record_lines import RecordReader, by_trial, latest
+from .store.seal import NOTHING_READ, LinesRead, read_seal, run_lines
+
+
+def read_records(folder: Path) -> RecordTable:
+    """Return the records of a run, the last one of each trial, in the order in which trials first ended.
+
+    A torn last line, left by a kill, is skipped. Raises RunError for any other line that is not a record.
+    """
+    return latest(read_all(folder))
+
+
+def read_all(folder: Path) -> RecordStore:
+    """Return all records of a run, also those that a later one of the same trial replaces. Raises as `read_records`."""
+    path = folder / TRIALS
+    reader, indexed = _indexed(folder)
+    for number, line in enumerate(run_lines(folder, before=indexed), indexed.lines + 1):
+        reader.add(line, path, number)
+    return reader.store()
+
+
+def _indexed(folder: Path) -> tuple[RecordReader, LinesRead]:
+    """Return what the index says, and of which lines; of none where it is missing, damaged or of another file.
+
+    It is of this file if that begins with the bytes that the index is about, by their digest, and with the lines that were sealed.
+    """
+    reader, seal, ends = RecordReader(), read_seal(folder), dict[int, str]()
+    last = None
+    try:
+        for block in blocks_of(folder):
+            reader.add_block(block)
+            last = block.header
+            ends[last.lines] = last.checksum
+        if last is None or (seal is not None and ends.get(seal.lines) != seal.checksum):
+            return RecordReader(), NOTHING_READ
+        if prefix_hash(folder / TRIALS, last.end).hexdigest() != last.digest:
+            return RecordReader(), NOTHING_READ
+    except (OSError, ValueError, IndexError, ZstdError):
+        return RecordReader(), NOTHING_READ
+    return reader, LinesRead(last.lines, last.end)
+
 
 MAX_ATTEMPTS = 3
 """Attempts at a trial that infrastructure made fail, over all sessions, unless the user asks for more."""
@@ -198,3 +242,29 @@ def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]
     return {
         name: math.ceil(100 * factor * used) / 100 if name == "dollars" else math.ceil(factor * used) for name, used in most.items()
     }
+
+
+VERSION_NAMES = {
+    "record": "the form of records",
+    "policy_and_profiles": "the scripted model",
+    TRIAL_LIMITS: "the rule of trial limits",
+}
+"""Name of a version in a manifest → what has it."""
+_READABLE: Mapping[str, int] = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
+"""The versions of this whichloop of which a newer one does not keep a run from being read."""
+
+
+def newer_versions(folder: Path, versions: Mapping[str, Any]) -> str:
+    """Return what a run has in a newer version than this whichloop, as a sentence; empty where there is nothing such.
+
+    `versions`: those that the run's manifest names.
+    """
+    newer = [
+        f"{VERSION_NAMES[name]} has version {versions[name]}, here {version}"
+        for name, version in _READABLE.items()
+        if isinstance(versions.get(name), int) and versions[name] > version
+    ]
+    if not newer:
+        return ""
+    differs = "; what is said here of the run's faults and costs may differ from what it meant"
+    return f"{folder / MANIFEST}: written by a newer whichloop: {joined(newer)}{differs}"

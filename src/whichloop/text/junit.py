@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 from xml.etree import ElementTree
 
-from .plain_text import terminal_safe
+from .output import terminal_safe
 
 Element = ElementTree.Element
 Kind = Literal["failure", "error", "skipped"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .plain_text import plain_line, terminal_safe
+from .output import plain_line, terminal_safe
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """Characters that a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""

@@ -25,7 +25,7 @@ from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.statistics import Interval, chance_again, is_narrow
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5)
 

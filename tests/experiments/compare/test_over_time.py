@@ -26,11 +26,10 @@ from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, resume_flags
-from whichloop.runs.run_state import Spent, covered_s, larger, read_state
+from whichloop.runs.run_state import Spent, covered_s, larger, read_records, read_state
 from whichloop.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.journal import Journal
 from whichloop.runs.store.lock import locked
-from whichloop.runs.store.records import read_records
 
 BARE = "bare(check_types=true)"
 

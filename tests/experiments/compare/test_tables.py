@@ -18,16 +18,14 @@ from tests.cases import cases
 from whichloop.experiments.compare.tables import comparison_notes, comparison_tables, outlook_in_words, to_csv, to_markdown
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
-from whichloop.metrics.measure import ADDED_ORDER
 from whichloop.metrics.outlook import Chance, Outlook
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.statistics import Interval, Verdict
 from whichloop.metrics.summary import METRICS
 from whichloop.metrics.views import Views, views
-from whichloop.text.counts import counts
-from whichloop.text.numbers import chance_in_words, dollars_text, interval, p_value, relation, standing, verdict
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.numbers import chance_in_words, counts, dollars_text, interval, p_value, relation, standing, verdict
+from whichloop.text.output import terminal_safe
 from whichloop.text.table import Table
 
 MARKS = [
@@ -242,7 +240,7 @@ def test_tables_show_arms_troubles_and_pairs(compared):
     assert happened.rows[0][1:5] == ("finished 40", "tool.x 40", "40 of 40", "0")
     assert primary.columns[:3] == ("a", "b", "difference")
     assert [row[:2] for row in primary.rows] == [("a", "b")]
-    ours = {row[2] for row in secondary.rows if METRICS[row[2]].order < ADDED_ORDER}
+    ours = {row[2] for row in secondary.rows if not METRICS[row[2]].in_trials}
     assert ours == {"steps", "lm_calls", "tokens", "false_success_rate"}
 
 

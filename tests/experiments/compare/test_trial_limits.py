@@ -28,10 +28,9 @@ from whichloop.experiments.compare.verdict.deciding import deciding_command
 from whichloop.experiments.compare.verdict.sentence import DecidingRun
 from whichloop.experiments.compare.verdict.trial_limits import limits_sentences, suite_limit_sentences, trial_limits
 from whichloop.experiments.compare.verdict.warned import warned
-from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.arm_info import NO_LIMITS, ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.metrics.record import Record
-from whichloop.metrics.trial_limits import NO_LIMITS
 from whichloop.metrics.views import at_budgets
 from whichloop.reports.html.page import report_html
 from whichloop.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig

@@ -25,7 +25,7 @@ from whichloop.experiments.gate.output.next_steps import to_json
 from whichloop.experiments.gate.output.sentences import further_lines, likewise
 from whichloop.experiments.gate.output.text import paragraphs
 from whichloop.metrics.gate import Bounds, GateLine
-from whichloop.metrics.measure import meaning_of, measures
+from whichloop.metrics.measures import meaning_of, measures
 from whichloop.metrics.record import Record
 
 ASK = "                reply = await model.complete(request)\n"

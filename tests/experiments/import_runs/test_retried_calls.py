@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.datasets.importing.recorded_tools import RECORDED
+from whichloop.datasets.importing.own_tools import RECORDED
 from whichloop.experiments.learn_plans.imported_suite import imported_suite
 from whichloop.experiments.learn_plans.learn import learn_run
 from whichloop.protocol import Plan

@@ -10,7 +10,7 @@ import pytest
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.import_runs import parse_map
 from whichloop.metrics.trace import NO_CONTENT
-from whichloop.metrics.trajectory.losses import Loss
+from whichloop.metrics.trajectory.causes import Loss
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html
 from whichloop.text.trace_text import blocks

@@ -21,7 +21,7 @@ from whichloop.experiments.trace_formats.conversation import (
     untold_of,
 )
 from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
-from whichloop.metrics.trajectory.prompts_sent import prompts
+from whichloop.metrics.trajectory.trajectory import prompts
 from whichloop.protocol.chat import NativeCall
 
 ids = st.sampled_from(["", "1", "2", "3"])

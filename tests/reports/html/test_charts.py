@@ -33,7 +33,7 @@ from whichloop.reports.html.svg import (
     scale,
     standalone,
 )
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
 

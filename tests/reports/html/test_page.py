@@ -24,7 +24,7 @@ from whichloop.metrics.record import FaultRecord
 from whichloop.reports.html.document import Grid
 from whichloop.reports.html.page import report_html
 from whichloop.runs.store.files import RunError, read_manifest_json
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
 

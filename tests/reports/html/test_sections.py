@@ -22,7 +22,7 @@ from whichloop.experiments.compare.verdict.answer import answer
 from whichloop.experiments.optimize.watchers import SILENT
 from whichloop.experiments.why.base_rates import doubts_in_words
 from whichloop.experiments.why.why import ArmLosses
-from whichloop.metrics.ranking import ranked
+from whichloop.metrics.sums import ranked
 from whichloop.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from whichloop.metrics.trajectory.trajectory import course, unmatched
 from whichloop.reports.html.causes import MAX_TRACES, choose_examples, find_losses

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.reports.html.made_once import page_of
-from whichloop.metrics.trial_limits import TrialLimits
+from whichloop.metrics.arm_info import TrialLimits
 from whichloop.reports.html import page as pages
 from whichloop.reports.html.causes import find_losses
 from whichloop.runs.store.files import TRACES

@@ -29,12 +29,11 @@ from whichloop.protocol.names import Spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import SLICE, Unwatched, run_trials
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.run_state import MAX_ATTEMPTS
+from whichloop.runs.run_state import MAX_ATTEMPTS, read_records
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store import journal
 from whichloop.runs.store.files import TRIALS, RunError
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.trial.setting import NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 

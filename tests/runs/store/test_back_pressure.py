@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from threading import Condition, Event
 
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store import journal as journal_module
 from whichloop.runs.store.files import append_whole
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 
 
 def test_whoever_appends_waits_where_the_disk_falls_behind(tmp_path, record, monkeypatch):

@@ -22,10 +22,10 @@ from whichloop.protocol.checksums import seal_document
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import find_trial
 from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import Traces
 
 BASELINE, PROGRAM, RECORDING = "baseline.json", "optimized.json", "m.jsonl"

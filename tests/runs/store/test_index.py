@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.record import Record
+from whichloop.runs import run_state as records
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store import each_record as finding
-from whichloop.runs.store import index_writer, records
+from whichloop.runs.store import index_writer
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import TRIALS, DiskError, RunError, write_manifest_json
 from whichloop.runs.store.index import INDEX, blocks_of
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 
 FIRST = Record("a/clean", "s", "d", "t-0", 0, 5, "scored", stop="finished", scores={"accuracy": 1.0}, wall_s=0.25)
 SOME = [

@@ -21,10 +21,10 @@ from whichloop.metrics.record import FaultRecord, Record, Shared
 from whichloop.metrics.record_table import records_digest
 from whichloop.protocol.checksums import open_line
 from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import find_trial, name_meant
 from whichloop.runs.store.files import TRACES, TRIALS, RunError
 from whichloop.runs.store.journal import MAX_UNSYNCED, Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.seal import tally_of
 from whichloop.runs.store.traces import read_trace
 

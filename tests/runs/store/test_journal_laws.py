@@ -25,12 +25,12 @@ from tests.cases import cases
 from tests.prepared import Prepared
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Note, Trace
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store import index_writer
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import TRACES, TRIALS, RunError
 from whichloop.runs.store.index import INDEX
 from whichloop.runs.store.journal import MAX_UNSYNCED, Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import Traces
 
 Key = tuple[str, str, int]

@@ -29,11 +29,10 @@ from whichloop.metrics.record_table import (
 from whichloop.metrics.summary import METRICS, summarize, task_values
 from whichloop.protocol.checksums import open_line, seal_line
 from whichloop.protocol.digest import canonical_json
-from whichloop.runs.run_state import EndedTrials, TrialState, read_state
+from whichloop.runs.run_state import EndedTrials, TrialState, read_records, read_state
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import TRIALS, RunError
 from whichloop.runs.store.record_lines import RecordReader, latest
-from whichloop.runs.store.records import read_records
 
 DIGESTED = (
     "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",

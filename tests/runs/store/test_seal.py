@@ -19,10 +19,10 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import find_trial
 from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.seal import break_seal, read_seal, run_lines
 from whichloop.runs.store.traces import TracePolicy
 

@@ -29,10 +29,10 @@ from whichloop.metrics.trace import Trace
 from whichloop.reports.html.page import report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import find_trial
 from whichloop.runs.store.files import TRACES, TRIALS, RunError, write_manifest_json
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import (
     FRAME_BYTES,
     FRAME_TRACES,

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from whichloop.metrics.record import Record
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store import index_writer
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.records import read_records
 
 
 def main() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.loops.bare import Bare
+from whichloop.metrics.arm_info import exceeds
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import dollars_of_trial
-from whichloop.metrics.trial_limits import exceeds
 from whichloop.metrics.views import Unit, to_be_typed, within_limit
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget

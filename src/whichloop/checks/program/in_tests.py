@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from whichloop.protocol import Loop
-from whichloop.text.plain_text import safe_for_others
+from whichloop.text.output import safe_for_others
 
 from ..pytest_items import check_not_async
 from .agent_faults import BY_NAME

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity.checks import Problem, schema_problems
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.statistics import accuracy_interval
 from whichloop.protocol import Toolbox
 from whichloop.protocol.threads import run_blocking
-from whichloop.runs.gold import answer_score
+from whichloop.runs.lookup import answer_score
 
 from .check import find_all
 from .reference_agents import NOBODY, BaselineResult, ReferenceAgent, without_calls

@@ -28,7 +28,7 @@ from whichloop.protocol import render_value
 from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.values import error_text
-from whichloop.runs.gold import answer_score, compares
+from whichloop.runs.lookup import answer_score, compares
 
 from .subject import LeftOut, Subject, SuiteCheck
 

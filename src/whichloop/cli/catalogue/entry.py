@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import UnionType
@@ -11,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from whichloop._extras import MissingExtra, is_installed
 from whichloop.protocol.installed import plugins_of
-from whichloop.runs.built_in import FOREIGN, PACKAGES, summary_of
+from whichloop.runs.built_in import FOREIGN, summary_of
 from whichloop.runs.options import options_of
 from whichloop.runs.registry import find
 
@@ -74,7 +73,7 @@ def built_in(kind: str, name: str) -> CatalogueEntry:
         target = find("loop" if kind in FOREIGN else kind, name)
     except MissingExtra as error:
         return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
-    return _described(name, sys.modules[f"{PACKAGES[kind][0]}.{name}"], target)
+    return _described(name, summary_of(kind, name), target)
 
 
 def own_loop(name: str) -> CatalogueEntry:
@@ -82,19 +81,19 @@ def own_loop(name: str) -> CatalogueEntry:
     design = find("loop", name)
     if inspect.isclass(design) and not callable(getattr(design, "run", None)):
         raise ValueError(f"loop {name}: it lacks run: see whichloop.protocol.Loop")
-    return _described(name, design, design)
-
-
-def _described(name: str, documented: object, target: Callable[..., Any]) -> CatalogueEntry:
-    """Return the entry of what takes options. `documented`: the object whose docstring says what it is."""
-    text = inspect.getdoc(documented) or ""
-    if text.startswith(f"{getattr(target, '__name__', '')}("):  # a dataclass without a docstring gets its signature for one
+    text = inspect.getdoc(design) or ""
+    if text.startswith(f"{getattr(design, '__name__', '')}("):  # a dataclass without a docstring gets its signature for one
         text = ""
+    return _described(name, text.partition("\n")[0], design)
+
+
+def _described(name: str, summary: str, target: Callable[..., Any]) -> CatalogueEntry:
+    """Return the entry of what takes options."""
     options = tuple(
         OptionLine(option.name, shown_default(option.default), option.doc, values_of(option.type))
         for option in options_of(target).values()
     )
-    return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
+    return CatalogueEntry(name, summary, options)
 
 
 def outline(kind: str, name: str) -> CatalogueEntry:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from whichloop.metrics.measure import MEASURES, measures
-from whichloop.metrics.scoring import SCORERS, scorer_names
-from whichloop.protocol.modules import meaning_in
+import inspect
+
+from whichloop.metrics.measures import MEASURES
+from whichloop.metrics.scorers import SCORERS
 
 from .entry import CatalogueEntry
 
 
 def entries() -> list[CatalogueEntry]:
-    places = [*((MEASURES, name) for name in measures()), *((SCORERS, name) for name in scorer_names())]
-    return [CatalogueEntry(name, meaning_in(place, name)) for place, name in places]
+    meanings = {name: measure.meaning for name, measure in MEASURES.items()}
+    meanings |= {name: (inspect.getdoc(scorer) or "").partition("\n")[0] for name, scorer in sorted(SCORERS.items())}
+    return [CatalogueEntry(name, meaning) for name, meaning in meanings.items()]

@@ -10,7 +10,7 @@ from whichloop.protocol import Ref
 from ..generating import Draft, Draw, part
 from .region import Measure
 from .season import FERTILIZERS, Season, SeasonScript, draft, draw_season
-from .wording import aside, between, draw_days, season_where, who, without_readings
+from .several_fields import aside, between, draw_days, season_where, who, without_readings
 
 _TEMPERATURES: tuple[Measure, ...] = ("high", "low")
 

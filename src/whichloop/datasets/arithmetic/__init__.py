@@ -17,7 +17,7 @@ from .. import calculator
 from ..generating import SNAPSHOTS, Source, difficulty_of, plain_number, split_of, template_of
 from ..task import StatelessEnvironment, Task
 from . import branches, chains, measures, trades
-from .steps import Steps, WordProblem
+from .chains import Steps, WordProblem
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
 

@@ -7,7 +7,7 @@ import random
 from fractions import Fraction
 
 from ..generating import plain_number
-from .steps import NAMES, Steps, WordProblem, price_text
+from .chains import NAMES, Steps, WordProblem, price_text
 
 # Branches that join
 

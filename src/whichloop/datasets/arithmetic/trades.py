@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
-from .steps import NAMES, Steps, WordProblem
+from .chains import NAMES, Steps, WordProblem
 
 
 def discount(draw: random.Random, steps: Steps) -> WordProblem:

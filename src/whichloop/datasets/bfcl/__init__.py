@@ -20,15 +20,19 @@ own functions, is quarantined with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
-from .files import CATEGORIES, RowSelection, file_tasks, files_in, language_of
+from .files import ANY_CALL, CATEGORIES, RowSelection, file_tasks, files_in, language_of
 from .functions import Checker, FunctionRow, StubTools, stub_functions, tool_names
+from .literals import Language, read_literal
+from .official import officially_right
+from .strict import listed_calls, same_calls
 
-__all__ = ["CATEGORIES", "SUITE", "VERSION", "Checker", "load", "tool_names"]
+__all__ = ["CATEGORIES", "SUITE", "VERSION", "Checker", "calls_are_right", "load", "tool_names"]
 
 VERSION = "2"
 _CHECKERS: tuple[Checker, ...] = ("official", "strict")
@@ -59,6 +63,36 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
         of = "" if category is None else f" of category {category!r}"
         raise ValueError(f"{data}: no row{of}; each line is one object with 'id', 'question' and 'function'")
     return Suite("bfcl", VERSION, tuple(tasks.values()), _open, distractors=_unused(tasks.values()))
+
+
+def calls_are_right(task: Task, state: Any, official: bool) -> bool:
+    """Return whether the calls in an end state are those that the task expects, as one of the two checkers judges."""
+    calls, refused = (listed_calls(state, key) for key in ("calls", "refused"))
+    if task.expected == ANY_CALL:
+        return bool(calls or refused)
+    if task.expected == []:
+        return not calls and not refused
+    functions: Any = task.world.get("functions", ()) if isinstance(task.world, Mapping) else ()
+    language = language_of(task.labels.get("category", ""))
+    if official:
+        return officially_right(task.expected, calls, functions, language)
+    if language != "python":
+        calls = [_read(call, functions, language) for call in calls]
+    return same_calls(task.expected, {"calls": calls, "refused": refused})
+
+
+def _read(call: Mapping[str, Any], functions: Any, language: Language) -> dict[str, Any]:
+    """Return a call with the values of its literals."""
+    parameters: Mapping[str, Any] = next(
+        (function["parameters"].get("properties") or {} for function in functions if function["name"] == call["function"]), {}
+    )
+    values = {
+        name: read_literal(value, parameters[name].get("type", "any"), (parameters[name].get("items") or {}).get("type"), language)
+        if isinstance(value, str) and name in parameters
+        else value
+        for name, value in call["arguments"].items()
+    }
+    return {**call, "arguments": values}
 
 
 def _open(task: Task) -> StubTools:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from whichloop.datasets.ecommerce import goods as unanswerable
+
 from ..generating import SNAPSHOTS, Source, generate
 from ..task import Task
 from ..worlds import WorldEnvironment
-from . import goods, money, parcels, unanswerable
+from . import goods, money, parcels
 from .shop import ShopDatabase, draw_shop
 from .tools import TOOLS
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from whichloop.datasets.ecommerce import case as books
 from whichloop.datasets.generating import Draft, Draw, part
 from whichloop.protocol import Ref
 
-from . import books
 from .case import REFUSAL, Case, called
 from .shop import dollars_from_cents
 

@@ -14,12 +14,11 @@ from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
-from whichloop.protocol import Tool
+from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
+from whichloop.protocol import Tool, render_value
+from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
 from whichloop.protocol.names import near
 from whichloop.protocol.redact import logger_of
-
-from ..connections import bound_connection
-from ..task import Environment, StatelessEnvironment, Task, as_described
 
 logger = logger_of(__name__)
 
@@ -74,7 +73,6 @@ class OwnTools:
             tools = _tools(opened) if environment is None else environment.tools
         except Exception as error:  # the boundary to the user's own code
             raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
-        _check_threads(self.name, tools)
         tell_gaps(as_described(tools))
         return environment or StatelessEnvironment(tools)
 
@@ -116,7 +114,6 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
         tools = replace(own_tools(name, functions), imported=imported, untyped=untyped)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
-    _check_threads(name, tools.fixed)
     tell_gaps(as_described(tools.fixed))
     return tools
 
@@ -201,13 +198,6 @@ def _tell_untyped(name: str, function_names: tuple[str, ...]) -> None:
         logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(function_names))
 
 
-def _check_threads(name: str, tools: Iterable[Tool]) -> None:
-    """Raise ValueError for a tool that holds a SQLite connection of this thread: tools run on threads of their own."""
-    for tool in tools:
-        if problem := bound_connection(tool):
-            raise ValueError(f"tools {name!r}: {problem}")
-
-
 def _takes_a_task(item: Any) -> bool:
     """Return whether it is a function, or a class, of one argument that is declared as a Task."""
     if isinstance(item, Tool) or not callable(item):
@@ -240,3 +230,60 @@ def _tools(items: Any) -> tuple[Tool, ...]:
     if len(set(names)) != len(names):
         raise TypeError(f"two tools are named {next(name for name in names if names.count(name) > 1)!r}")
     return tools
+
+
+RECORDED = "recorded"
+"""Key of `Task.world`: the calls that were recorded, each with `tool`, `arguments`, `result` and `failed`."""
+_TYPES: Mapping[type, str] = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+
+
+class NotRecorded(LookupError):
+    """A call that no recorded trial made."""
+
+
+class RecordedTools:
+    """The environment of one trial. It has no state: a call gives the same result whenever it is made."""
+
+    def __init__(self, task: Task) -> None:
+        calls: Sequence[Mapping[str, Any]] = task.world.get(RECORDED, ())
+        names = dict.fromkeys(call["tool"] for call in calls)
+        self.tools = tuple(_tool(name, [call for call in calls if call["tool"] == name]) for name in names)
+
+    def state(self) -> Any:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+def _tool(name: str, calls: Sequence[Mapping[str, Any]]) -> Tool:
+    return Tool(name, f"{name}, with the results of recorded calls.", _schema(calls), _replaying(name, calls), blocking=False)
+
+
+def _schema(calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a JSON schema of the arguments that were recorded; what every call has is required."""
+    every = [call["arguments"] for call in calls]
+    names = dict.fromkeys(name for arguments in every for name in arguments)
+    types = {name: sorted({_TYPES.get(type(given[name]), "null") for given in every if name in given}) for name in names}
+    properties = {name: {"type": kinds[0] if len(kinds) == 1 else kinds} for name, kinds in types.items()}
+    required = [name for name in names if all(name in arguments for arguments in every)]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _replaying(name: str, calls: Iterable[Mapping[str, Any]]) -> Callable[..., str]:
+    results = {_key(call["arguments"]): call for call in calls}
+
+    def replay(**arguments):  # type: ignore[no-untyped-def]  # a type would promise what a recorded text is
+        recorded = results.get(_key(arguments))
+        if recorded is None:
+            call_arguments = ", ".join(f"{key}={render_value(value)}" for key, value in arguments.items())
+            raise NotRecorded(f"no result was recorded for {name}({call_arguments})")
+        if recorded.get("failed"):
+            raise RuntimeError(str(recorded["result"]))
+        return recorded["result"]
+
+    return replay
+
+
+def _key(arguments: Any) -> str:
+    return canonical_json(whole_numbers_as_int(arguments))

@@ -22,7 +22,7 @@ from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_
 from .columns import Columns, RowOptions
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
-from .planned_calls import refused_call
+from .plan_model import refused_call
 from .reader import RowReader
 from .table import RowTable
 

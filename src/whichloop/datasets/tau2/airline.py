@@ -13,9 +13,8 @@ from typing_extensions import TypedDict
 
 from ..worlds import Toolset
 from .airline_tables import Cabin
-from .desk import calculate, transfer_to_human_agents
 from .domain import NotFound, RefusedCall
-from .records import Record, TrialTables
+from .records import Record, TrialTables, calculate, transfer_to_human_agents
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""

@@ -9,6 +9,7 @@ done. A trial costs what it changes: all trials share the tables of `db.json`.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from whichloop.protocol import Plan, PlannedCall, Query
-from whichloop.protocol.digest import digest
-
-from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..scripted_user import (
+from whichloop.datasets.importing.json_files import JsonRow, checked, json_file, text_file
+from whichloop.datasets.scripted_user import (
     ASKING_USER_TOOLS,
     USER_TOOLS,
     FurtherRequest,
@@ -30,13 +28,72 @@ from ..scripted_user import (
     confirm_with_user,
     tell_user,
 )
-from ..task import Environment, Suite, Task
-from ..with_user import UserEnvironment, with_user
-from ..worlds import Toolset, WorldEnvironment
-from . import airline, airline_tables, retail, retail_tables
-from .customer_words import first_person, in_turn, opening
+from whichloop.datasets.task import Environment, Suite, Task
+from whichloop.datasets.tau2 import airline, airline_tables, retail, retail_tables
+from whichloop.datasets.with_user import UserEnvironment, with_user
+from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.protocol import Plan, PlannedCall, Query
+from whichloop.protocol.digest import digest
+
 from .records import Tables, TrialTables
 from .rows import Action, TaskRow, Unusable, chosen_rows, read_rows, read_splits, split_names, succeeds, unplannable
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_ABOUT_THE_TALK = re.compile(r"\b(agent|confirm\w*|conversation)\b", re.IGNORECASE)
+"""A sentence with one of these words tells how to talk, and not why the customer writes."""
+_AFTER_WHICH_IT_IS_ME = r"(to|for|with|from|of|by|about|let|lets|give|gives|tell|tells|ask|asks|help|helps|offer|offers|send|sends)"
+_FIRST_PERSON: Sequence[tuple[re.Pattern[str], str]] = tuple(
+    (re.compile(rf"\b{pattern}\b", re.IGNORECASE), words)
+    for pattern, words in (
+        ("you are", "I am"),
+        ("are you", "am I"),
+        ("you were", "I was"),
+        ("you're", "I'm"),
+        (f"{_AFTER_WHICH_IT_IS_ME} you", r"\1 me"),
+        ("yourself", "myself"),
+        ("yours", "mine"),
+        ("your", "my"),
+        ("you", "I"),
+    )
+)
+
+
+def first_person(text: str) -> str:
+    """Return a text to an actor as the customer's own words; empty if there is no word in it."""
+    if not any(char.isalnum() for char in text):
+        return ""
+    for pattern, words in _FIRST_PERSON:
+        text = pattern.sub(words, text)
+    return _SENTENCE_START.sub(lambda match: match[0].upper(), text.strip())
+
+
+_SENTENCE_START = re.compile(r"(?:^|(?<=[.!?]\s)|(?<=\n))[a-z]")
+
+
+def opening(reason: str) -> str:
+    """Return why the customer writes, in their words: without what they are told of the talk itself, but not without anything."""
+    sentences = _SENTENCE.split(reason.strip())
+    reasons = [sentence for sentence in sentences if not _ABOUT_THE_TALK.search(sentence)]
+    return first_person(" ".join(reasons or sentences))
+
+
+_FURTHER = re.compile(
+    r"(?:(?:and|but) )?(?:you(?:'d| would)? )?"
+    r"(?:also|then|next|once|after (?:that|this|all)|afterwards|at the end|finally|lastly|secondly|additionally|in addition)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that asks for something more."""
+
+
+def in_turn(text: str) -> list[str]:
+    """Split what an actor is told at each sentence that asks for something more; the parts have all the words, in their order."""
+    parts: list[list[str]] = []
+    for sentence in _SENTENCE.split(text.strip()):
+        if not parts or _FURTHER.match(sentence):
+            parts.append([])
+        parts[-1].append(sentence)
+    return [" ".join(part) for part in parts]
+
 
 Wishes = Literal["at_once", "in_turn"]
 """Whether a customer says at once all that they want, or asks for one thing after the other."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from ..worlds import Toolset
-from .desk import calculate, transfer_to_human_agents
 from .domain import NotFound, RefusedCall
-from .records import Record, TrialTables
+from .records import Record, TrialTables, calculate, transfer_to_human_agents
 from .retail_tables import Address, AddressFields
 
 # Looking up.

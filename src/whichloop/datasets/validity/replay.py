@@ -14,7 +14,6 @@ from whichloop.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.tools import bounded_toolbox
 from whichloop.protocol.values import cap, plain_value
 
-from ..connections import bound_connection, cured
 from ..task import Suite, Task
 
 MAX_TRIES = 5
@@ -109,23 +108,12 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
         if not observation.transient:
             break
         observation = await toolbox.call(ToolCall(call.tool, arguments))
-    _check_connections(call, toolbox, task_id)
     if observation.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
     if not observation.ok and not call.fails:
-        detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else cured(observation.data)
+        detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
         raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {detail}")
     return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
-
-
-def _check_connections(call: PlannedCall, toolbox: Toolbox, task_id: str) -> None:
-    """Raise ValueError if a user's tool now keeps a connection for the thread of this call: whether a later call can use it would
-    depend on whether its thread happens to get the same number."""
-    tool = toolbox.get(call.tool)
-    if tool is None or str(getattr(tool.function, "__module__", "")).startswith("whichloop."):
-        return
-    if problem := bound_connection(tool):
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: {problem}")
 
 
 def _absent(value: object, results: Mapping[str, object]) -> str:

@@ -10,8 +10,7 @@ from whichloop.metrics.factors.layout import Factor
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted, joined
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import difference_text
+from whichloop.text.numbers import difference_text, listed_names
 
 from .ablation import AblationResult, value_texts
 

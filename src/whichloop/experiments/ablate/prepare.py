@@ -21,7 +21,7 @@ from whichloop.runs.lookup import suite_of, tasks_of_split
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.options import options_of
 from whichloop.runs.registry import find, make_loop
-from whichloop.text.plain_text import json_safe
+from whichloop.text.output import json_safe
 
 from .ablation import Ablation, Kind, metrics_named
 

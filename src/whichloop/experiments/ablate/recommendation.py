@@ -26,8 +26,7 @@ from whichloop.metrics.factors.layout import Factor
 from whichloop.metrics.statistics import Interval, VerdictWord, clearance, is_narrow
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.names import SCRIPTED, Spec, parse_spec, parse_values, value_text
-from whichloop.text.counts import listed_names, tasks_in_words
-from whichloop.text.numbers import chance_in_words
+from whichloop.text.numbers import chance_in_words, listed_names, tasks_in_words
 
 from .ablation import AblationResult, setting, value_texts
 from .idle import is_idle

@@ -24,7 +24,7 @@ from whichloop.runs.run_state import Retry, RunState, Spent
 from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
 from whichloop.runs.scripted_price import with_scripted_price
 from whichloop.runs.trial_models import TrialModels, open_models
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .verdict.measured_forms import applies, fits_in_words
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.scorers import is_abstention, reads_state, scores_of
 from whichloop.metrics.statistics import Interval, interval_json
@@ -26,10 +26,10 @@ from whichloop.runs.lookup import suite_of, tasks_of_split
 from whichloop.runs.manifest import Manifest, RunNote, write_manifest
 from whichloop.runs.new_manifest import asked_digests, suite_entry, task_digests
 from whichloop.runs.permissions import allowed_code, own_code
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
 from whichloop.runs.store.lock import locked
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.seal import break_seal, tally_of
 from whichloop.runs.store.traces import Traces
 

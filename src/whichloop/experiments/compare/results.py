@@ -20,12 +20,10 @@ from whichloop.models.prices import read_tag
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
 from whichloop.runs.folders import is_test
-from whichloop.runs.gc_tuning import relaxed_gc
 from whichloop.runs.manifest import Manifest, read_manifest
-from whichloop.runs.newer import newer_versions
+from whichloop.runs.run_state import newer_versions, read_records
 from whichloop.runs.store.each_record import name_meant
 from whichloop.runs.store.files import TRACES, RunError
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.seal import traces_damage
 from whichloop.runs.store.traces import TracesSize, traces_size
 
@@ -183,7 +181,6 @@ class Results:
         }
 
 
-@relaxed_gc()
 def results(folder: Path, *, paired: bool = True) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError.
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from whichloop.metrics.arm_info import are_imported
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.context import DISTANCES
-from whichloop.metrics.measure import Measure, in_table_order
+from whichloop.metrics.measures import Measure, in_table_order
 from whichloop.metrics.outlook import Chance, Outlook
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
@@ -18,15 +18,17 @@ from whichloop.metrics.views import COSTS, Views
 from whichloop.models.evidence import evidence_for
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
-from whichloop.text.counts import counts, reasons, tasks_in_words
 from whichloop.text.numbers import (
     chance_in_words,
+    counts,
     dollars_text,
     interval,
     measure_text,
     measured_difference,
     p_value,
+    reasons,
     short_name,
+    tasks_in_words,
     verdict,
 )
 from whichloop.text.table import Table, csv_cell, markdown_page

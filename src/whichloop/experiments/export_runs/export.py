@@ -16,8 +16,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.protocol.digest import digest
 from whichloop.runs.manifest import ArmEntry, read_manifest
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import Traces
 
 from .atif_documents import atif_of

@@ -24,9 +24,9 @@ from whichloop.protocol.counts import counted
 from whichloop.protocol.redact import public_address
 from whichloop.protocol.values import one_line
 from whichloop.runs.engine.runner import Progress
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import record_of
 from whichloop.runs.store.files import TRIALS, RunError
-from whichloop.runs.store.records import read_records
 
 from .export import kept_trials, traced_of
 

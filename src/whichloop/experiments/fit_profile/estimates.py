@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whichloop.metrics import special
+import scipy
+
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json, wilson
 from whichloop.models.faults import FLAKY_ATTEMPTS
 from whichloop.models.profiles import FAULT_KINDS, Abilities
@@ -236,7 +237,7 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
     if groups < 2 or not 0 < value < 1 or squares <= _NEARLY_NONE:
         return None
     variance = groups / (groups - 1) * squares / n**2
-    small = float(special.stdtrit(groups - 1, 1 - alpha / 2) / special.ndtri(1 - alpha / 2)) ** 2
+    small = float(scipy.special.stdtrit(groups - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)) ** 2
     return n * variance / (value * (1 - value)) * small
 
 

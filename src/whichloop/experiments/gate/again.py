@@ -19,8 +19,7 @@ from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
 from whichloop.runs.engine.runner import Progress, Unwatched
 from whichloop.runs.manifest import write_manifest
-from whichloop.runs.run_state import RunState, TrialState
-from whichloop.runs.store.records import read_records
+from whichloop.runs.run_state import RunState, TrialState, read_records
 
 from .case import GateCase, Key, case_of
 from .commands import Rules

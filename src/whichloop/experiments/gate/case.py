@@ -12,7 +12,7 @@ from whichloop.metrics.record import Record
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
 from whichloop.runs.manifest import Manifest
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .changes.changed_code import CodeChange
 from .changes.unseen import is_changed

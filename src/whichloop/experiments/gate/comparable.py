@@ -17,7 +17,7 @@ from whichloop.protocol.counts import counted
 from whichloop.protocol.cured_error import CuredError
 from whichloop.runs.changes import upgrades
 from whichloop.runs.manifest import Manifest
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .changes.changed_code import CodeChange, code_change, other_loop_files
 from .changes.changed_profile import changed_fields

@@ -26,7 +26,7 @@ from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.program_specs import program_spec
 from whichloop.runs.silent_end import terminated_as_interrupted, told_of_exit
-from whichloop.text.plain_text import safe_for_others
+from whichloop.text.output import safe_for_others
 
 from .changes.baseline_changes import blessed_crashes, replaced
 from .changes.own_limits import lower_defaults

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from whichloop.metrics.few_units import too_few_units
-from whichloop.metrics.statistics import ALPHA
-from whichloop.text.counts import listed_names
+from whichloop.metrics.statistics import ALPHA, too_few_units
+from whichloop.text.numbers import listed_names
 
 from .columns import COLUMNS, columns_of
 from .foreign_trials import ReadingOptions

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whichloop.datasets.importing.recorded_tools import RECORDED, RecordedTools
+from whichloop.datasets.importing.own_tools import RECORDED, RecordedTools
 from whichloop.datasets.task import Suite, Task
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.trace import ToolRun, Trace

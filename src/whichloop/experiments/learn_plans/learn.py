@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import Replayed, carry_out
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.trace import ToolRun, TraceEvent
@@ -36,8 +36,8 @@ from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.lookup import suite_of
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.records import read_records
 from whichloop.runs.store.traces import read_trace
 
 from .imported_suite import imported_suite

@@ -43,7 +43,7 @@ from whichloop.runs.store.files import RunError, read_document, write_whole
 from whichloop.runs.store.lock import locked
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial_models import TrialModels, open_models
-from whichloop.text.plain_text import json_safe
+from whichloop.text.output import json_safe
 
 from .budget_spent import BudgetSpent
 from .candidates import Candidate, SearchEnd, Status, Watcher

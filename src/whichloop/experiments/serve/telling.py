@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from whichloop.protocol.counts import counted
 from whichloop.protocol.redact import redact
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line
 
 SAME_AFTER_S = 60.0
 """Seconds after which a line that was told is told again."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import Replayed, replay
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scores_of
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import MeteredExchange, MeteredToolbox
@@ -34,7 +34,7 @@ from whichloop.protocol.json_text import Json
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolListing
 from whichloop.protocol.values import error_text
-from whichloop.runs.trial.script import script_of
+from whichloop.runs.trial.trial_parts import script_of
 
 from .foreign_results import ForeignResults
 

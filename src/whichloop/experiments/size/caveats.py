@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import scipy
+
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.verdict.clustered import units_named
-from whichloop.metrics import special
 from whichloop.metrics.power import UNSEEN, Spread
 from whichloop.metrics.statistics import NO_SPREAD
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .pilot import Pilot
 
@@ -85,7 +86,7 @@ def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:
         yield from _hardly_apart(pilot, run)
     smallest = min(loops, key=lambda spread: spread.units)
     if (units := smallest.units) < MIN_UNITS:
-        factor = (units - 1) / float(special.chdtri(units - 1, 0.95))
+        factor = (units - 1) / float(scipy.special.chdtri(units - 1, 0.95))
         few = units_named(units, smallest.tasks, run.manifest) if smallest.is_clustered else f"{units} independent tasks"
         yield f"{few} are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure), so the sizes are larger."
     yield from _clustered(pilot, run)

@@ -10,8 +10,7 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.verdict.same_loops import SameLoops, same_loops
 from whichloop.experiments.compare.verdict.sentence import DecidingRun
 from whichloop.metrics.summary import PRIMARY, SHARES
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import short_name
+from whichloop.text.numbers import listed_names, short_name
 
 from .caveats import caveats
 from .part import DEAD, part_of_run, without_dead_arms

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from whichloop.metrics import gate, special
+import scipy
+
+from whichloop.metrics import gate
 from whichloop.metrics.power import (
     Levels,
     Spread,
@@ -113,7 +115,7 @@ def noise(pilot: Pilot, arm: str) -> Noise:
     run_spread = pilot.loops[arm]
     sd = math.sqrt(run_spread.variance(pilot.repeats) / run_spread.units)
     again, p = pilot.second.get(arm, (None, None))
-    return Noise(arm, sd, -float(special.ndtri(pilot.alpha / 2)) * sd, not run_spread.within_known, again, p)
+    return Noise(arm, sd, -float(scipy.special.ndtri(pilot.alpha / 2)) * sd, not run_spread.within_known, again, p)
 
 
 def compare_plan(pilot: Pilot) -> SizeOption:

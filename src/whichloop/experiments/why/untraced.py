@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from whichloop.experiments.compare.results import Results
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import reasons
+from whichloop.text.numbers import reasons
 
 from .why import ArmLosses, Why
 

@@ -17,13 +17,11 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, records_by_arm, where
 from whichloop.metrics.same_trials import same_pairs
 from whichloop.metrics.tasks import TaskFindings, task_findings
-from whichloop.metrics.trajectory.causes import Cause
+from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain, read_trial
 from whichloop.metrics.trajectory.failures import TracedTrial
-from whichloop.metrics.trajectory.losses import Divergence, Loss
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import meant, several
-from whichloop.runs.gc_tuning import relaxed_gc
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import Traces
 
@@ -159,7 +157,6 @@ class Why:
         }
 
 
-@relaxed_gc()
 def losses_explained(
     run: Results,
     *,

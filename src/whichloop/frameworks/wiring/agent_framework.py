@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework."""
+"""Microsoft Agent Framework: `Agent` (learn.microsoft.com/agent-framework)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agno."""
+"""Agno: `Agent` (docs.agno.com)."""
 
 from __future__ import annotations
 

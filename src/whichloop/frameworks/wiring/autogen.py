@@ -1,4 +1,4 @@
-"""AutoGen."""
+"""AutoGen: `AssistantAgent` (microsoft.github.io/autogen)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CrewAI."""
+"""CrewAI: one `Agent` with one task in a `Crew` (docs.crewai.com)."""
 
 from __future__ import annotations
 

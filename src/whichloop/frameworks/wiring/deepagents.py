@@ -1,4 +1,4 @@
-"""Deep Agents."""
+"""Deep Agents: `create_deep_agent` (docs.langchain.com/oss/python/deepagents)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DSPy."""
+"""DSPy: `dspy.ReActV2` with native calls (dspy.ai)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Google's Agent Development Kit."""
+"""Google's Agent Development Kit: `LlmAgent` over LiteLLM (google.github.io/adk-docs)."""
 
 from __future__ import annotations
 

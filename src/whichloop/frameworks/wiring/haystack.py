@@ -1,4 +1,4 @@
-"""Haystack."""
+"""Haystack: `Agent` (docs.haystack.deepset.ai/docs/agent)."""
 
 from __future__ import annotations
 

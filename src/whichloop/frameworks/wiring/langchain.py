@@ -1,4 +1,4 @@
-"""LangChain."""
+"""LangChain: `create_agent` (docs.langchain.com/oss/python/langchain/agents)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph."""
+"""LangGraph: the prebuilt `create_react_agent` (langchain-ai.github.io/langgraph)."""
 
 from __future__ import annotations
 

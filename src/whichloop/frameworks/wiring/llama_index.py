@@ -1,4 +1,4 @@
-"""LlamaIndex."""
+"""LlamaIndex: `FunctionAgent` (docs.llamaindex.ai)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK."""
+"""OpenAI Agents SDK: one `Agent`, run by `Runner.run` (openai.github.io/openai-agents-python)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pydantic AI."""
+"""Pydantic AI: `Agent` (ai.pydantic.dev)."""
 
 from __future__ import annotations
 

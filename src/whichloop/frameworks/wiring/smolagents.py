@@ -1,4 +1,4 @@
-"""smolagents."""
+"""smolagents: `ToolCallingAgent` (huggingface.co/docs/smolagents)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strands Agents."""
+"""Strands Agents: `Agent` (strandsagents.com)."""
 
 from __future__ import annotations
 

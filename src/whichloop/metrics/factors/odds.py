@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from whichloop._extras import MissingExtra, needed_by
 
-from .. import special
 from ..statistics import ALPHA, Clusters, Floats, Interval, unit_groups
 
 _NO_DIRECTION = 1e-7
@@ -51,7 +50,7 @@ def odds_ratios(
     if is_separated(solved.sum(axis=0), trials.sum(axis=0), matrix):
         raise NoOdds("outcomes are separated")
     params, covariance = _fit(_summed(solved, units, g), _summed(trials, units, g), matrix)
-    quantile = float(special.stdtrit(g - 1, 1 - alpha / 2))
+    quantile = float(scipy.special.stdtrit(g - 1, 1 - alpha / 2))
     ratios: list[Interval | None] = []
     for contrast in contrasts:
         value = float(contrast @ params)

@@ -23,8 +23,7 @@ from whichloop.protocol.values import one_line
 from ..trace import Note, ToolRun, TracedCall
 from .failure_text import quoted_answer, reply, times
 from .failures import PLANNING, WRONG_CALLS, TracedTrial
-from .prompts_sent import MIN_WORDS, WORD, Prompt, shows
-from .trajectory import CHOOSING, call_text
+from .trajectory import CHOOSING, MIN_WORDS, WORD, Prompt, call_text, shows
 from .written_calls import MatchedRun, Matching, WrittenCall, tells_what_was_read
 
 AlterationCause = Literal[

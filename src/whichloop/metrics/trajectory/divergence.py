@@ -40,7 +40,7 @@ from whichloop.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
-from .causes import Cause
+from .causes import Cause, Divergence, Loss
 from .failure_text import BROKEN, SPENT, damaged_source, in_words, quoted_answer, reply, times
 from .failures import (
     NEVER_FINISH,
@@ -51,11 +51,8 @@ from .failures import (
     setbacks,
     unreadable_replies,
 )
-from .losses import Divergence, Loss
-from .prompts_sent import shows
-from .rule_finding import RuleFinding, fault_behind_call, faults_of_events
-from .run_end import calls_left_out, could_run, how_it_ended
-from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
+from .run_end import RuleFinding, calls_left_out, could_run, fault_behind_call, faults_of_events, how_it_ended
+from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, shows, unmatched
 
 END_STATE = "state"
 """The score of a task that says what state its world was to end in."""

@@ -14,8 +14,7 @@ from whichloop.protocol import Role, StopReason
 from whichloop.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
-from .prompts_sent import Prompt, prompts, says_more, shows
-from .trajectory import CHOOSING, TracedStep, group, unmatched
+from .trajectory import CHOOSING, Prompt, TracedStep, group, prompts, says_more, shows, unmatched
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 Fact = TypeVar("Fact")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from whichloop.experiments.compare.tables import TEMPLATES_NOTE, calls, context, headings, injection, over_templates
 from whichloop.metrics.arm_info import ArmInfo, are_imported
 from whichloop.metrics.comparison import ArmResult, Comparison
-from whichloop.metrics.measure import in_table_order
+from whichloop.metrics.measures import in_table_order
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from whichloop.protocol.counts import counted

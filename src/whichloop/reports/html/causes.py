@@ -14,8 +14,7 @@ from whichloop.experiments.why.why import ArmLosses, PairLosses, Why, losses_exp
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.record_table import of_tasks
 from whichloop.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
-from whichloop.metrics.trajectory.causes import Cause, meaning_of
-from whichloop.metrics.trajectory.losses import Divergence
+from whichloop.metrics.trajectory.causes import Cause, Divergence, meaning_of
 from whichloop.protocol.counts import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.traces import Traces

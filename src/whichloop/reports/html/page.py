@@ -23,13 +23,13 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.validate.outcome import Validity
-from whichloop.metrics.ranking import ranked
-from whichloop.metrics.trial_limits import TrialLimits
+from whichloop.metrics.arm_info import TrialLimits
+from whichloop.metrics.sums import ranked
 from whichloop.protocol.counts import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.forking import text_beside
 from whichloop.runs.store.files import RunError
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section

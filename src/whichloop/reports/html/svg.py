@@ -16,7 +16,7 @@ from typing import Literal
 from markupsafe import Markup, escape
 
 from whichloop.metrics.statistics import Interval
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
 LABEL_CHARS = 46

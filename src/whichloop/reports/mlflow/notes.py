@@ -14,14 +14,13 @@ from whichloop.experiments.compare.verdict.matrix import NOT_APPLICABLE, AnswerC
 from whichloop.experiments.compare.verdict.warned import warned
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.ranking import ranked
 from whichloop.metrics.summary import PRIMARY
+from whichloop.metrics.sums import ranked
 from whichloop.protocol.counts import counted
 from whichloop.reports.html import charts
 from whichloop.reports.html.histograms import steps_chart
 from whichloop.reports.html.svg import standalone
-from whichloop.text.counts import counts
-from whichloop.text.numbers import interval, p_value, relation, verdict
+from whichloop.text.numbers import counts, interval, p_value, relation, verdict
 from whichloop.text.table import markdown_cell, markdown_item
 
 from .store import MAX_TAG, clean

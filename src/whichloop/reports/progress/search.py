@@ -19,7 +19,7 @@ from whichloop.metrics.record import Record
 from whichloop.protocol.counts import counted
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 
 from .estimate import Pace, about
 from .trials import PLAIN_EVERY_S, print_note

@@ -18,8 +18,8 @@ from rich.text import Text
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.protocol.counts import counted
 from whichloop.runs.engine.runner import Progress, Unwatched
-from whichloop.text.counts import reasons
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.numbers import reasons
+from whichloop.text.output import terminal_safe
 
 from .counts import ArmTally, ProgressCounts
 

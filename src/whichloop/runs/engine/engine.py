@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.gc_tuning import relaxed_gc
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
@@ -92,7 +91,7 @@ async def _here(job: Job, progress: Progress) -> AsyncIterator[TrialContext]:
     leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, progress.noted)
     try:
         async with job.trial_models.opened() as answers:
-            with watch.watching(), relaxed_gc():
+            with watch.watching():
                 yield setting_of(job.config, job.suite, answers, job.meter)
     finally:
         for line in (await leftovers.end()).lines():

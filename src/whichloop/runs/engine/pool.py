@@ -20,8 +20,8 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
-from whichloop.runs.blocking import killed
 from whichloop.runs.schedule import Trial
+from whichloop.runs.silent_end import killed
 from whichloop.runs.trial.record import head_of
 from whichloop.runs.trial.setting import FinishedTrial, NotRun
 from whichloop.runs.trial.watchdog import HangingTrials

@@ -14,7 +14,6 @@ from whichloop.datasets.task import Task
 from whichloop.models.metering import Budget, Meter
 from whichloop.protocol.values import one_line
 from whichloop.runs.config import config_from
-from whichloop.runs.gc_tuning import relaxed_gc
 from whichloop.runs.lookup import resolve
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import Trial
@@ -73,7 +72,7 @@ class WorkerLoop:
         watch = Watch(self._config.trial_timeout_s, lambda _: None)  # the pool hears of it from `alive`, and ends the process
         try:
             async with self._answering.opened() as answers:
-                with watch.watching(), relaxed_gc(), self._saying_alive(watch, leftovers, send):
+                with watch.watching(), self._saying_alive(watch, leftovers, send):
                     await self._work(incoming, send, setting_of(self._config, self._suite, answers, self._meter))
         finally:
             left_behind = await leftovers.end()

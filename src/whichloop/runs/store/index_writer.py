@@ -19,7 +19,7 @@ from whichloop.protocol.files import each_line
 
 from .files import TRIALS, RunError, append_whole, own_file
 from .index import BLOCK_ROWS, INDEX, LENGTHS, MAGIC, MAX_KINDS, ROW, BlockHeader, blocks_of, prefix_hash
-from .line_parts import UNTRACED, OwnFields, parted
+from .record_lines import UNTRACED, OwnFields, parted
 
 _NOTHING = BlockHeader(begin=0, end=0, first=0, lines=0, digest="", checksum="", base=0, repeats=(0, 0))
 _LEVEL = 3

@@ -1,4 +1,4 @@
-"""Counting what a trial does with the calls of its model: see `whichloop.metrics.calls` for what the counts mean."""
+"""Counting what a trial does with the calls of its model: see `whichloop.metrics.measures` for what the counts mean."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from whichloop.datasets.task import Task
-from whichloop.metrics.judgement import Judgement
+from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.scorers import is_abstention, reads_state, scores_of
 from whichloop.metrics.summary import false_success
@@ -13,7 +13,7 @@ from whichloop.metrics.trace import TraceHead
 from whichloop.protocol import Outcome
 from whichloop.protocol.json_text import Json
 from whichloop.runs.trial_models import is_priced
-from whichloop.text.plain_text import json_safe
+from whichloop.text.output import json_safe
 
 from .loop_run import LoopEnd
 from .record import brief, confidence, fault_records, head_of, injections, plain_answer, short_reason, without_secrets

@@ -19,7 +19,7 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import cap, error_text
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial.setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, FinishedTrial, TrialContext
-from whichloop.text.plain_text import json_safe
+from whichloop.text.output import json_safe
 
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""

@@ -15,10 +15,9 @@ from whichloop.runs.schedule import Trial
 
 from .finished import finished_trial
 from .loop_run import LoopRun
-from .played_user import PlayedUser
 from .record import errored, excluded
 from .setting import FinishedTrial, NotRun, TrialContext
-from .trial_parts import TrialParts
+from .trial_parts import PlayedUser, TrialParts
 from .watchdog import BlockingTime
 
 MAX_ORACLES = 4096

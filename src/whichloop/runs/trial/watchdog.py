@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from whichloop.protocol.own_code import running_at
-from whichloop.runs.blocking import interrupted
+from whichloop.runs.silent_end import interrupted
 
 LOOK_S = 0.25
 """Seconds between two checks by the thread, which asks the event loop to show that it turns."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whichloop.metrics.comparison import Comparison
-from whichloop.metrics.few_units import too_few_units
 from whichloop.metrics.pairs import Pair
+from whichloop.metrics.statistics import too_few_units
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget
 from whichloop.text.numbers import short_name

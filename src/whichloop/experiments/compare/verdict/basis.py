@@ -12,8 +12,7 @@ from whichloop.metrics.summary import PRIMARY
 from whichloop.models.evidence import faults_of_few_models, other_estimate
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.runs.built_in import form_option, has_option
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import difference_text, short_name
+from whichloop.text.numbers import difference_text, listed_names, short_name
 
 from .claims import RATE
 from .fences import FENCED, FENCES, READ

@@ -11,8 +11,7 @@ from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import MAX_NAMES
-from whichloop.text.numbers import interval
+from whichloop.text.numbers import MAX_NAMES, interval
 
 from .matrix import AGENT, AnswerMatrix, pairs_of
 from .sentence import AnswerSentence

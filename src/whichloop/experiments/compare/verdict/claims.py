@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from whichloop.metrics.few_units import are_too_few_to_plan
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.statistics import ALPHA, Interval
+from whichloop.metrics.statistics import ALPHA, Interval, are_too_few_to_plan
 from whichloop.protocol.counts import counted, joined
-from whichloop.text.counts import MAX_NAMES
-from whichloop.text.numbers import interval, p_value
+from whichloop.text.numbers import MAX_NAMES, interval, p_value
 
 from .matrix import NOT_APPLICABLE, AnswerCell, AnswerRow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whichloop.protocol.counts import joined
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .sentence import AnswerSentence
 

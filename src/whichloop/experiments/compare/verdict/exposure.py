@@ -10,8 +10,7 @@ from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import hundredths, interval_of, short_name, standing
+from whichloop.text.numbers import hundredths, interval_of, listed_names, short_name, standing
 
 EXECUTED = "injection_executed"
 GUARD = "guarded"

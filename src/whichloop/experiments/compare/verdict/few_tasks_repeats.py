@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import count
 
-from whichloop.metrics.few_units import too_few_units
+import scipy
+
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.special import betaincinv, ndtri
-from whichloop.metrics.statistics import highest_share
+from whichloop.metrics.statistics import highest_share, too_few_units
 from whichloop.metrics.within_tasks import WithinTasks
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .matrix import AnswerMatrix
 
@@ -32,7 +32,7 @@ def what_repeats_would(matrix: AnswerMatrix, pairs: Sequence[Pair], alpha: float
         return ""
     if not any(within.spread for _, within in pairs_within):
         return _where_none_differed(matrix, pairs_within, alpha)
-    z = float(ndtri(1 - alpha / (2 * pairs_within[0][1].tested))) + float(ndtri(POWER))
+    z = float(scipy.special.ndtri(1 - alpha / (2 * pairs_within[0][1].tested))) + float(scipy.special.ndtri(POWER))
     needed = [(math.ceil(w.repeats * w.spread * z**2 / (w.a - w.b) ** 2), pair) for pair, w in pairs_within if w.a != w.b]
     number, pair = min(needed, key=lambda each: each[0], default=(math.inf, pairs_within[0][0]))
     if number > MAX_REPEATS:
@@ -76,7 +76,7 @@ def _repeats_that_show(within: WithinTasks, share: float, alpha: float) -> int |
     """
     differing = next(number for number in count(1) if not too_few_units(number, alpha / within.tested))
     for repeats in range(-(-differing // within.tasks), MAX_REPEATS + 1):
-        if float(betaincinv(differing, within.tasks * repeats - differing + 1, POWER)) <= share:
+        if float(scipy.special.betaincinv(differing, within.tasks * repeats - differing + 1, POWER)) <= share:
             return repeats
     return None
 

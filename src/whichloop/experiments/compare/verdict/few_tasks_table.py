@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whichloop.metrics.few_tasks import MAX_FEW_TASKS, OnTask
-from whichloop.metrics.trial_limits import NO_LIMITS, TrialLimits
+from whichloop.metrics.arm_info import NO_LIMITS, TrialLimits
+from whichloop.metrics.pairs import MAX_FEW_TASKS, OnTask
 
 from .matrix import NOT_APPLICABLE, AnswerCell, AnswerMatrix, AnswerRow, cost_text, with_unit
 

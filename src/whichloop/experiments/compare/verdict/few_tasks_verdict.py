@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from whichloop.metrics.few_tasks import MAX_FEW_TASKS
-from whichloop.metrics.few_units import too_few_units
-from whichloop.metrics.pairs import Pair
-from whichloop.text.counts import listed_names
+from whichloop.metrics.pairs import MAX_FEW_TASKS, Pair
+from whichloop.metrics.statistics import too_few_units
+from whichloop.text.numbers import listed_names
 
 from .air import every_profile, is_still, what_disturbs
 from .few_tasks_claims import FewTasksClaims

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whichloop.runs.manifest import Manifest
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 OPTION, SHOWN = "tool_errors", "shown"
 _AS_IT_COMES = re.compile(rf"\b{OPTION}='default'")

@@ -8,8 +8,7 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.models.evidence import measured_forms, other_estimate, with_both_forms
 from whichloop.models.profiles import FORMS
 from whichloop.protocol.names import SCRIPTED
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import short_name
+from whichloop.text.numbers import listed_names, short_name
 
 OF_BOTH = "both"
 """Of a profile that has one for each form of calls."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import VerdictWord, is_narrow
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import RELATIONS, difference_text, interval, narrowly, shown_again
+from whichloop.text.numbers import RELATIONS, difference_text, interval, listed_names, narrowly, shown_again
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from .each_profile import each_of
 from .few_tasks_table import FewTasksTable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whichloop.metrics.few_units import are_too_few_to_plan
 from whichloop.metrics.pairs import Pair
+from whichloop.metrics.statistics import are_too_few_to_plan
 from whichloop.protocol.counts import counted
 from whichloop.text.numbers import difference_text, p_value
 

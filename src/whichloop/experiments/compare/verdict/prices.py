@@ -12,13 +12,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whichloop.metrics.few_tasks import MAX_FEW_TASKS
-from whichloop.metrics.pairs import Pair
-from whichloop.metrics.solved_costs import NO_SOLVED_COSTS, SolvedCosts
+from whichloop.metrics.pairs import MAX_FEW_TASKS, Pair
+from whichloop.metrics.reliability import NO_SOLVED_COSTS, SolvedCosts
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import interval
+from whichloop.text.numbers import interval, listed_names
 
 from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign, with_unit
 

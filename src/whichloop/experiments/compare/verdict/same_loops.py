@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from whichloop.metrics.comparison import ArmResult, Comparison
-from whichloop.metrics.few_units import are_too_few_to_plan
 from whichloop.metrics.pairs import Pair
+from whichloop.metrics.statistics import are_too_few_to_plan
 from whichloop.metrics.summary import PRIMARY
 from whichloop.models.evidence import without_rate
 from whichloop.protocol.counts import joined
 from whichloop.protocol.names import SCRIPTED
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import short_name
+from whichloop.text.numbers import listed_names, short_name
 
 from .fences import FENCED, FENCES, READ
 from .few_tasks_verdict import nothing_of_others

@@ -14,8 +14,7 @@ from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import Unit
 from whichloop.protocol.names import SCRIPTED
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import p_value
+from whichloop.text.numbers import listed_names, p_value
 
 from .claims import RATE
 from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign

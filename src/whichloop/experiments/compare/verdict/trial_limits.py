@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from whichloop.metrics.arm_info import TRIAL_LIMITS, TrialLimits
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
-from whichloop.metrics.trial_limits import TRIAL_LIMITS, TrialLimits
 from whichloop.protocol import StopReason
 from whichloop.protocol.counts import counted, joined
 from whichloop.runs.config import CompareConfig
-from whichloop.text.counts import MAX_NAMES
-from whichloop.text.numbers import dollars_text, limit_text, short_name
+from whichloop.text.numbers import MAX_NAMES, dollars_text, limit_text, short_name
 
 from .sentence import AnswerSentence
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from whichloop.metrics.outlook import Outlook
 from whichloop.metrics.pairs import Pair
-from whichloop.text.counts import listed_names, tasks_in_words
-from whichloop.text.numbers import chance_in_words
+from whichloop.text.numbers import chance_in_words, listed_names, tasks_in_words
 
 from .air import is_still
 from .matrix import AnswerMatrix, AnswerRow, pairs_of

@@ -9,8 +9,7 @@ from whichloop.metrics.comparison import ArmResult
 from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, Spec, is_local_model
 from whichloop.runs.built_in import form_option
-from whichloop.text.counts import MAX_NAMES, listed_names
-from whichloop.text.numbers import short_name
+from whichloop.text.numbers import MAX_NAMES, listed_names, short_name
 
 from .sentence import AnswerSentence
 

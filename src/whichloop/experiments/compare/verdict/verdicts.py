@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from whichloop.metrics.few_units import too_few_units
 from whichloop.metrics.pairs import Pair
+from whichloop.metrics.statistics import too_few_units
 from whichloop.protocol.counts import joined
-from whichloop.text.counts import MAX_NAMES, listed_names
-from whichloop.text.numbers import interval, standing
+from whichloop.text.numbers import MAX_NAMES, interval, listed_names, standing
 
 from .air import STRESS, air, every_profile, is_still, what_disturbs
 from .evidence import AdoptionEvidence

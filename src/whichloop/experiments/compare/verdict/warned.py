@@ -10,8 +10,8 @@ from whichloop.metrics.arm_warnings import of_each
 from whichloop.metrics.comparison import ArmResult, Comparison, dead_arm_warning
 from whichloop.metrics.left_out import most_frequent, most_told
 from whichloop.protocol import StopReason
-from whichloop.runs.blocking import is_blocked
-from whichloop.text.counts import reasons
+from whichloop.runs.silent_end import is_blocked
+from whichloop.text.numbers import reasons
 
 from .sentence import AnswerSentence
 

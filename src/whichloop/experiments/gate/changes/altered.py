@@ -9,7 +9,7 @@ from typing import get_args
 
 from whichloop.metrics.trajectory.alterations import Alteration, alterations
 from whichloop.metrics.trajectory.trajectory import TracedStep
-from whichloop.text.counts import trials_of
+from whichloop.text.numbers import trials_of
 
 from ..data.literal import literal
 from ..data.names import short_arm

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whichloop.runs.manifest import ArmEntry, Manifest
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from ..data.baseline import Baseline, BaselineArm
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import render_value
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 MAX_VALUE_CHARS = 40
 """Characters of a value that are shown."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
+from whichloop.metrics.trajectory.causes import Loss
 from whichloop.metrics.trajectory.divergence import ended_unread, explain, first_difference
 from whichloop.metrics.trajectory.failure_text import SPENT
 from whichloop.metrics.trajectory.failures import TracedTrial
-from whichloop.metrics.trajectory.losses import Loss
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import StopReason
 from whichloop.protocol.counts import counted

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from whichloop.metrics.gate import MARGIN
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from ..data.baseline import stored_value
 from ..data.names import short_arm

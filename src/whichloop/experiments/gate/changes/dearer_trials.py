@@ -10,8 +10,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ToolRun
 from whichloop.metrics.trajectory.failure_text import times
 from whichloop.metrics.trajectory.failures import TracedTrial
-from whichloop.metrics.trajectory.own_calls import OwnRun, RequestCounts, own_runs
 from whichloop.metrics.trajectory.trajectory import TracedStep, call_text, unmatched
+from whichloop.metrics.trajectory.written_calls import OwnRun, RequestCounts, own_runs
 from whichloop.protocol.counts import counted
 
 from ..data.baseline import TaskLine

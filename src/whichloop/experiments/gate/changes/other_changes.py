@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
-from whichloop.text.counts import first_of
+from whichloop.text.numbers import first_of
 
 from ..data.baseline import stored_value
 from ..data.names import short_arm

@@ -8,7 +8,7 @@ from statistics import median
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import SCRIPTED
 from whichloop.runs.manifest import Manifest
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from ..data.baseline import Baseline
 from ..data.hangs import hung

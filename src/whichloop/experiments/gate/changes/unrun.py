@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from ..data.followed import FollowedFile
 

@@ -12,7 +12,7 @@ from whichloop.runs.changes import VENV
 from whichloop.runs.manifest import ArmEntry, Manifest
 from whichloop.runs.options import options_of
 from whichloop.runs.registry import find
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 from ..data.baseline import Baseline, BaselineArm
 from ..data.defaults import defaults_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import GAINS, PRIMARY
-from whichloop.metrics.trajectory.own_calls import RequestCounts
+from whichloop.metrics.trajectory.written_calls import RequestCounts
 
 from ..data.baseline import Baseline, stored_value
 from ..data.outcome import GateArm

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import listed_names
+from whichloop.text.numbers import listed_names
 
 
 @dataclass(frozen=True, slots=True)

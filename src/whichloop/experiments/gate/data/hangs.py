@@ -9,7 +9,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import StopReason
 from whichloop.protocol.counts import counted
-from whichloop.runs.blocking import is_blocked
+from whichloop.runs.silent_end import is_blocked
 
 from .names import short_arm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichloop.text.plain_text import plain_line
+from whichloop.text.output import plain_line
 
 _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 """Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""

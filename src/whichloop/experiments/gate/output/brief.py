@@ -10,7 +10,7 @@ from dataclasses import replace
 from whichloop.metrics.gate import GRAVEST_FIRST, GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import first_of
+from whichloop.text.numbers import first_of
 
 from ..data.literal import literal
 from ..data.names import short_arm

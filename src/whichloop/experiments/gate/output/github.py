@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from whichloop.protocol.own_code import place_in
-from whichloop.text.plain_text import terminal_safe
+from whichloop.text.output import terminal_safe
 from whichloop.text.table import markdown_item
 
 from ..changes.altered import altered_text, altered_title

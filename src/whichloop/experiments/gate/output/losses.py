@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import first_of
+from whichloop.text.numbers import first_of
 
 from ..data.literal import literal
 from ..data.names import short_arm

@@ -11,8 +11,7 @@ from typing import Any
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
-from whichloop.text.counts import listed_names
-from whichloop.text.numbers import chance_in_words, dollars_text
+from whichloop.text.numbers import chance_in_words, dollars_text, listed_names
 
 from ..changes.altered import ALTERED
 from ..data.advice import DRAWS, Advice, Larger

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whichloop.metrics.gate import GateLine
-from whichloop.metrics.measure import meaning_of
+from whichloop.metrics.measures import meaning_of
 
 from ..data.literal import literal
 from ..data.names import short_arm

@@ -1,0 +1,282 @@
+"""The built-in scorers, and the way from a task's scorer, as it is written, to the trial's scores.
+
+A scorer's name stands for a function that takes its options as keywords and returns the scorer. Every one but `bfcl`, which judges
+calls, compares by the rule of `answers.answer_scorer`. None raises for an answer, whatever it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from whichloop.protocol import HARNESS_STOPS, render_value
+from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.names import Spec, nearest, own_object, parse_spec
+
+from .answers import (
+    DEFAULT_TOLERANCE,
+    MARK,
+    MARK_OUTSIDE_NUMBERS,
+    Judgement,
+    Scorer,
+    answer_scorer,
+    check_tolerance,
+    close,
+    equal,
+    from_json,
+    is_abstention,
+    item_key,
+    items_in,
+    number_in,
+    squad_form,
+)
+
+__all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scorer_names", "scores_of"]
+
+
+def bfcl(checker: str = "strict") -> Scorer:
+    """1 iff the end state's calls are those expected (`checker`: official or strict) and an answer was given, whatever it says.
+
+    `official` is for tasks of the suite `bfcl`, whose functions it has to know.
+    """
+    if checker not in ("official", "strict"):
+        raise ValueError(f"scorer 'bfcl': checker is {checker!r}, and must be one of official, strict")
+    suite = import_module("whichloop.datasets.bfcl")  # only where its tasks are scored
+
+    def score(judgement: Judgement) -> float:
+        if judgement.task.expected is None:
+            return float(is_abstention(judgement.answer))
+        has_answer = judgement.answer is not None and render_value(judgement.answer).strip() != ""
+        return float(has_answer and suite.calls_are_right(judgement.task, judgement.state, checker == "official"))
+
+    return score
+
+
+def contains() -> Scorer:
+    """1 iff each of the expected texts stands in the answer, whatever the case; commas do not count. None expected: any answer."""
+
+    def loose(value: Any) -> str:
+        return render_value(value).replace(",", "").casefold()
+
+    def compare(expected: Any, answer: Any) -> float:
+        text = loose(answer)
+        wanted = expected if isinstance(expected, list | tuple) else [expected]
+        return float(bool(text.strip()) and all(loose(item) in text for item in wanted))
+
+    return answer_scorer(compare)
+
+
+def exact() -> Scorer:
+    """1 iff equal as JSON values, white space around text aside; text beside a value of another type is read as JSON."""
+
+    def compare(expected: Any, answer: Any) -> float:
+        if isinstance(expected, str):
+            return float(expected.strip() == render_value(answer).strip())
+        return float(equal(expected, from_json(answer) if isinstance(answer, str) else answer))
+
+    return answer_scorer(compare)
+
+
+def f1() -> Scorer:
+    """Token F1 of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250; its `evaluate-v2.0.py`), in [0, 1]."""
+
+    def compare(expected: Any, answer: Any) -> float:
+        expected_words = Counter(squad_form(render_value(expected), MARK).split())
+        answer_words = Counter(squad_form(render_value(answer), MARK).split())
+        if not expected_words or not answer_words:
+            return float(expected_words == answer_words)
+        return 2 * (expected_words & answer_words).total() / (expected_words.total() + answer_words.total())
+
+    return answer_scorer(compare)
+
+
+def normalized() -> Scorer:
+    """1 iff equal as text without case, punctuation, articles and white space; a number keeps its sign and its decimal point."""
+
+    def compare(expected: Any, answer: Any) -> float:
+        left, right = render_value(expected), render_value(answer)
+        plain_left, plain_right = squad_form(left, MARK_OUTSIDE_NUMBERS), squad_form(right, MARK_OUTSIDE_NUMBERS)
+        if not plain_left or not plain_right:  # nothing but punctuation or articles: it is what was meant
+            return float(left.strip().casefold() == right.strip().casefold())
+        return float(plain_left == plain_right)
+
+    return answer_scorer(compare)
+
+
+def numeric(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
+    """1 iff the last number in the answer lies within `tolerance` x |expected|.
+
+    It reads thousands separators, signs, scientific notation and fractions (3/4), with currency, % and units around them: 50% is
+    50. It does not read a decimal comma or a mixed number (1 3/4). Booleans, NaN and infinities are not numbers.
+    Raises ValueError for a negative or infinite tolerance.
+    """
+    check_tolerance(tolerance)
+
+    def compare(expected: Any, answer: Any) -> float:
+        expected_number, answer_number = number_in(expected), number_in(answer)
+        return float(expected_number is not None and answer_number is not None and close(expected_number, answer_number, tolerance))
+
+    return answer_scorer(compare)
+
+
+def schema(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
+    """1 iff the answer is valid under the query's JSON schema (draft 2020-12) and equals the expected value.
+
+    Floats may differ by `tolerance` x |expected|. Text that the schema does not take is read as JSON first.
+    Raises ValueError for a negative or infinite tolerance; the scorer raises `jsonschema`'s errors for a broken schema.
+    """
+    check_tolerance(tolerance)
+
+    def score(judgement: Judgement) -> float:
+        rules = judgement.task.query.schema
+
+        def compare(expected: Any, answer: Any) -> float:
+            readings = [answer, from_json(answer)] if isinstance(answer, str) else [answer]
+            return float(any(_is_valid(reading, rules) and equal(expected, reading, tolerance) for reading in readings))
+
+        return answer_scorer(compare)(judgement)
+
+    return score
+
+
+def _is_valid(value: Any, rules: Mapping[str, Any] | None) -> bool:
+    """Return whether the value is JSON and keeps the schema. References outside of the schema are refused, never fetched."""
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    if rules is None:
+        return True
+    validator, registry = import_module("jsonschema").Draft202012Validator, import_module("referencing").Registry()
+    try:
+        return bool(validator(rules, registry=registry).is_valid(value))
+    except (RecursionError, OverflowError):  # nested too deep for a recursive schema; too long an integer for `multipleOf`
+        return False
+
+
+def same_items() -> Scorer:
+    """1 iff the same items in any order, each as often: lists, or text separated by commas or lines. Named "set"."""
+
+    def compare(expected: Any, answer: Any) -> float:
+        expected_items, answer_items = items_in(expected), items_in(answer)
+        if expected_items is None or answer_items is None:
+            return 0.0
+        return float(Counter(map(item_key, expected_items)) == Counter(map(item_key, answer_items)))
+
+    return answer_scorer(compare)
+
+
+SCORERS: Final[Mapping[str, Callable[..., Scorer]]] = {
+    "bfcl": bfcl,
+    "contains": contains,
+    "exact": exact,
+    "f1": f1,
+    "normalized": normalized,
+    "numeric": numeric,
+    "schema": schema,
+    "set": same_items,
+}
+READING_STATE: Final = frozenset({"bfcl"})
+"""Those that look at the end state."""
+
+
+def scorer_names() -> tuple[str, ...]:
+    """Return the names of the built-in scorers, sorted."""
+    return tuple(sorted(SCORERS))
+
+
+def scorer_named(spec: str) -> Scorer:
+    """Return the scorer that a spec names: `numeric`, `numeric(tolerance=0.01)`, `package.module:name`; options are TOML values.
+
+    A name with a colon is imported: the scorer itself, or with brackets a function that takes the options and returns the scorer.
+    It is looked up every time, since a notebook may define it anew.
+    Raises ValueError for an unknown scorer or option, naming the nearest and all known ones, and for an option's wrong value.
+    """
+    parsed = _parsed(spec)
+    if ":" not in parsed.name:
+        return _with_options(spec, None)
+    own = _imported(parsed.name)
+    return _with_options(spec, own) if spec.rstrip().endswith(")") else _of_one_argument(parsed.name, own)
+
+
+@functools.lru_cache(maxsize=256)  # a run scores thousands of trials with a handful of specs
+def _parsed(spec: str) -> Spec:
+    try:
+        return parse_spec(spec)
+    except ValueError as error:
+        raise ValueError(f"scorer {error}") from None
+
+
+@functools.lru_cache(maxsize=256)
+def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
+    """Return a built-in scorer, or what `own` makes of the options."""
+    name, options = _parsed(spec).name, _parsed(spec).options
+    if own is not None:
+        return _built_scorer(name, own, options)
+    if name not in SCORERS:
+        raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
+    return _built_scorer(name, SCORERS[name], options)
+
+
+def reads_state(spec: str) -> bool:
+    """Return whether a scorer may look at the end state: a built-in one says so, and one of the user's own may."""
+    name = spec.partition("(")[0].strip()
+    return name not in SCORERS or name in READING_STATE
+
+
+def scores_of(judgement: Judgement) -> dict[str, float]:
+    """Return all scores of one trial: `accuracy`, and where the end state counts too, its factors `answer` and `state`.
+
+    A trial that the harness ended, by a limit or a crash, has not solved its task: what it answered, or did before, is no answer.
+    Raises ValueError for a scorer that returns a value outside of [0, 1], and whatever the user's own scorer raises.
+    """
+    task = judgement.task
+    scorer = scorer_named(task.scorer)
+    answer = 0.0 if judgement.stop in HARNESS_STOPS else float(scorer(judgement))
+    if not 0 <= answer <= 1:  # NaN too
+        raise ValueError(f"gave {answer!r}, which is not in [0, 1]")
+    if task.end_state is None:
+        return {"accuracy": answer}
+    state = float(equal(task.end_state, judgement.state, DEFAULT_TOLERANCE))
+    return {"accuracy": answer * state, "answer": answer, "state": state}
+
+
+def _built_scorer(name: str, factory: Callable[..., object], options: Mapping[str, object]) -> Scorer:
+    parameters = inspect.signature(factory).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for option in options:
+        if option not in parameters and not open_ended:
+            raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(parameters))}")
+    try:
+        scorer = factory(**options)
+    except TypeError as error:  # an option is missing, or has a type that the scorer does not take
+        raise ValueError(f"scorer {name!r}: {error}") from error
+    if not callable(scorer):
+        raise ValueError(f"scorer {name!r} gives a {type(scorer).__name__}, not a function of a Judgement")
+    return _of_one_argument(name, scorer)
+
+
+def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
+    """Return a scorer. Raises ValueError, before anything is run, if it cannot be called with one argument."""
+    try:
+        signature = inspect.signature(scorer)
+    except (TypeError, ValueError):  # some functions in C do not tell
+        return scorer
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise ValueError(
+            f"scorer {name!r} takes {signature}; a scorer takes one argument, a Judgement, and gives a number"
+        ) from None
+    return scorer
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    own: Callable[..., object] = own_object("scorer", name)
+    if not callable(own):
+        raise ValueError(f"scorer {name!r} is a {type(own).__name__}, not a function of a Judgement")
+    return own
