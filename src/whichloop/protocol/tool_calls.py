@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from .quick_frozen import quick_frozen
 from .values import render_value
 
 
@@ -22,7 +21,6 @@ class TransientError(Exception):
     """A tool's failure may pass: the same call may work the next time. Subclasses name the reason."""
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call of a tool, as a move states it."""
@@ -57,7 +55,6 @@ NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Error types of a call that was refused, because there is no such tool or because its arguments did not pass the check."""
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The result of a call. The error's type is a field of its own, so that each design can word it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from whichloop.protocol import Tool, ToolSpec, Understanding, render_value
+from whichloop.protocol import Tool, Understanding, render_value
 from whichloop.protocol.values import cap
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
@@ -54,21 +54,10 @@ def paragraphs(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-_TOOL_TEXTS: dict[int, tuple[ToolSpec, str]] = {}
-"""Id of a spec → that spec, kept alive so that no other gets its id, and its text."""
-MAX_TOOL_TEXTS = 4096
-
-
 def format_tool(tool: Tool) -> str:
-    """Return one tool's name, description, and arguments as JSON; written once, as prompts list the same tools again and again."""
+    """Return one tool's name, description, and arguments as JSON."""
     spec = tool.spec
-    kept = _TOOL_TEXTS.get(id(spec))
-    if kept is None or kept[0] is not spec:
-        if len(_TOOL_TEXTS) >= MAX_TOOL_TEXTS:
-            _TOOL_TEXTS.clear()
-        text = f"- {spec.name}: {spec.description} Arguments: {render_value(spec.parameters.get('properties', {}))}"
-        kept = _TOOL_TEXTS[id(spec)] = (spec, text)
-    return kept[1]
+    return f"- {spec.name}: {spec.description} Arguments: {render_value(spec.parameters.get('properties', {}))}"
 
 
 def understanding_text(understanding: Understanding | None) -> str:
