@@ -59,21 +59,15 @@ class Resumable(WrappedLoop):
     """What the whole run may spend, however often it is taken up: calls, tokens, dollars. The run then ends with BudgetExceeded."""
 
     def __post_init__(self) -> None:
-        loop: Any = self.loop
-        checkpoint: Any = self.checkpoint
-        budget: Any = self.budget
-        if isinstance(loop, type) or not isinstance(loop, Loop):
-            raise TypeError(f"loop: give a loop, such as Finish(), not {named(loop)}; Resumable(loop, checkpoint)")
-        if not isinstance(checkpoint, Checkpoint):
-            raise TypeError(
-                f"checkpoint: give a Checkpoint, not {named(checkpoint)}; Checkpoint(entries) makes one of what is stored"
-            )
-        if not isinstance(budget, Budget):
-            raise TypeError(f"budget: give a Budget, not {named(budget)}; Budget(tokens=50_000) limits the tokens of the whole run")
-        if budget.seconds is not None:
-            raise ValueError(
-                "budget: limit calls, tokens or dollars, not seconds, for a run may wait for days: asyncio.timeout bounds each part"
-            )
+        for name, given, kind in (
+            ("loop", self.loop, Loop),
+            ("checkpoint", self.checkpoint, Checkpoint),
+            ("budget", self.budget, Budget),
+        ):
+            if isinstance(given, type) or not isinstance(given, kind):
+                raise TypeError(f"{name}: {kind.__name__} is needed, not {named(given)}")
+        if self.budget.seconds is not None:
+            raise ValueError("budget: limit calls, tokens or dollars, not seconds, for a run may wait for days")
 
     @has_boundary
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

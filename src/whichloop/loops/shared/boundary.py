@@ -21,7 +21,7 @@ from whichloop.protocol.threads import is_async_function, is_generator_function
 
 from .call_ids import ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
-from .run_arguments import check_run, problem_of_model
+from .run_arguments import check_run
 from .watching import InnerObserver, RelayingObserver, WatchedModel, WatchedToolbox
 
 RunT = TypeVar("RunT", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -35,22 +35,17 @@ def has_boundary(run: RunT) -> RunT:
 
 
 def bounded(run: RunT) -> RunT:
-    """Decorate the `run` of a loop. Raises TypeError for arguments of other types, and for a model that is none."""
+    """Decorate the `run` of a loop. Raises TypeError for arguments of other types."""
 
     @has_boundary
     @functools.wraps(run)
     async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
         check_run(query, tools, model, observer)
-        try:
-            if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
-                return await run(self, query, tools, model, observer)
-            if query.shows_images and not getattr(self, "takes_images", False):
-                raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
-            return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
-        except (TypeError, AttributeError) as error:
-            if problem := problem_of_model(model, error):
-                raise TypeError(problem) from error
-            raise
+        if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
+            return await run(self, query, tools, model, observer)
+        if query.shows_images and not getattr(self, "takes_images", False):
+            raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
+        return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
 
     return cast(RunT, entered)
 
