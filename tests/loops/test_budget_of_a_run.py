@@ -22,7 +22,7 @@ from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Meter, MeteredModel
 from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Reply, Request, ToolCall, Usage, run_sync
-from whichloop.protocol.budget import Expenses
+from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.tokens import estimate_input
 
 Entry = dict[str, Any]

@@ -25,8 +25,8 @@ from whichloop.loops.stateless.signatures import (
     recover_codec,
 )
 from whichloop.models.formats import spares, spoiled_reply
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import FAULT_KINDS, load_profile
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server.foreign import ForeignCodec
 from whichloop.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
 

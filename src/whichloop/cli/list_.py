@@ -10,8 +10,8 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import nearest
+from whichloop.protocol.values import counted
 from whichloop.text.plain_text import terminal_safe
 
 from .catalogue import entries, outlines

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import orjson
 
-from whichloop.protocol.checksums import seal_line
+from whichloop.protocol.digest import seal_line
 
 from .record_fields import check_fault, check_fields
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from .values import render_value
 
@@ -95,3 +96,28 @@ class Observation:
         """Return `{"status", "data", "tool_name"}`, an error with its type in front."""
         data = self.data if self.error_type is None else f"{self.error_type}: {self.data}"
         return {"status": self.status, "data": data, "tool_name": self.tool_name}
+
+
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+_WITH_CODE = re.compile(r"(?P<message>.*) \((?P<code>-?[0-9]{1,9})\)", re.DOTALL)
+
+
+class McpError(Exception):
+    """A server answered the call of a tool with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+
+
+def is_mcp_error(error_type: str | None) -> bool:
+    """Say whether an observation's `error_type` is that of a JSON-RPC error."""
+    return error_type == McpError.__name__
+
+
+def read_mcp_error(text: str) -> McpError:
+    """Return the error that an observation's `data` shows; one without a code is an internal error."""
+    match = _WITH_CODE.fullmatch(text)
+    return McpError(INTERNAL_ERROR, text) if match is None else McpError(int(match["code"]), match["message"])

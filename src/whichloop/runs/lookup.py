@@ -11,8 +11,8 @@ from whichloop.datasets.importing.rows import Facts, Rows, RowSuite
 from whichloop.datasets.quarantine import read_quarantine, with_quarantine
 from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, restates
 from whichloop.metrics.scorers import scorer_named
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
+from whichloop.protocol.values import counted
 from whichloop.runs.config import CompareConfig, SettingError
 from whichloop.runs.gold import contradiction
 from whichloop.runs.registry import make_suite, with_size

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
-from whichloop.models.profiles_version import PROFILES_VERSION
-from whichloop.protocol.counts import joined
+from whichloop.models.profiles import PROFILES_VERSION
+from whichloop.protocol.values import joined
 
 from .store.files import MANIFEST
 

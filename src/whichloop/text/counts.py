@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 
 if TYPE_CHECKING:
     from whichloop.metrics.outlook import Chance, Outlook

@@ -10,7 +10,7 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.measure import Measure
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 
 def dollars_text(amount: float) -> str:

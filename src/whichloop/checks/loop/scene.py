@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from whichloop.datasets.task import Task
 from whichloop.models.metering import MeteredExchange, MeteredToolbox
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
     Act,
@@ -40,10 +40,9 @@ from whichloop.protocol import (
     ToolCall,
     WrappedModel,
 )
-from whichloop.protocol.counts import counted
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.own_code import raised_at, waiting_at
-from whichloop.protocol.values import cap, error_text
+from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.trial.guard import stop
 
 from ..bench_script import bench_script

@@ -16,8 +16,8 @@ from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from whichloop.metrics.views import COSTS, Views
 from whichloop.models.evidence import evidence_for
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.text.counts import counts, reasons, tasks_in_words
 from whichloop.text.numbers import (
     chance_in_words,

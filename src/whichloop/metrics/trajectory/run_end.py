@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from whichloop.metrics.trace import NO_CONTENT
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .causes import Cause
 from .failure_text import gave_up_early, reply

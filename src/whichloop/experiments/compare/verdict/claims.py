@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from whichloop.metrics.few_units import are_too_few_to_plan
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import ALPHA, Interval
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.text.counts import MAX_NAMES
 from whichloop.text.numbers import interval, p_value
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whichloop.metrics.few_units import are_too_few_to_plan
 from whichloop.metrics.pairs import Pair
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import difference_text, p_value
 
 

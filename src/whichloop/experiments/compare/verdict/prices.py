@@ -16,7 +16,7 @@ from whichloop.metrics.few_tasks import MAX_FEW_TASKS
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.solved_costs import NO_SOLVED_COSTS, SolvedCosts
 from whichloop.metrics.statistics import Interval
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import listed_names
 from whichloop.text.numbers import interval
 

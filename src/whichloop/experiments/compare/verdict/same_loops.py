@@ -10,8 +10,8 @@ from whichloop.metrics.few_units import are_too_few_to_plan
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
 from whichloop.models.evidence import without_rate
-from whichloop.protocol.counts import joined
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import joined
 from whichloop.text.counts import listed_names
 from whichloop.text.numbers import short_name
 

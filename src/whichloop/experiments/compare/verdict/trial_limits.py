@@ -11,7 +11,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.trial_limits import TRIAL_LIMITS, TrialLimits
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.runs.config import CompareConfig
 from whichloop.text.counts import MAX_NAMES
 from whichloop.text.numbers import dollars_text, limit_text, short_name

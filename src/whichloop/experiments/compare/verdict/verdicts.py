@@ -15,7 +15,7 @@ from itertools import combinations
 
 from whichloop.metrics.few_units import too_few_units
 from whichloop.metrics.pairs import Pair
-from whichloop.protocol.counts import joined
+from whichloop.protocol.values import joined
 from whichloop.text.counts import MAX_NAMES, listed_names
 from whichloop.text.numbers import interval, standing
 

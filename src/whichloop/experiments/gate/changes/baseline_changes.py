@@ -9,7 +9,7 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import reasons
 
 from ..data.baseline import Baseline, BaselineArm, BaselineSuite, read_baseline

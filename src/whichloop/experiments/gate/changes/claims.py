@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichloop.metrics.gate import MARGIN
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import listed_names
 
 from ..data.baseline import stored_value

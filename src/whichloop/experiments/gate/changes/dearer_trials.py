@@ -12,7 +12,7 @@ from whichloop.metrics.trajectory.failure_text import times
 from whichloop.metrics.trajectory.failures import TracedTrial
 from whichloop.metrics.trajectory.own_calls import OwnRun, RequestCounts, own_runs
 from whichloop.metrics.trajectory.trajectory import TracedStep, call_text, unmatched
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from ..data.baseline import TaskLine
 

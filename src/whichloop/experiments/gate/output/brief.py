@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from whichloop.metrics.gate import GRAVEST_FIRST, GateLine
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import first_of
 
 from ..data.literal import literal

@@ -10,7 +10,7 @@ from typing import Any
 
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import listed_names
 from whichloop.text.numbers import chance_in_words, dollars_text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import first_of, listed_names
 
 from ..changes.altered import DOUBLED, altered_in_words

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from whichloop.metrics.trajectory.trajectory import shortened
-from whichloop.protocol.counts import counted
 from whichloop.protocol.own_code import place_in
+from whichloop.protocol.values import counted
 from whichloop.text.counts import counts, first_of, listed_names, trials_of
 
 from ..data.names import short_arm

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import Name, counts, listed_names
 
 from ..data.names import short_arm

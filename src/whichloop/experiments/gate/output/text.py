@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from whichloop.experiments.compare.tables import outlook_in_words
 from whichloop.metrics.gate import OPEN, GateLine, agreeing_tasks
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.counts import counts, listed_names
 from whichloop.text.table import Table, markdown_block, markdown_item, markdown_page
 
