@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script
-from whichloop.models.streaming import pieces
+from whichloop.models.scripted_calls import pieces
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
     Act,

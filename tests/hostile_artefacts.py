@@ -22,7 +22,7 @@ from whichloop.experiments.optimize.program_text import program_named
 from whichloop.models.cassette import Recording
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
-from whichloop.protocol.checksums import open_document, open_line
+from whichloop.protocol.digest import open_document, open_line
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_records, read_state

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from whichloop.dspy_seam import close_local_clients, local_client
-from whichloop.models.native import NATIVE
 from whichloop.models.scripted import Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.contract import WireRequest

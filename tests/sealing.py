@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from whichloop.protocol.checksums import open_document, seal_document, seal_line
+from whichloop.protocol.digest import open_document, seal_document, seal_line
 from whichloop.runs.store.files import MANIFEST, TRIALS, write_manifest_json
 
 _CHECKSUM = re.compile(rb',\s*"checksum":\s*"[0-9a-f]{16}"(?=\s*\}\s*$)', re.MULTILINE)

@@ -22,7 +22,7 @@ from tests.cases import cases
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, READERS, RECORDING, check_mutations, make_artefacts
 from tests.sealing import reseal
 from whichloop.experiments.gate.data.baseline import Baseline, bless, read_run
-from whichloop.protocol.checksums import open_document
+from whichloop.protocol.digest import open_document
 from whichloop.protocol.files import MAX_SETTINGS
 from whichloop.runs.config import MAX_REPEATS
 from whichloop.runs.run_state import read_records

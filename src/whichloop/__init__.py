@@ -27,7 +27,7 @@ _HOMES = {
     "whichloop.loops.stateless": ("Stateless",),
     "whichloop.models.fake": ("FakeModel",),
     "whichloop.models.profiles": ("Profile", "load_profile"),
-    "whichloop.models.local.opening": ("open_model",),
+    "whichloop.models.local.model": ("open_model",),
     "whichloop.models.scripted": ("Script", "Scripted"),
     "whichloop.protocol": (
         "Loop",
@@ -53,6 +53,6 @@ _NEEDS = {
     "whichloop.dspy_seam.program": "dspy",
     "whichloop.loops.react_extract": "dspy",
     "whichloop.loops.stateless": "dspy",
-    "whichloop.models.local.opening": "dspy",
+    "whichloop.models.local.model": "dspy",
 }
 __getattr__, __dir__ = lazy(__name__, _HOMES, _NEEDS)

@@ -28,7 +28,7 @@ from whichloop.loops.react_extract import ReactExtract as ReactExtract
 from whichloop.loops.react_extract import ReactExtractProgram as ReactExtractProgram
 from whichloop.loops.stateless import Stateless as Stateless
 from whichloop.models.fake import FakeModel as FakeModel
-from whichloop.models.local.opening import open_model as open_model
+from whichloop.models.local.model import open_model as open_model
 from whichloop.models.profiles import Profile as Profile
 from whichloop.models.profiles import load_profile as load_profile
 from whichloop.models.scripted import Script as Script

@@ -11,7 +11,7 @@ import pytest
 from whichloop.checks.program import FAULTS
 from whichloop.experiments.card.wire import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
 from whichloop.experiments.compare.results import results
-from whichloop.models.native import NATIVE
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Message, Request, Role, ToolSpec
 
 AGENTS = Path(__file__).parents[1] / "programs" / "light_agents.py"

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from whichloop import load
-from whichloop.protocol.data_marks import instructions_in
+from whichloop.protocol.receipts import instructions_in
 
 NAMES = ("injection_shown", "injection_attempted", "injection_executed", "answer_changed", "utility_kept")
 COMMON = ("--no-mlflow", "-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")

@@ -36,7 +36,7 @@ from whichloop.loops import (
 )
 from whichloop.loops.checkpoints.replayed_toolbox import REJECTED
 from whichloop.models.fake import FakeModel
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
 from whichloop.protocol import (
     Act,

@@ -9,7 +9,7 @@ from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless
-from whichloop.models.streaming import pieces
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import (
     Act,
     Answer,

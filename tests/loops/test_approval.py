@@ -17,7 +17,7 @@ from whichloop.loops.checkpoints.replay import Replay
 from whichloop.loops.checkpoints.replayed_toolbox import EDITED, REJECTED
 from whichloop.loops.finish import Finish
 from whichloop.loops.resumable import Resumable
-from whichloop.loops.shared.run_failure import RunFailure
+from whichloop.loops.shared.call_ids import RunFailure
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync

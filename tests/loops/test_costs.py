@@ -99,7 +99,7 @@ MAX_WORK = {
     # a time would depend on the machine, and these say where it goes. A frozen object that is made quickly takes two more of them.
     "bare": (1_420, 14),
     "finish": (1_765, 14),
-    "phased": (4_765, 34),
+    "phased": (4_765, 40),
     "react_extract": (1_905, 14),
     "stateless": (2_590, 11),
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.designs import DESIGNS
 from tests.rows import row
-from whichloop.models.streaming import pieces
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import (
     Act,
     Answer,

@@ -16,7 +16,7 @@ from tests.grammars import drawn_reply, is_allowed
 from whichloop.checks.loop.codecs import codecs_of
 from whichloop.loops.bare_codecs import BareCodec
 from whichloop.loops.finish.output import JsonOutput, spec_of
-from whichloop.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
+from whichloop.loops.guarded import ConfirmCodec, NeededToolsCodec
 from whichloop.protocol import (
     Act,
     Answer,

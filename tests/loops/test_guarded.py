@@ -13,8 +13,7 @@ from tests.loops.helpers import Moves, Notes
 from tests.models import bench
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import UNCONFIRMED, ConfirmedToolbox, Guarded, NarrowedToolbox
-from whichloop.loops.guarded_codecs import ConfirmCodec, NeededToolsCodec
+from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, ConfirmedToolbox, Guarded, NarrowedToolbox, NeededToolsCodec
 from whichloop.loops.phased import Phased
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.models.instructions import ANSWER, CALL, STOP
@@ -39,8 +38,8 @@ from whichloop.protocol import (
     WireError,
     run_sync,
 )
-from whichloop.protocol.data_marks import LABEL_LENGTH, announced, closing, opening
 from whichloop.protocol.digest import sha256
+from whichloop.protocol.receipts import LABEL_LENGTH, announced, closing, opening
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 END = Answer("Done.", "3")

@@ -18,10 +18,10 @@ from whichloop.dspy_seam import chat_format
 from whichloop.loops.finish import StreamChunk, xml_tags
 from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.finish.partial import partial_json
-from whichloop.loops.finish.streaming import MIN_GROWTH, streamed
+from whichloop.loops.finish.step import MIN_GROWTH, streamed
 from whichloop.loops.finish.xml_output import read_output
 from whichloop.metrics import answers as abstention
-from whichloop.models.streaming import pieces
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Chunk, NativeCall, Reply, WireError, run_sync
 
 # --- XML ---
@@ -162,8 +162,8 @@ def test_a_streamed_call_is_read_in_time_that_grows_with_its_length(chars, name)
             yield chunk
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("whichloop.loops.finish.streaming.partial_json", counting)
-        patched.setattr("whichloop.loops.finish.streaming.MAX_EACH", SMALL_MAX_EACH)
+        patched.setattr("whichloop.loops.finish.step.partial_json", counting)
+        patched.setattr("whichloop.loops.finish.step.MAX_EACH", SMALL_MAX_EACH)
         reply = run_sync(streamed(chunks(), JsonOutput.of(None), given_out.append))
     assert reply.calls[0].arguments == arguments
     longer = [length for length in read if length > SMALL_MAX_EACH]

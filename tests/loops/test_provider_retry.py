@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.loops.helpers import Notes
 from whichloop.loops.bare import Bare
 from whichloop.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.metering import Meter, MeteredModel
 from whichloop.models.real import RealOptions
 from whichloop.protocol import (

@@ -26,7 +26,7 @@ from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import ReplayedModel, Resumable
 from whichloop.loops.shared.boundary import run_events
-from whichloop.loops.shared.run_failure import RunFailure
+from whichloop.loops.shared.call_ids import RunFailure
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (

@@ -15,7 +15,7 @@ from whichloop.loops.checkpoints.replayed_toolbox import CONVERTED
 from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
 from whichloop.loops.resumable import Resumable
-from whichloop.loops.shared.same_json import same_json
+from whichloop.loops.shared.received_arguments import same_json
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, Query, Toolbox, ToolCall
 

@@ -16,8 +16,7 @@ from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry
 from whichloop.models.metering import MeteredToolbox
 from whichloop.protocol import Observation, Query, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
-from whichloop.protocol.tools import bounded_toolbox
+from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
 
 LONG = "x" * 30_000
 CUT = "x" * 7 + "... (truncated, 30000 characters in all)"

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from whichloop.models.native import NATIVE
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     SILENT,
     Message,

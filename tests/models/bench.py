@@ -11,11 +11,11 @@ from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import Profile, load_profile
 from whichloop.models.prompt_view import PromptView, read_prompt
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.scripted import Script, Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
     Act,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.models.native import NativeCodec
 from whichloop.models.profiles import Clears, Profile
+from whichloop.models.scripted_calls import NativeCodec
 from whichloop.protocol import (
     run_sync,
 )

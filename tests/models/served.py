@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from whichloop.models.fake import FakeModel
-from whichloop.models.native import NATIVE
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server, UnknownModel
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.contract import WireRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.models.server import Server
 from whichloop.protocol import (

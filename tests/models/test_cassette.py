@@ -18,7 +18,7 @@ from whichloop.models.cassette import (
 )
 from whichloop.models.cassette.recording import recorded_models
 from whichloop.models.fake import FakeModel
-from whichloop.models.streaming import pieces
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import (
     BudgetExceeded,
     Capabilities,

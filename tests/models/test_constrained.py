@@ -7,9 +7,9 @@ from whichloop.loops.finish.codec import XmlCodec
 from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.phased.codecs import UNDERSTAND
 from whichloop.models.cassette.canonical import Cleaner
-from whichloop.models.constrained import Constrained
 from whichloop.models.fake import FakeModel
 from whichloop.models.local.tools_as_text import with_tools_as_text
+from whichloop.models.sampling import Constrained
 from whichloop.protocol import (
     AnyCall,
     Codec,

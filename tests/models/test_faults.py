@@ -29,8 +29,8 @@ from whichloop.models.faults import (
     shows_feedback,
     spoil,
 )
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import FAULT_KINDS, Clears, Profile
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Act,
     Answer,

@@ -1,11 +1,9 @@
-"""Formats under a bad wire: a fault shows or is absorbed, it never says something else; and which formats absorb at all."""
+"""Formats under a bad wire: a fault shows or is absorbed, it never says something else."""
 
 from __future__ import annotations
 
 import random
-import zlib
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,9 +24,9 @@ from whichloop.loops.stateless.signatures import (
     format_codec,
     recover_codec,
 )
-from whichloop.models.formats import spares, spoiled_reply, unwritable
-from whichloop.models.native import NATIVE
+from whichloop.models.formats import spares, spoiled_reply
 from whichloop.models.profiles import FAULT_KINDS, load_profile
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server.foreign import ForeignCodec
 from whichloop.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
 
@@ -76,12 +74,11 @@ def decision(move: Move | None) -> Move | None:
 
 @settings(deadline=None, max_examples=cases(75))
 @given(codec=st.sampled_from(CODECS), kind=st.sampled_from(WIRE), seed=st.integers(0, 2**32))
-def test_what_is_absorbed_reads_the_same_and_no_format_of_ours_is_unwritable(codec: Codec, kind: str, seed: int) -> None:
+def test_what_is_absorbed_reads_the_same(codec: Codec, kind: str, seed: int) -> None:
     move = said(codec, seed)
     if move is None:
         return
     clean = codec.render(move)
-    assert unwritable(codec, move) == ""
     spoiled = spoiled_reply(kind, codec, move, clean)
     assert spoiled.absorbed == (spoiled.reply != clean and decision(reads(codec, spoiled.reply)) == decision(move))
 
@@ -138,67 +135,3 @@ def test_what_is_spared_was_never_scheduled() -> None:
         trial = bench.Bench(bench.chain(1), profile("wire.malformed", feedback=1))
         assert str(run(trial, codec=codec)) == "2"
         assert [point for point, *_ in settled(trial)] == points
-
-
-# --- which formats a model could write ---
-
-
-class Wrapped:
-    """JSON in another dress; `max_calls` and role as JSON's."""
-
-    role, max_calls = CODEC.role, CODEC.max_calls
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def render(self, move: Move) -> Reply:
-        text = CODEC.render(move).text
-        dressed = {
-            "hex": text.encode().hex(),
-            "twice": f"{text}\n{text}",
-            "checksum": f"{text}\n{zlib.crc32(text.encode()):010d}",
-            "plain": f"Here you are: {text}",
-        }
-        return Reply(dressed[self.name])
-
-    def parse(self, reply: Reply) -> Move:
-        """Read what is left, as leniently as can be."""
-        for part in reply.text.splitlines() or [""]:
-            for text in (part, part.removeprefix("Here you are: "), _from_hex(part)):
-                try:
-                    return CODEC.parse(Reply(text))
-                except WireError:
-                    continue
-        raise WireError("nothing can be read")
-
-
-def _from_hex(text: str) -> str:
-    try:
-        return bytes.fromhex(text).decode()
-    except ValueError:
-        return ""
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("hex", "it does not show the move's own words"), ("twice", "it says the move twice"), ("checksum", "it adds"), ("plain", "")],
-)
-@pytest.mark.parametrize("move", [CALL, Answer("", 42), Answer("All results are in.", "the old harbour")])
-def test_a_format_that_no_model_could_write_is_told_with_its_reason(name: str, reason: str, move: Move) -> None:
-    codec: Any = Wrapped(name)
-    assert codec.parse(codec.render(move)) == move
-    found = unwritable(codec, move)
-    assert found.startswith(reason)
-    assert bool(found) == bool(reason)
-
-
-@pytest.mark.parametrize(("name", "kind", "absorbs"), [
-    ("hex", "wire.malformed", False), ("hex", "wire.fenced", False), ("twice", "wire.fenced", False),
-    ("twice", "wire.duplicated", False), ("plain", "wire.duplicated", True), ("plain", "wire.fenced", True),
-])  # fmt: skip
-def test_only_a_format_that_a_model_could_write_absorbs_a_fault(name: str, kind: str, absorbs: bool) -> None:
-    codec: Any = Wrapped(name)
-    trial = bench.Bench(bench.chain(1), profile(kind, never=1))
-    answer = run(trial, codec=codec, limit=4)
-    assert settled(trial)[-1] == ("decide:c1", kind, True, absorbs, absorbs)
-    assert answer == (2 if absorbs else None)

@@ -32,7 +32,7 @@ from whichloop.protocol import (
     render_value,
     run_sync,
 )
-from whichloop.protocol.data_marks import announcement, as_data
+from whichloop.protocol.receipts import announcement, as_data
 
 from . import bench
 from .test_instructions import SPECS, fault, labelled, written

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whichloop.models.faults import Fault, FaultPoint
 from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, author, shown_in
 from whichloop.protocol import Observation, Tool, ToolCall, ToolSpec
-from whichloop.protocol.data_marks import announced, announcement, as_data, closing, is_data, opening
+from whichloop.protocol.receipts import announced, announcement, as_data, closing, is_data, opening
 
 from . import bench
 

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.faults import Fault, FaultPoint
-from whichloop.models.mcp_faults import drifted, new_argument
+from whichloop.models.faults import Fault, FaultPoint, drifted, new_argument
 from whichloop.models.metering import MeteredToolbox
 from whichloop.models.receipts import call_digest
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Tool, Toolbox, ToolCall, ToolSpec
-from whichloop.protocol.mcp_errors import McpError, is_mcp_error, read_mcp_error
 from whichloop.protocol.receipts import sightings
+from whichloop.protocol.tool_calls import McpError, is_mcp_error, read_mcp_error
 
 
 def price(item: str) -> float:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.models.server import Server
-from whichloop.models.server.memory import Memory
-from whichloop.models.wires.cache_marks import LOOKBACK
+from whichloop.models.server.chatting import Memory
+from whichloop.models.wires.anthropic_fields import LOOKBACK
 from whichloop.models.wires.contract import Incoming, Stamp, WireFailure, WireRequest
 from whichloop.models.wires.fields import MAX_DEPTH, BadRequest
 from whichloop.models.wires.messages import MESSAGES, read_request, stream_events

@@ -13,9 +13,9 @@ from tests.over_http import OverHttp, Switchboard, open_switchboard
 from whichloop.dspy_seam import close_local_clients
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.metering import MeteredModel
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import Profile
 from whichloop.models.scripted import PROVIDER_FAULTS
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Capabilities,
     ContextOverflow,

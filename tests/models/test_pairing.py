@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.receipts import issue
-from whichloop.models.pairing import believed, paired_results
-from whichloop.models.receipts import Ledger, call_digest
+from whichloop.models.receipts import Ledger, believed, call_digest, paired_results
 from whichloop.protocol import Message, NativeCall
 from whichloop.protocol.receipts import sightings
 

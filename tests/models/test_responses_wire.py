@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from whichloop.models.server import memory
-from whichloop.models.server.memory import Memory
+from whichloop.models.server import chatting as memory
+from whichloop.models.server.chatting import Memory
 from whichloop.models.wires.contract import Stamp, WireRequest
 from whichloop.models.wires.fields import BadRequest
 from whichloop.models.wires.responses import RESPONSES, read_request

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.prepared import ran_in_fork
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.models.draws import derived_seed, unit
 from whichloop.models.faults import NOT_DETERMINED
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
 from whichloop.models.scripted import Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Act,
     Codec,
@@ -38,6 +37,7 @@ from whichloop.protocol import (
     render_value,
     run_sync,
 )
+from whichloop.protocol.digest import derived_seed, unit
 from whichloop.protocol.receipts import HALFWAY
 
 from . import bench

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import Clears, Profile
 from whichloop.models.scripted import Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Act,
     Answer,

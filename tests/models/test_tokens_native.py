@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.models.native import NATIVE
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Act,
     Answer,

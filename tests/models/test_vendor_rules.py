@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.wires.chat import read_request
-from whichloop.models.wires.fields import BadRequest
-from whichloop.models.wires.schema_rules import function_problem, reply_problem
+from whichloop.models.wires.fields import BadRequest, function_problem, reply_problem
 from whichloop.protocol import Reply
 
 from .served import BODY, Book, failure, fixed, run

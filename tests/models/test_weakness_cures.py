@@ -15,8 +15,8 @@ from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.codecs import SELECT
 from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep
 from whichloop.loops.stateless.signatures import AgentReasonerSignature, decide_codec
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import WEAKNESS_KINDS
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
 from whichloop.protocol import (
     Act,

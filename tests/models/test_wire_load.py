@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from whichloop.models.server import MAX_BODY_BYTES, Server, memory
+from whichloop.models.server import MAX_BODY_BYTES, Server
+from whichloop.models.server import chatting as memory
 
 from .served import Book, exchange
 from .wire_clients import CLIENTS

@@ -5,7 +5,7 @@
 `GITLEAKS_TOML` is `config/gitleaks.toml` of a release of gitleaks (MIT licence), which is written for Go's regular expressions.
 Taken over is a rule whose matches begin with letters that say whose key it is (`npm_`, `shpat_`), that is long enough, and that has
 no white space, quotes and wildcards: such a rule is linear in Python too, and finds no digest and no uuid. Rules that look for a
-name before the key are not taken over: `whichloop.protocol.secret_shapes` has its own, for names and values however often JSON
+name before the key are not taken over: `whichloop.protocol.redact` has its own, for names and values however often JSON
 escapes them.
 """
 

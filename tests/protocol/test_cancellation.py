@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.loops.shared.ended_before import ended_before
 from whichloop.protocol import StopRun, Toolbox, ToolCall
-from whichloop.protocol.cancellation import stop_tasks
+from whichloop.protocol.cancellation import ended_before, stop_tasks
 
 
 async def turns(count: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 
 @given(st.integers(0, 10**9))

@@ -21,8 +21,7 @@ from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest
 from whichloop.models.cassette.lines import decode
-from whichloop.protocol.file_json import DuplicateKeyError, load_json
-from whichloop.protocol.json_text import LongNumberError
+from whichloop.protocol.json_text import DuplicateKeyError, LongNumberError, load_json
 from whichloop.protocol.program import read_program
 from whichloop.runs.store.each_record import record_of
 from whichloop.runs.store.files import read_manifest_json

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.protocol.installed import package_version, plugins_of
+from whichloop.protocol.modules import package_version, plugins_of
 
 
 @pytest.fixture

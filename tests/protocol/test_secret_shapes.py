@@ -16,8 +16,7 @@ from tests.protocol.planted import SHAPES, planted
 from tests.protocol.secret_rules import RULES, detectors, selected
 from whichloop.models.receipts import ReceiptEntry
 from whichloop.protocol.digest import sha256
-from whichloop.protocol.redact import MARK, redact
-from whichloop.protocol.secret_shapes import OWN_SHAPES, secrets_around
+from whichloop.protocol.redact import MARK, OWN_SHAPES, redact, secrets_around
 
 AROUND = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="abcdefghijklmnopqrstuvwxyz_-\\"), max_size=30)
 PLACES = st.integers(0, 10**6).map(str)

@@ -25,7 +25,7 @@ from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ModelExchange
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.probe import MAX_TOKENS, probe
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.protocol import (

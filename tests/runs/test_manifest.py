@@ -14,7 +14,7 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.run import run
-from whichloop.protocol.checksums import open_document
+from whichloop.protocol.digest import open_document
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest

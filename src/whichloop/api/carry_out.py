@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import lives_in_one_process, without_process
 from whichloop.protocol.threads import in_event_loop
+from whichloop.protocol.values import counted
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.files import PAGE, write_page
 from whichloop.reports.html.page import report_html

@@ -13,7 +13,7 @@ _HOMES = {
     "whichloop.cli.running": ("carry_out_new",),
     "whichloop.cli.searching": ("carry_out_search",),
     "whichloop.models.profiles": ("built_in_profiles",),
-    "whichloop.protocol.installed": ("package_version",),
+    "whichloop.protocol.modules": ("package_version",),
     "whichloop.runs.built_in": ("builtin_names", "loop_names"),
     "whichloop.runs.typed_runs": ("run_folder",),
     "whichloop.runs.permissions": ("Permissions",),

@@ -8,7 +8,7 @@ from whichloop.cli.mistakes import usage_error_line as usage_error_line
 from whichloop.cli.running import carry_out_new as carry_out_new
 from whichloop.cli.searching import carry_out_search as carry_out_search
 from whichloop.models.profiles import built_in_profiles as built_in_profiles
-from whichloop.protocol.installed import package_version as package_version
+from whichloop.protocol.modules import package_version as package_version
 from whichloop.runs.built_in import builtin_names as builtin_names
 from whichloop.runs.built_in import loop_names as loop_names
 from whichloop.runs.permissions import Permissions as Permissions

@@ -10,7 +10,7 @@ import typer
 
 from whichloop.experiments.ablate.prepare import AblationRequest, prepare
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
-from whichloop.protocol.unknown_name import naming_file
+from whichloop.protocol.cured_error import naming_file
 from whichloop.runs.config import FILE_ONLY, IfAbsent, load_config
 
 from .environment import load_env

@@ -12,7 +12,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.prices import read_prices
 from whichloop.models.probe import ProbeReport, ProbeResult, probe
 from whichloop.models.real import RealModel, RealOptions

@@ -17,8 +17,8 @@ from whichloop.checks.suite import Checked, SuiteFinding
 from whichloop.checks.suite.reference_agents import BaselineResult
 from whichloop.datasets.quarantine import read_quarantine, with_quarantine
 from whichloop.metrics.statistics import interval_json
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import parse_spec
+from whichloop.protocol.values import counted
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.registry import make_suite

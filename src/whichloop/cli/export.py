@@ -9,7 +9,7 @@ import typer
 
 from whichloop.experiments.export_runs.export import FORMATS, SUFFIXES, export_run
 from whichloop.experiments.export_runs.sending import send_run
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import trials_folder
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from whichloop.experiments.compare import extend as extending
 from whichloop.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .console import say
 from .environment import load_env

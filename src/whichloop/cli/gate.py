@@ -41,9 +41,9 @@ from whichloop.experiments.gate.output.next_steps import to_json
 from whichloop.metrics.gate import MARGIN, MORE, check_margin
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES
-from whichloop.protocol.counts import counted
 from whichloop.protocol.cured_error import CuredError
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import counted
 from whichloop.reports.progress.trials import print_note, watching
 from whichloop.runs.config import IfAbsent, config_from, flag_of
 from whichloop.runs.engine.runner import Unwatched

@@ -19,7 +19,7 @@ from whichloop.experiments.import_runs import (
 )
 from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.statistics import ALPHA
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import RUNS
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from whichloop import cli
 from whichloop.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
-from whichloop.protocol.unknown_name import naming_file
+from whichloop.protocol.cured_error import naming_file
 from whichloop.runs.config import IfAbsent
 
 from .environment import load_env

@@ -12,9 +12,8 @@ from rich.text import Text
 from whichloop.checks.plans import MAX_SHOWN_CHARS, PlanFindings, plan_findings
 from whichloop.datasets.importing.plan_model import plan_schema
 from whichloop.protocol import Plan, plan_to_json
-from whichloop.protocol.counts import counted
 from whichloop.protocol.plan_lines import plan_to_lines
-from whichloop.protocol.values import cap
+from whichloop.protocol.values import cap, counted
 from whichloop.runs.registry import tools_named
 from whichloop.text.output import terminal_safe
 

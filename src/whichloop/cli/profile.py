@@ -13,7 +13,7 @@ from whichloop.experiments.fit_profile.check import FitCheck, check_fit
 from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
 from whichloop.experiments.fit_profile.toml import check_lines, remarks, to_toml
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile, load_profile
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import trials_folder
 from whichloop.text.table import Table

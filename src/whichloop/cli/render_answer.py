@@ -17,7 +17,7 @@ from whichloop.experiments.compare.verdict.few_tasks_table import FewTasksTable
 from whichloop.experiments.compare.verdict.framework_defaults import defaults_sentence
 from whichloop.experiments.compare.verdict.sentence import AnswerSentence, leading
 from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.output import plain_line, shortened, wrapped_words
 
 from .columns import folded, with_folded_heads

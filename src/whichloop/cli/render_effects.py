@@ -14,8 +14,8 @@ from whichloop.experiments.compare.verdict.answer import answer
 from whichloop.experiments.compare.verdict.matrix import AnswerRow
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import value_text
+from whichloop.protocol.values import counted
 from whichloop.text.output import terminal_safe
 
 from .columns import folded, print_lines, side_by_side, widest_fitting

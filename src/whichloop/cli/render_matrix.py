@@ -21,7 +21,7 @@ from whichloop.experiments.compare.verdict.matrix import (
 from whichloop.metrics.left_out import MAX_LEFT_OUT
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import Unit
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.text.numbers import hundredths, interval, interval_of
 from whichloop.text.output import plain_line, without_middle
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.text import Text
 
 from whichloop.metrics.record import Record
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.reports import trial_lines
 from whichloop.text.numbers import counts
 from whichloop.text.output import terminal_safe

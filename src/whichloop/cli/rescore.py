@@ -11,7 +11,7 @@ import typer
 from whichloop.experiments.compare import rescore as rescoring
 from whichloop.experiments.compare.rescore import Rescored
 from whichloop.metrics.statistics import Interval
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.text.output import plain_line, terminal_safe
 from whichloop.text.table import Table

@@ -10,7 +10,7 @@ from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings, reopen
 from whichloop.experiments.optimize.manifest import read_optimization_manifest
 from whichloop.experiments.optimize.packages import check_packages
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_optimization
 
 from .console import say

@@ -17,8 +17,8 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import forks_of, run_apart
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans
 from whichloop.metrics.record_table import RecordTable
-from whichloop.protocol.counts import counted
-from whichloop.protocol.unknown_name import naming_file
+from whichloop.protocol.cured_error import naming_file
+from whichloop.protocol.values import counted
 from whichloop.reports.html.files import PAGE
 from whichloop.reports.known_pages import source_of
 from whichloop.reports.progress.trials import watching

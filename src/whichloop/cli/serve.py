@@ -24,8 +24,8 @@ from whichloop.experiments.serve.telling import RateLimitedHandler
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import McpPages, Server
 from whichloop.programs.environment import mcp_command
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import parse_spec
+from whichloop.protocol.values import counted
 from whichloop.runs.config import load_config
 from whichloop.runs.registry import make_suite
 

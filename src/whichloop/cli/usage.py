@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from whichloop.protocol.field_errors import needed
+from whichloop.protocol.cured_error import needed
 from whichloop.protocol.names import most_like, near
 
 from .help import argument_name

@@ -21,7 +21,7 @@ from whichloop.experiments.validate.prediction import (
     register,
 )
 from whichloop.experiments.validate.validity import validity
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.reports.html.files import write_page
 from whichloop.reports.html.page import validity_html
 from whichloop.runs.config import IfAbsent, Positive

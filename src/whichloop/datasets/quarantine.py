@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
-from whichloop.protocol.file_json import DuplicateKeyError, load_json
+from whichloop.protocol.json_text import DuplicateKeyError, load_json
 from whichloop.protocol.names import near
 
 from .task import Suite, Task

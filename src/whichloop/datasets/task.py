@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import digest
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.plan import refs
-from whichloop.protocol.values import shown_short
+from whichloop.protocol.values import counted, shown_short
 
 TemplateRole = Literal["strata", "clusters"]
 """What the label `template` means for verdicts. `strata`: the templates are the ones asked about, each task is a unit. `clusters`:

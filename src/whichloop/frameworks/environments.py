@@ -10,7 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from whichloop.protocol.digest import canonical_json, sha256
-from whichloop.protocol.home import home
+from whichloop.protocol.files import home
 from whichloop.protocol.modules import names_in
 
 _RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")

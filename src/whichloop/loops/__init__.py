@@ -85,10 +85,9 @@ _HOMES = {
         "Understanding",
         "Usage",
     ),
-    "whichloop.protocol.budget": ("Budget", "Expenses"),
+    "whichloop.protocol.outcome": ("Budget", "Expenses", "RunUsage"),
     "whichloop.protocol.current_call": ("CurrentCall", "current_call"),
     "whichloop.protocol.images": ("Image",),
-    "whichloop.protocol.outcome": ("RunUsage",),
     "whichloop.protocol.events": (
         "ApprovalAsked",
         "ApprovalDecided",

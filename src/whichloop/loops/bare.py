@@ -27,7 +27,6 @@ from typing import Any, ClassVar, Literal, Self
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.call_ids import needs_approval
 from whichloop.loops.shared.option_checks import checked_options
-from whichloop.loops.shared.tool_settings import ToolSettings
 from whichloop.loops.shared.tool_signatures import signature_of, validate_tool_arguments
 from whichloop.protocol import (
     SILENT,
@@ -66,6 +65,7 @@ from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 
 from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
+from .shared.option_checks import ToolSettings
 
 logger = logger_of(__name__)
 
@@ -138,9 +138,6 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     def _codec(self) -> BareCodec | FieldsCodec | NativeCallCodec:
         return FENCED_CODEC if self.decision_format == "json" and self.fences == "read" else FORMATS[self.decision_format]
 
-    def _codec_for(self, query: Query[Any]) -> BareCodec | FieldsCodec | NativeCallCodec:
-        return replace(self._codec, takes_null=True) if query.takes_null else self._codec
-
     @property
     def stops(self) -> frozenset[StopReason]:
         reached = {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.CONTEXT_OVERFLOW}
@@ -166,7 +163,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop; `details["history"]` has query, replies, observations (row S4-7). Raises TypeError for wrong arguments."""
-        tools, codec = self.configured_tools(tools), self._codec_for(query)
+        tools, codec = self.configured_tools(tools), replace(self._codec, takes_null=True) if query.takes_null else self._codec
         requests = self._requests_of(tools, query, codec)
         talk = requests.conversation(query)
         steps, errors, refused = 0, 0, list[WireError]()  # refused: why the query's type did not take the last answers

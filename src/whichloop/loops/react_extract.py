@@ -33,7 +33,6 @@ from typing import Any, ClassVar, Literal, Self
 from whichloop._lazy import explained_module
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import checked_options
-from whichloop.loops.shared.tool_settings import ToolSettings
 from whichloop.protocol import (
     SILENT,
     Act,
@@ -60,6 +59,8 @@ from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
+
+from .shared.option_checks import ToolSettings
 
 with explained_module(__name__):
     import dspy

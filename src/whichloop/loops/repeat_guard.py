@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.ended_before import ended_before
 from whichloop.loops.shared.option_checks import checked_options
 from whichloop.protocol import (
     SILENT,
@@ -24,7 +23,7 @@ from whichloop.protocol import (
     WrappedLoop,
     render_value,
 )
-from whichloop.protocol.cancellation import wait_for_cancellation
+from whichloop.protocol.cancellation import ended_before, wait_for_cancellation
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.tools import ToolboxAround
 

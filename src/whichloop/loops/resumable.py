@@ -18,7 +18,6 @@ from whichloop.loops.checkpoints.replay import UNLIMITED, Replay, take_up
 from whichloop.loops.checkpoints.replayed_toolbox import ReplayedToolbox
 from whichloop.loops.shared.boundary import has_boundary, run_of, watched
 from whichloop.loops.shared.call_ids import CallIds, ids_of
-from whichloop.loops.shared.run_arguments import check_run, named
 from whichloop.loops.shared.watching import RelayingObserver
 from whichloop.protocol import (
     SILENT,
@@ -36,11 +35,13 @@ from whichloop.protocol import (
     WrappedLoop,
     WrappedModel,
 )
-from whichloop.protocol.budget import Budget
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import whole_pieces
 from whichloop.protocol.names import nearest
+from whichloop.protocol.outcome import Budget
 from whichloop.protocol.redact import logger_of
+
+from .shared.boundary import check_run, named
 
 logger = logger_of(__name__)
 
@@ -59,21 +60,15 @@ class Resumable(WrappedLoop):
     """What the whole run may spend, however often it is taken up: calls, tokens, dollars. The run then ends with BudgetExceeded."""
 
     def __post_init__(self) -> None:
-        loop: Any = self.loop
-        checkpoint: Any = self.checkpoint
-        budget: Any = self.budget
-        if isinstance(loop, type) or not isinstance(loop, Loop):
-            raise TypeError(f"loop: give a loop, such as Finish(), not {named(loop)}; Resumable(loop, checkpoint)")
-        if not isinstance(checkpoint, Checkpoint):
-            raise TypeError(
-                f"checkpoint: give a Checkpoint, not {named(checkpoint)}; Checkpoint(entries) makes one of what is stored"
-            )
-        if not isinstance(budget, Budget):
-            raise TypeError(f"budget: give a Budget, not {named(budget)}; Budget(tokens=50_000) limits the tokens of the whole run")
-        if budget.seconds is not None:
-            raise ValueError(
-                "budget: limit calls, tokens or dollars, not seconds, for a run may wait for days: asyncio.timeout bounds each part"
-            )
+        for name, given, kind in (
+            ("loop", self.loop, Loop),
+            ("checkpoint", self.checkpoint, Checkpoint),
+            ("budget", self.budget, Budget),
+        ):
+            if isinstance(given, type) or not isinstance(given, kind):
+                raise TypeError(f"{name}: {kind.__name__} is needed, not {named(given)}")
+        if self.budget.seconds is not None:
+            raise ValueError("budget: limit calls, tokens or dollars, not seconds, for a run may wait for days")
 
     @has_boundary
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

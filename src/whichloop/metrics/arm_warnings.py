@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 
 from .left_out import most_frequent
 from .record import Record

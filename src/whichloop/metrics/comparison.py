@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import Any
 
 from whichloop.protocol import render_value
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.values import counted
 
 from .arm_info import NO_LIMITS, ArmInfo, TrialLimits
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .record import UNREPLAYABLE, Record
 from .record_table import alike

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import orjson
 
-from whichloop.protocol.checksums import seal_line
-from whichloop.protocol.quick_frozen import quick_frozen
+from whichloop.protocol.digest import seal_line
 
 from .record_fields import check_fault, check_fields
 
@@ -62,7 +61,6 @@ class FaultRecord:
         }
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Record:
     """What one trial gave. `scored` stands in the denominator; `errored` and `excluded` do not, visibly."""

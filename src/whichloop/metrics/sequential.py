@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from whichloop.datasets.generating import Draw
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .arm_info import ArmInfo
 from .comparison import Comparison, compare

@@ -14,7 +14,6 @@ from whichloop.protocol import Message, render_value
 from whichloop.protocol.chat import MessageRole, NativeCall
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.quick_frozen import quick_frozen
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.tool_calls import NEVER_RAN
 
@@ -50,7 +49,6 @@ class RequestError(NamedTuple):
     message: str
 
 
-@quick_frozen
 @dataclass(frozen=True)
 class ModelExchange:
     """A request to the model and what came of it: a reply, or an error."""
@@ -168,7 +166,6 @@ class ModelExchange:
         return exchange
 
 
-@quick_frozen
 @dataclass(frozen=True)  # no slots, so that the result is cached
 class ToolRun:
     """One run of a tool, and what the loop got of it."""

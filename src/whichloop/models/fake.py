@@ -11,9 +11,7 @@ from whichloop.protocol import Capabilities, Move, Reply, Request, ToolCall
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.values import error_text
 
-from .native import NATIVE
-from .scripted_calls import WANTED, ScriptedCalls
-from .streaming import StreamsInPieces
+from .scripted_calls import NATIVE, WANTED, ScriptedCalls, StreamsInPieces
 
 TAKES = "it takes "
 """How formats begin to say which moves they can express."""

@@ -67,7 +67,7 @@ def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSi
         new -= reply
     if signs.names & new.keys():
         parts.add("names")
-    if _share(_long(signs.error | set(words_of(tool_text))), new) >= MIN_SHARE_SHOWN:
+    if _share({word for word in signs.error | set(words_of(tool_text)) if len(word) >= MIN_WORD_CHARS}, new) >= MIN_SHARE_SHOWN:
         parts.add("error")
     if "names" in parts and signs.complaints & new.keys():
         parts.add("error")
@@ -78,10 +78,6 @@ def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSi
 
 def _share(wanted: Collection[str], words: Counter[str]) -> float:
     return sum(word in words for word in wanted) / len(wanted) if wanted else 0.0
-
-
-def _long(words: Iterable[str]) -> set[str]:
-    return {word for word in words if len(word) >= MIN_WORD_CHARS}
 
 
 def chance(

@@ -16,8 +16,8 @@ The rules, which hold for every loop alike:
 from __future__ import annotations
 
 from whichloop.protocol import Act, Completion, Move, Role, Text
+from whichloop.protocol.digest import unit
 
-from .draws import unit
 from .faults import CALLING, NOT_DETERMINED, SURE, UNSURE, answer_options
 from .instructions import STOP, Instruction, shown_in
 from .policy import Decision

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from whichloop.protocol import Observation, ToolCall, ToolSpec, render_value
-from whichloop.protocol.data_marks import INSTRUCTION, announced, is_data
-from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.digest import canonical_json, sha256, unit
 from whichloop.protocol.legibility import unquoted
-from whichloop.protocol.receipts import MARK
+from whichloop.protocol.receipts import INSTRUCTION, MARK, announced, is_data
 
-from .draws import unit
 from .faults import Fault
 from .filling import Unfillable, fill, same
 from .receipts import call_digest

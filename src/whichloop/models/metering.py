@@ -24,19 +24,18 @@ from whichloop.protocol import (
     WrappedModel,
     render_value,
 )
-from whichloop.protocol.budget import Budget as Budget
-from whichloop.protocol.budget import Expenses
 from whichloop.protocol.cancellation import failure_of_model
+from whichloop.protocol.digest import unit
+from whichloop.protocol.outcome import Budget as Budget
+from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.tool_calls import ToolListing
-from whichloop.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import plain_value
 
 from .at_once import HOLDING
-from .draws import unit
-from .faults import IMPLICIT, Fault, distorted
-from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
+from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, ListFaults, distorted
 from .receipts import call_digest
 from .tunnel import Tunnel
 

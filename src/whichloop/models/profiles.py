@@ -20,11 +20,10 @@ from pydantic import (
 )
 
 from whichloop.protocol import Role
+from whichloop.protocol.cured_error import NEEDED, UnknownNameError, needed
 from whichloop.protocol.digest import digest
-from whichloop.protocol.field_errors import NEEDED, needed
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import nearest, toml_text
-from whichloop.protocol.unknown_name import UnknownNameError
 from whichloop.protocol.values import shown_short
 
 FAULT_KINDS: dict[str, str] = {
@@ -437,3 +436,7 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
 
 
 _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness, "gullible": Gullibility}
+
+
+PROFILES_VERSION = 7
+"""Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""

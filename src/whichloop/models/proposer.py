@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from whichloop.protocol import Capabilities, Reply, Request
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.digest import sha256, unit
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 
-from .draws import unit
 from .filling import Unfillable, least
-from .streaming import StreamsInPieces
+from .scripted_calls import StreamsInPieces
 from .weaknesses import CURES, is_day_first, is_hundredth
 
 HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {

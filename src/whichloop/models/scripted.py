@@ -20,13 +20,13 @@ from whichloop.protocol import (
     ToolSpec,
     render_value,
 )
+from whichloop.protocol.digest import unit
 from whichloop.protocol.model import ProviderTrouble
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.receipts import ReceiptReader
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 from .at_once import SAME_IDS, TOO_EARLY, digest_of_call, early_call, with_one_id
-from .draws import unit
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback
 from .feedback import (
     chance,
@@ -39,13 +39,11 @@ from .feedback import (
 from .formats import first_expressible, spares, spoiled_reply
 from .gullible import Gullible
 from .instructions import Author, author
-from .native import NATIVE
-from .pairing import believed
 from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read_prompt, shows_text
-from .receipts import Truth, call_digest
-from .streaming import StreamsInPieces
+from .receipts import Truth, believed, call_digest
+from .scripted_calls import NATIVE, StreamsInPieces
 from .tunnel import Tunnel
 from .turn import PointVisits, ReplyTurn
 from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples

@@ -1,20 +1,24 @@
-"""A script of calls and an answer as the moves that any design asks for."""
+"""A script of calls and an answer as the moves that any design asks for, natively or in text, whole or in pieces of a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from whichloop.protocol import (
     Act,
     Answer,
+    CallDelta,
+    Chunk,
     Codec,
     Completion,
     Inexpressible,
+    Model,
     Move,
     PlanTask,
     Recovery,
+    Reply,
     Request,
     Role,
     Tasks,
@@ -22,10 +26,35 @@ from whichloop.protocol import (
     ToolCall,
     Understanding,
 )
-from whichloop.protocol.argument_json import argument_json
-from whichloop.protocol.values import render_value
+from whichloop.protocol.values import argument_json, render_value
+from whichloop.protocol.wire import native_call, read_call
 
-from .native import NATIVE
+
+class NativeCodec:
+    """Native tool calls; text without calls is the answer.
+
+    Cannot say: an answer with a thought or a confidence, or that is not text; calls of arguments that JSON does not give back.
+    """
+
+    name = "native"
+    role = Role.DECIDE
+    max_calls = 64
+
+    def render(self, move: Move) -> Reply:
+        if isinstance(move, Act) and move.calls:
+            return Reply(move.thought, tuple(native_call(call, place) for place, call in enumerate(move.calls)), None, "tool_calls")
+        if isinstance(move, Answer) and isinstance(move.value, str) and not move.thought and move.confidence is None:
+            return Reply(move.value)
+        raise Inexpressible(f"the {type(move).__name__} is neither calls nor a plain text")
+
+    def parse(self, reply: Reply) -> Move:
+        if not reply.calls:
+            return Answer("", reply.text)
+        return Act(reply.text, tuple(read_call(call) for call in reply.calls))
+
+
+NATIVE = NativeCodec()
+
 
 WANTED = {
     Role.DECIDE: "an Act or an Answer",
@@ -117,3 +146,27 @@ def _as_written(value: object) -> Any:
         return argument_json(value, by_alias=True)
     except Exception:  # of JSON's, or of a user's own type
         return value
+
+
+PIECE = 12
+"""Characters of a call's arguments in one chunk."""
+
+
+def pieces(reply: Reply) -> Iterator[Chunk]:
+    """Yield the text word by word, then each call's name and its arguments in pieces; the last chunk holds the reply."""
+    for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
+        yield Chunk(word if index == 0 else f" {word}")
+    for index, call in enumerate(reply.calls):
+        yield Chunk(call=CallDelta(index, call.id, call.name))
+        for start in range(0, len(call.arguments), PIECE):
+            yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + PIECE]))
+    yield Chunk(reply=reply)
+
+
+class StreamsInPieces:
+    """Gives a model `stream`, which yields the reply of its `complete` in pieces."""
+
+    async def stream(self: Model, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the same reply in pieces."""
+        for chunk in pieces(await self.complete(request)):
+            yield chunk

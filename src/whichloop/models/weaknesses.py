@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from whichloop.protocol import Act, Answer, Message, Move, Plan, PlannedCall, Ref, Request, Role, ToolSpec, refs, render_value
+from whichloop.protocol.digest import unit
 from whichloop.protocol.program import EXAMPLES
 
 from .demonstrations import DemonstrationContent, is_plain_number, numbers_of, read_demonstrations, rounded, texts_of
-from .draws import unit
 from .faults import ANSWER, mislead
 from .policy import MADE_UP
 from .profiles import Weakness

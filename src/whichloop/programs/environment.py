@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from whichloop.protocol.environment_secrets import without_secrets
+from whichloop.protocol.redact import without_secrets
 
 MCP_BRIDGE = Path(__file__).with_name("outside") / "mcp_stdio.py"
 API_KEY = "none"

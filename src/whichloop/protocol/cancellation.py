@@ -7,7 +7,7 @@ waits for the run has cancelled nothing, and would lose it without a word.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from .model import ModelError, ProviderError
@@ -59,3 +59,19 @@ async def wait_for_cancellation() -> NoReturn:
     """Wait until this task is cancelled: what a call does after which a run has to end, and before it has ended."""
     while True:
         await asyncio.Event().wait()
+
+
+async def ended_before(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
+    """Return the task of `work` once that has ended, or None once the event is set.
+
+    Nothing goes on running afterwards, nor after a cancellation. Raises RuntimeError for an event of another event loop.
+    """
+    running, watcher = asyncio.create_task(work), asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({running, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running
+        watcher.result()  # raises for an event of another event loop, which is not set
+        return None
+    finally:
+        await stop_tasks((running, watcher))

@@ -8,7 +8,6 @@ from typing import Any, Literal, cast, get_args
 
 from .digest import digest
 from .images import Image
-from .quick_frozen import quick_frozen
 from .stored_once import MIN_CHARS, resolved, source_place, stored_once
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
@@ -34,7 +33,6 @@ def _refuse_arguments(arguments: Any) -> None:
         raise TypeError(f"NativeCall: arguments must be a text of JSON, not {kind}; json.dumps(arguments) makes one of a dict")
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
@@ -297,7 +295,6 @@ def _check_place(message: Message, waiting: list[str]) -> None:
     waiting += [call.id for call in message.calls]
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and money of one reply, or of many added up."""
@@ -335,7 +332,6 @@ def _added(one: float | None, other: float | None) -> float | None:
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A model's whole answer to one request."""

@@ -1,4 +1,4 @@
-"""Files that may come from anywhere, opened and read within bounds."""
+"""Files that may come from anywhere, opened and read within bounds, and the folder that is kept for all runs of a user."""
 
 from __future__ import annotations
 
@@ -90,3 +90,13 @@ def each_line(path: Path, begin: int = 0) -> Iterator[bytes]:
             if len(line) > MAX_LINE:
                 raise OSError(errno.EFBIG, f"line {number} is longer than {MAX_LINE >> 20} MiB", str(path))
             yield line
+
+
+HOME_VARIABLE = "WHICHLOOP_HOME"
+"""The environment variable that names it."""
+
+
+def home() -> Path:
+    """Return the folder of environments of frameworks, of an empty MLflow store, and of digests of pages that were made."""
+    folder = os.environ.get(HOME_VARIABLE)
+    return Path(folder) if folder else Path.home() / ".local" / "share" / "whichloop"

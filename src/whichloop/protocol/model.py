@@ -12,7 +12,6 @@ from .chat import CallDelta, Capabilities, Chunk, Message, Reply, reply_of_piece
 from .grammar import Grammar
 from .moves import Codec, Role
 from .program import Prompted
-from .quick_frozen import quick_frozen
 from .threads import beside_event_loop
 from .tool_calls import ToolSpec
 
@@ -42,7 +41,6 @@ class Sampling:
 DEFAULT_SAMPLING = Sampling()
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to a model. `role`, `scope`, `codec`, `examples` and `prompted` are for the harness; no provider sees them."""

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Reply
-from .quick_frozen import quick_frozen
 from .tool_calls import ToolCall
 
 
@@ -40,7 +39,6 @@ class Act:
     calls: tuple[ToolCall, ...]
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Stop. `value` None: the run is over, and another request states the answer."""

@@ -16,7 +16,7 @@ import re
 import textwrap
 import tokenize
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -334,7 +334,7 @@ def _as_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_as_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_as_texts(value)) + "]"
+        return "[" + ", ".join(map(_as_text, value)) + "]"
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     raise ValueError(f"plan: {value!r} is no literal")
@@ -343,7 +343,3 @@ def _as_text(value: Any) -> str:
 def ref_as_text(ref: Ref) -> str:
     """Return a reference as a line has it: `rows[0]['name']`."""
     return ref.call + "".join(f"[{part!r}]" for part in ref.path)
-
-
-def _as_texts(values: Iterable[Any]) -> Iterator[str]:
-    return map(_as_text, values)

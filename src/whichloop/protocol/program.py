@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
-from .checksums import CHECKSUM, ChecksumError, open_document
-from .counts import counted
-from .digest import digest
-from .file_json import DuplicateKeyError, load_json
+from .digest import CHECKSUM, ChecksumError, digest, open_document
 from .files import file_error_words, read_bounded
-from .json_text import Json
+from .json_text import DuplicateKeyError, Json, load_json
 from .names import nearest
+from .values import counted
 
 Demo = Mapping[str, Any]
 """Input and output fields by name, as JSON values; a *labelled* example, without an output, has `query` and `answer` instead."""

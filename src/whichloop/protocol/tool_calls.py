@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from .quick_frozen import quick_frozen
 from .values import render_value
 
 
@@ -22,7 +22,6 @@ class TransientError(Exception):
     """A tool's failure may pass: the same call may work the next time. Subclasses name the reason."""
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call of a tool, as a move states it."""
@@ -57,7 +56,6 @@ NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
 """Error types of a call that was refused, because there is no such tool or because its arguments did not pass the check."""
 
 
-@quick_frozen
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The result of a call. The error's type is a field of its own, so that each design can word it."""
@@ -98,3 +96,28 @@ class Observation:
         """Return `{"status", "data", "tool_name"}`, an error with its type in front."""
         data = self.data if self.error_type is None else f"{self.error_type}: {self.data}"
         return {"status": self.status, "data": data, "tool_name": self.tool_name}
+
+
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+_WITH_CODE = re.compile(r"(?P<message>.*) \((?P<code>-?[0-9]{1,9})\)", re.DOTALL)
+
+
+class McpError(Exception):
+    """A server answered the call of a tool with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+
+
+def is_mcp_error(error_type: str | None) -> bool:
+    """Say whether an observation's `error_type` is that of a JSON-RPC error."""
+    return error_type == McpError.__name__
+
+
+def read_mcp_error(text: str) -> McpError:
+    """Return the error that an observation's `data` shows; one without a code is an internal error."""
+    match = _WITH_CODE.fullmatch(text)
+    return McpError(INTERNAL_ERROR, text) if match is None else McpError(int(match["code"]), match["message"])

@@ -23,11 +23,17 @@ from .current_call import NO_RUN, ToolboxIds
 from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
 from .tool_calls import Observation, StopRun, ToolCall, ToolListing, ToolSpec, TransientError
-from .tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
     from .schema import Arguments
+
+
+DEFAULT_TIME_LIMIT_S = 30.0
+"""Seconds that a comparison grants one call; a toolbox of a product's own has no limit unless it is given one."""
+DEFAULT_MAX_CHARS = 20_000
+"""Characters of one result that a model reads in a comparison."""
+
 
 Limit = TypeVar("Limit", int, float)
 

@@ -42,22 +42,16 @@ def to_json(value: object) -> str:
     """Write JSON. Raises Inexpressible for a value that would not come back the same: NaN, tuples, objects, keys of other types."""
     try:
         text = _ENCODER.encode(value)
-        read = from_json(text)
-        same = read == value
+        same = from_json(text) == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"no JSON: {error}") from None
     if not same:
         raise Inexpressible("a value that JSON does not give back as it was")
-    _READ_ALREADY.clear()
-    _READ_ALREADY[text] = read
     return text
 
 
 def from_json(text: str) -> Any:
     """Read JSON. Raises ValueError with the reason for anything else: NaN, numbers too large, values nested too deep."""
-    value = _READ_ALREADY.pop(text, _READ_ALREADY)
-    if value is not _READ_ALREADY:
-        return value
     try:
         return _DECODER.decode(text)
     except RecursionError:
@@ -96,5 +90,3 @@ def read_call(call: NativeCall) -> ToolCall:
 
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)
-_READ_ALREADY: dict[str, Any] = {}
-"""The text that `to_json` wrote last, with what it read from it as a check: whoever reads the text first gets that."""

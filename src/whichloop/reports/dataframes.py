@@ -33,8 +33,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import RecordTable, distinct
 from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
 from whichloop.protocol import Loop, render_value
-from whichloop.protocol.counts import counted
-from whichloop.protocol.values import shown_short
+from whichloop.protocol.values import counted, shown_short
 from whichloop.runs.folders import trials_folder
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import read_trace

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from whichloop.protocol.files import open_regular
-from whichloop.protocol.home import home
+from whichloop.protocol.files import home, open_regular
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import write_whole
 

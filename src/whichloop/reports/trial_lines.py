@@ -10,7 +10,7 @@ from whichloop.metrics.trace import NO_CONTENT, Note, ToolRun, TraceEvent
 from whichloop.metrics.trajectory.divergence import explain, read_trial
 from whichloop.metrics.trajectory.failure_text import without_bytes
 from whichloop.metrics.trajectory.trajectory import course, shortened
-from whichloop.protocol.data_marks import instructions_in
+from whichloop.protocol.receipts import instructions_in
 from whichloop.text.output import OutputLine, Prose
 from whichloop.text.trace_text import JudgedTrace, ending
 

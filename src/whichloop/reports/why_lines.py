@@ -20,7 +20,7 @@ from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.tasks import GroupFindings, Kind
 from whichloop.metrics.trajectory.causes import Cause
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import interval, relation
 from whichloop.text.output import UNBROKEN, OutputLine, Prose, prose_lines
 from whichloop.text.table import Table

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from whichloop import protocol
 from whichloop.metrics.record_fields import MAX_COUNT, MAX_SEED
-from whichloop.protocol.field_errors import needed
+from whichloop.protocol.cured_error import needed
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import SCRIPTED, is_local_model, nearest
-from whichloop.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import shown_short
 
 from .typed_budgets import typed_limits

@@ -15,8 +15,8 @@ from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named, scores_of
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.protocol import render_value
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
+from whichloop.protocol.values import counted
 
 from .config import CompareConfig, SettingError
 from .registry import make_suite, with_size

@@ -15,12 +15,11 @@ from whichloop.datasets.task import Suite, Task, described_tools
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.models.local.weights import find_weights
-from whichloop.models.profiles import built_in_profiles
-from whichloop.models.profiles_version import PROFILES_VERSION
+from whichloop.models.profiles import PROFILES_VERSION, built_in_profiles
 from whichloop.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from whichloop.protocol.digest import canonical_json, digest, sha256, short_digest
-from whichloop.protocol.installed import package_version
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import is_local_model, parse_spec
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.prices import read_prices
 from whichloop.models.probe import probe
 from whichloop.models.real import DEFAULTS, RealModel, RealOptions

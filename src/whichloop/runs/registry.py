@@ -21,17 +21,15 @@ from whichloop.datasets.importing.mcp_tools import mcp_tools
 from whichloop.datasets.importing.own_tools import OwnTools, offered
 from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program
-from whichloop.protocol.counts import joined
-from whichloop.protocol.field_errors import needed
-from whichloop.protocol.installed import plugins_of
-from whichloop.protocol.modules import module_in, offered_by
+from whichloop.protocol.cured_error import UnknownNameError, needed
+from whichloop.protocol.modules import module_in, offered_by, plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from whichloop.protocol.own_code import load_plugin, own_words
 from whichloop.protocol.own_files import loops_in, named_with_dots
-from whichloop.protocol.unknown_name import UnknownNameError
-from whichloop.runs.options import Option, options_of
+from whichloop.protocol.values import joined
 
 from .built_in import FOREIGN, PACKAGES, builtin_names
+from .options import Option, options_of
 
 _STARTED = ("command", "venv", "python")
 """Their options that say what that is."""

@@ -18,8 +18,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.record_table import Places, RecordStore, RecordTable
 from whichloop.metrics.statistics import Floats
-from whichloop.models.profiles_version import PROFILES_VERSION
-from whichloop.protocol.counts import joined
+from whichloop.models.profiles import PROFILES_VERSION
+from whichloop.protocol.values import joined
 
 from .config import BudgetConfig
 from .store.files import MANIFEST, TRIALS

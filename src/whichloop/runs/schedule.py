@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whichloop.datasets.task import Suite, Task
-from whichloop.models.draws import derived_seed
 from whichloop.models.profiles import FORMS, Profile, load_profile
 from whichloop.protocol import ForeignLoop, Loop, render_value
+from whichloop.protocol.digest import derived_seed
 from whichloop.protocol.names import SCRIPTED, Spec, parse_spec
 from whichloop.protocol.redact import redact
 from whichloop.runs.changes import VENV

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import meant, near, several
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import KIND, RUNS, check_no_file
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
 

@@ -11,7 +11,7 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.measures import Measure
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 
 if TYPE_CHECKING:
     from whichloop.metrics.outlook import Chance, Outlook

@@ -7,18 +7,13 @@ from typing import Any
 
 from tests.checks.loop.altered_loops import Changed, Own
 from tests.checks.loop.cheats import plan_of, receipts_in
-from whichloop.checks.loop.template_loop import ObjectCodec
 from whichloop.protocol import (
     SILENT,
-    Act,
-    Answer,
     Message,
     Model,
-    Move,
     Observer,
     Outcome,
     Query,
-    Reply,
     Request,
     StopReason,
     Toolbox,
@@ -51,34 +46,6 @@ def _with_the_last_exchange(request: Request) -> Request:
 
 
 @dataclass(frozen=True)
-class Doubled(ObjectCodec):
-    """Writes everything twice."""
-
-    def render(self, move: Move) -> Reply:
-        reply = super().render(move)
-        return replace(reply, text=f"{reply.text}\n{reply.text}")
-
-    def parse(self, reply: Reply) -> Act | Answer:
-        return super().parse(_halved(reply))
-
-
-def _halved(reply: Reply) -> Reply:
-    half, _, again = reply.text.partition("\n")
-    return replace(reply, text=half) if half == again else reply
-
-
-class _Stuttering(Changed):
-    async def complete(self, request: Request) -> Reply:
-        return _halved(await super().complete(request))
-
-
-class Stuttering(Own):
-    """Has its model write everything twice."""
-
-    def model(self, model: Model) -> Model:
-        return _Stuttering(model, lambda request: replace(request, codec=Doubled()))
-
-
 class Clairvoyant(Own):
     """Answers what the plan says, whatever the model said."""
 

@@ -14,22 +14,18 @@ from whichloop.models.scripted import Script
 from whichloop.protocol import (
     SILENT,
     Chunk,
-    Codec,
     Loop,
     Message,
     Model,
-    Move,
     Observer,
     Outcome,
     Plan,
     Query,
     Reply,
     Request,
-    Role,
     StopReason,
     Toolbox,
     ToolCall,
-    WireError,
     WrappedLoop,
     WrappedModel,
     render_value,
@@ -100,76 +96,6 @@ def _with_receipts_again(request: Request) -> Request:
     found = receipts_in(request)
     again = Message("user", " ".join(found))
     return replace(request, messages=(*request.messages, again)) if found else request
-
-
-@dataclass(frozen=True, slots=True)
-class Hexadecimal:
-    """A format that no model could write: another format's text in hexadecimal digits, written twice."""
-
-    inner: Codec
-
-    @property
-    def name(self) -> str:
-        return f"{self.inner.name}.hex"
-
-    @property
-    def role(self) -> Role:
-        return self.inner.role
-
-    @property
-    def max_calls(self) -> int:
-        return self.inner.max_calls
-
-    def render(self, move: Move) -> Reply:
-        """Raises Inexpressible as the inner format does."""
-        reply = self.inner.render(move)
-        digits = reply.text.encode().hex()
-        return replace(reply, text=f"{digits} {digits}")
-
-    def parse(self, reply: Reply) -> Move:
-        """Raises WireError where neither copy can be read."""
-        problem = WireError("no hexadecimal digits")
-        for digits in reply.text.split(" "):
-            try:
-                return self.inner.parse(replace(reply, text=bytes.fromhex(digits).decode()))
-            except ValueError:
-                continue
-            except WireError as error:
-                problem = error
-        raise problem
-
-
-class _InHex(WrappedModel):
-    """A model that is asked in hexadecimal digits."""
-
-    async def complete(self, request: Request) -> Reply:
-        assert request.codec is not None
-        reply = await self.model.complete(replace(request, codec=Hexadecimal(request.codec)))
-        for digits in reply.text.split(" "):
-            try:
-                plain = replace(reply, text=bytes.fromhex(digits).decode())
-                request.codec.parse(plain)
-            except (ValueError, WireError):
-                continue
-            return plain
-        return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
-
-
-@dataclass(frozen=True, slots=True)
-class Unwritable(WrappedLoop):
-    """Has the model write its moves in hexadecimal digits, twice: what is spoiled in one copy stands in the other."""
-
-    loop: Loop = BARE
-
-    @property
-    def name(self) -> str:
-        return "unwritable"
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await self.loop.run(query, tools, _InHex(model), observer)
 
 
 @dataclass(frozen=True, slots=True)

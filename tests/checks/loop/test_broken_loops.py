@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
 from tests.checks.loop.altered_loops import FEW, Own, finding_of, findings, not_kept, only_laws
-from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing, Stuttering
+from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing
 from tests.checks.loop.broken_prompts import (
     Alike,
     Anonymous,
@@ -68,7 +67,7 @@ from tests.checks.loop.broken_runs import (
 )
 from whichloop.checks.loop import LAWS, check_loop
 from whichloop.checks.loop.check import NOT_CHECKED
-from whichloop.protocol import SILENT, Loop, Message, Model, Observer, Outcome, Query, Request, StopReason, Toolbox
+from whichloop.protocol import SILENT, Loop, Model, Observer, Outcome, Query, Toolbox
 
 BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("contract", Nameless, "name is ''"),
@@ -96,7 +95,6 @@ BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("gold", Peeking, "a request holds the expected answer"),
     ("codecs", speaking(Stripping()), "came back as"),
     ("codecs", speaking(Careless()), "raised KeyError"),
-    ("formats", Stuttering, "it says the move twice"),
     ("results", Indexing, "request 2 shows 1 receipts without what the tool gave"),
     ("own words", Clairvoyant, "and the answer is '8', which is right; it comes from the model"),
     ("stops", Boaster, "declared and never reached .*: forced"),
@@ -219,26 +217,6 @@ def test_a_crash_is_told_with_its_line_and_a_law_that_no_run_came_to_is_not_call
     for law in ("once", "gold", "results"):
         assert found[law].status == "not applicable"
         assert re.search(rf"could not be looked at: no \w+ .*\((run\(\) raised )?{crash}\)", found[law].detail)
-
-
-class Hasty(Own):
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        reply: Any = model.complete(Request((Message("user", query.text),)))
-        return Outcome(reply.text, StopReason.FINISHED, 1)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_missing_await_is_told_with_its_line_and_leaves_no_warning():
-    with only_laws("contract", "waiting", "finishing"):
-        contract, waiting, finishing = findings(Hasty(), draws=FEW)
-    line = Hasty.run.__code__.co_firstlineno + 1
-    assert (
-        contract.detail
-        == finishing.detail
-        == f"an await is missing before complete(…) at tests/checks/loop/test_broken_loops.py:{line}"
-    )
-    assert waiting.status == "ok"
-    gc.collect()
 
 
 def test_a_loop_that_forgets_results_is_told_so_and_is_not_blamed_for_the_calls_that_the_model_repeats():

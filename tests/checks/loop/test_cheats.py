@@ -18,7 +18,7 @@ from whichloop.protocol import Loop, run_sync
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
-from .cheats import BARE, FromMemory, ReceiptsOnly, Relisting, Unwritable
+from .cheats import BARE, FromMemory, ReceiptsOnly, Relisting
 
 pytestmark = pytest.mark.usefixtures("only_new_memory")
 
@@ -31,7 +31,6 @@ HONEST = ("bare", "finish", "phased", "react_extract", "stateless", "microcompac
     [
         (ReceiptsOnly(), "results", "shows 1 receipts without what the tool gave"),
         (Relisting(), "results", "shows 1 receipts without what the tool gave"),
-        (Unwritable(), "formats", "it does not show the move's own words"),
         (FromMemory(), "own words", "was not asked; a run asks the model"),
         (FromMemory(asks=True), "own words", "the answer is '8', which is right; it comes from the model"),
     ],

@@ -11,7 +11,7 @@ from tests.cases import cases
 from whichloop.checks.loop.contract import illegal
 from whichloop.checks.loop.random_moves import any_move, any_reply
 from whichloop.checks.loop.template_loop import ObjectCodec
-from whichloop.models.native import NATIVE
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Act,
     Answer,

@@ -15,7 +15,7 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.export_runs import sending
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
-from whichloop.protocol.checksums import open_line
+from whichloop.protocol.digest import open_line
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_records

@@ -11,7 +11,7 @@ from tests.experiments.gate.test_better_here import of_other_code
 from whichloop.experiments.gate import bless, headline, judge
 from whichloop.experiments.gate.output.next_steps import next_steps
 from whichloop.experiments.gate.output.sentences import further_lines
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 ONE_LOOP = {"loops": ("bare",), "profiles": ("flaky-tools",)}
 

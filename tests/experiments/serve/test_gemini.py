@@ -14,7 +14,7 @@ from whichloop.datasets import arithmetic, calculator
 from whichloop.datasets.task import Suite
 from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.loops.finish import Finish
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import Server
 from whichloop.protocol import Query, Toolbox

@@ -23,7 +23,7 @@ from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_
 from tests.rows import row
 from whichloop.loops.bare import Bare
 from whichloop.loops.bare_standalone import run_agent
-from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.loops.shared.option_checks import ToolSettings
 from whichloop.protocol import (
     Message,
     NativeCall,

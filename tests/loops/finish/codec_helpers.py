@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from whichloop.loops.finish.codec import stated_in_xml
 from whichloop.loops.finish.output import ModelOutput
-from whichloop.loops.finish.stated import stated_in_xml
 
 
 class Place(BaseModel):

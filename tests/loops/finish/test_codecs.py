@@ -16,9 +16,8 @@ from tests.grammars import drawn_reply, drawn_value, is_allowed
 from tests.loops.finish.codec_helpers import EVENT, JSON, PLAIN_JSON, WORDS, Event
 from tests.rows import row
 from whichloop.loops.finish import FinishCodec, XmlCodec
-from whichloop.loops.finish.codec import native_codec
+from whichloop.loops.finish.codec import native_codec, stated_in_xml
 from whichloop.loops.finish.output import JsonOutput, ModelOutput
-from whichloop.loops.finish.stated import stated_in_xml
 from whichloop.protocol import (
     Act,
     Answer,

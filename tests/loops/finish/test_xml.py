@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from tests.loops.finish.codec_helpers import EVENT, Event, Place, read
 from tests.rows import row
+from whichloop.loops.finish.codec import StatedAnswer, stated_in_xml
 from whichloop.loops.finish.output import JsonOutput, ModelOutput
-from whichloop.loops.finish.stated import StatedAnswer, stated_in_xml
 from whichloop.loops.finish.xml_output import input_xml, instruction, model_xml, output_xml, read_output
 
 

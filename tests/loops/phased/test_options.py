@@ -18,8 +18,8 @@ from whichloop.loops.phased import (
     Phase,
     Phased,
 )
-from whichloop.loops.phased.options import PhasedOptions
-from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.loops.phased.run import PhasedOptions
+from whichloop.loops.shared.option_checks import ToolSettings
 from whichloop.protocol import (
     Act,
     Outcome,

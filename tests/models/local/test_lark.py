@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import validate
 
 from tests.grammars import drawn_value
-from whichloop.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS, bounded, lark
+from whichloop.models.local.model import MAX_ITEMS, MAX_TEXT_CHARS, bounded, lark
 from whichloop.protocol import AnyCall, Grammar, JsonValue, OneOf, Repeated, TextLine, json_object
 
 PLAIN = st.sampled_from(

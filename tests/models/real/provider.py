@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.dspy_seam import DspyModel, open_lm
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
-from whichloop.models.streaming import pieces
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import (
     Chunk,
     Message,

@@ -13,7 +13,7 @@ import pytest
 
 from whichloop.dspy_seam import DspyModel, close_local_clients, local_client
 from whichloop.dspy_seam.clients import LOCAL_KEY
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.real import RealModel
 from whichloop.protocol import (
     Model,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.models.served import Book, fixed
 from whichloop.models.fake import FakeModel
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel

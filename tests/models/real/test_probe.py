@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from whichloop.cli.check_model import check_model
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.prices import Price
 from whichloop.models.probe import ProbeReport, probe
 from whichloop.models.real import ABILITIES, RealOptions

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.loops.finish.loop import Finish
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.models.metering import MeteredModel
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.models.server import ServedTrial, Server

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.dspy_seam import DspyModel, clients
-from whichloop.models.local.opening import open_model
+from whichloop.models.local.model import open_model
 from whichloop.protocol import (
     Message,
     NativeCall,

@@ -18,7 +18,7 @@ from whichloop.experiments.gate import bless, read_baseline, read_run, write_bas
 from whichloop.models.cassette import Recording
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import read_program
-from whichloop.protocol.checksums import seal_document
+from whichloop.protocol.digest import seal_document
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest

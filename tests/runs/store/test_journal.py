@@ -19,8 +19,7 @@ from tests.prepared import ran_in_fork, start_command
 from tests.sealing import reseal
 from whichloop.metrics.record import FaultRecord, Record, Shared
 from whichloop.metrics.record_table import records_digest
-from whichloop.protocol.checksums import open_line
-from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.digest import canonical_json, open_line, sha256
 from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import find_trial, name_meant
 from whichloop.runs.store.files import TRACES, TRIALS, RunError

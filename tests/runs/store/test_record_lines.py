@@ -27,8 +27,7 @@ from whichloop.metrics.record_table import (
     trace_lengths,
 )
 from whichloop.metrics.summary import METRICS, summarize, task_values
-from whichloop.protocol.checksums import open_line, seal_line
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.digest import canonical_json, open_line, seal_line
 from whichloop.runs.run_state import EndedTrials, TrialState, read_records, read_state
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import TRIALS, RunError

@@ -39,7 +39,6 @@ LAWS: tuple[Law, ...] = (
     Law("cancellation", "run lets CancelledError through at once, and leaves no task or tool running", interruption.cancellation),
     Law("gold", "no request contains the expected answer", contract.gold),
     Law("codecs", "a codec parses what it renders, and reads any reply as a move or raises WireError", codecs.codecs),
-    Law("formats", "a model could write each format: the words of a move stand in it, once", honesty.formats),
     Law("results", "a request shows each result that the model needs, and no receipt without its result", honesty.results),
     Law("own words", "the answer is what the model says, also where that is wrong", honesty.own_words),
     Law("stops", "every declared stop can occur, and no other does", endings.stops),

@@ -16,8 +16,8 @@ from typing import Any
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import Spec
+from whichloop.protocol.values import counted
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial.trial import run_trial

@@ -1,20 +1,17 @@
-"""The laws on what a design may know: what the model knows, from what its prompts show it, in words that it could write."""
+"""The laws on what a design may know: what the model knows, from what its prompts show it."""
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from functools import partial
 
-from whichloop.models.formats import unwritable
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import Inexpressible, Loop, Model, Reply, Request, WrappedModel, render_value
+from whichloop.protocol import Loop, Model, Reply, Request, WrappedModel, render_value
 from whichloop.protocol.legibility import bare
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.receipts import Sighting, sightings
 
 from .asking_again import asked_again
-from .codecs import codecs_of, parsed_moves
 from .contract import is_right, limited
 from .law import require
 from .random_moves import ANSWER_TEXT, done, say
@@ -47,19 +44,6 @@ async def results(loop: Loop) -> None:
 def _is_alone(seen: Sighting) -> bool:
     """Return whether nothing stands between a receipt's marks, or beside the only one but marks of others."""
     return not bare(seen.text).strip(".,;:|-*[]()")
-
-
-async def formats(loop: Loop) -> None:
-    """A model could write each format that it is asked for: the words of a move stand in it, once.
-
-    The scripted model writes whatever a codec renders. Digits in place of letters, or all of it twice, outlive a spoiled reply that
-    no design with a real format outlives.
-    """
-    for codec, replies in await codecs_of(loop):
-        for move in parsed_moves(codec, replies):
-            with contextlib.suppress(Inexpressible):
-                problem = unwritable(codec, move)
-                require(not problem, f"codec {codec.name}: {problem}; a model writes the words of its move, each once")
 
 
 async def own_words(loop: Loop) -> None:

@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from typing import Literal
 
 from whichloop.models.at_once import LATE
-from whichloop.models.pairing import paired_results
 from whichloop.models.profiles import load_profile
+from whichloop.models.receipts import paired_results
 from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +12,10 @@ from typing import Any, Literal
 
 from whichloop.datasets.task import Task
 from whichloop.models.metering import MeteredExchange, MeteredToolbox
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
     Act,
@@ -39,11 +40,9 @@ from whichloop.protocol import (
     ToolCall,
     WrappedModel,
 )
-from whichloop.protocol.counts import counted
-from whichloop.protocol.missing_await import missing_await
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.own_code import raised_at, waiting_at
-from whichloop.protocol.values import cap, error_text
+from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.trial.guard import stop
 
 from ..bench_script import bench_script
@@ -329,8 +328,6 @@ class FinishedRun:
         """Why there is no outcome; empty if there is one."""
         if self.hung:
             return f"the run {self.hung}"
-        if missing := missing_await(self.result):
-            return missing
         if isinstance(self.result, BaseException):
             return f"run() raised {error_summary(self.result)}"
         return "" if isinstance(self.result, Outcome) else f"run() returned a {type(self.result).__name__}, not an Outcome"
@@ -340,8 +337,6 @@ class FinishedRun:
         """The outcome; raises Broken if there is none."""
         if isinstance(self.result, Outcome):
             return self.result
-        if missing := missing_await(self.result):
-            raise Broken(missing)
         raise Broken(f"{self.problem}; {'it must end by itself' if self.hung else 'run() must return an Outcome'}")
 
     @property
@@ -387,7 +382,8 @@ async def _caught(loop: Loop, query: Query, tools: LoggingToolbox, model: Model)
         raise
     except BaseException as error:  # the boundary to the design under check: a SystemExit must not end the check
         result = error
-    missing_await(result)  # else Python would warn of it in some law that looks at other things
+    if inspect.iscoroutine(result):
+        result.close()  # else Python would warn of it in some law that looks at other things
     return result
 
 

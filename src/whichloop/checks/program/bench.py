@@ -11,9 +11,9 @@ from whichloop.datasets.task import Task
 from whichloop.models.at_once import LATE, digest_of_call
 from whichloop.models.faults import Fault, FaultPoint
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
-from whichloop.models.native import NATIVE
 from whichloop.models.profiles import Abilities, load_profile
 from whichloop.models.scripted import Script, Scripted
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
     Act,

@@ -12,8 +12,8 @@ from whichloop.programs.loop import ForeignAgent, outcome, question_text
 from whichloop.programs.trial import ProgramTrial
 from whichloop.protocol import BudgetExceeded, Loop, Request
 from whichloop.protocol.cancellation import stop_tasks
-from whichloop.protocol.counts import counted
 from whichloop.protocol.threads import run_blocking
+from whichloop.protocol.values import counted
 
 from .agent_faults import FAULTS, AgentFault, BenchTask
 from .bench import TASKS, BenchRun, bench_run

@@ -13,9 +13,8 @@ from whichloop.datasets.validity.isolation import gold_problems, order_problems,
 from whichloop.metrics.record import Record
 from whichloop.models.receipts import call_digest
 from whichloop.protocol import PlannedCall, resolve
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
-from whichloop.protocol.values import cap, error_text
+from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.lookup import made_by
 from whichloop.runs.trial.setting import FinishedTrial
 

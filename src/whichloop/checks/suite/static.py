@@ -25,9 +25,8 @@ from whichloop.datasets.validity.checks import (
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.protocol import render_value
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.values import error_text
+from whichloop.protocol.values import counted, error_text
 from whichloop.runs.lookup import answer_score, compares
 
 from .subject import LeftOut, Subject, SuiteCheck

@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from whichloop._extras import MissingExtra, is_installed
-from whichloop.protocol.installed import plugins_of
+from whichloop.protocol.modules import plugins_of
 from whichloop.runs.built_in import FOREIGN, summary_of
 from whichloop.runs.options import options_of
 from whichloop.runs.registry import find

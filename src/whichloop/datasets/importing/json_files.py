@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from whichloop.protocol.file_json import DuplicateKeyError, load_json
-from whichloop.protocol.json_text import LongNumberError
+from whichloop.protocol.json_text import DuplicateKeyError, LongNumberError, load_json
 
 from .textfile import BOM, TextFile
 

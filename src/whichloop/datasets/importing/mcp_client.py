@@ -23,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from whichloop.protocol.mcp_errors import McpError
+from whichloop.protocol.tool_calls import McpError
 from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import from_json
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from whichloop.protocol.environment_secrets import without_secrets
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.redact import public_address
+from whichloop.protocol.redact import public_address, without_secrets
 
 PREFIX = "mcp:"
 START_S = 30.0

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from whichloop._extras import needed_by
 from whichloop.protocol import Tool
 from whichloop.protocol.digest import digest
-from whichloop.protocol.mcp_errors import McpError
+from whichloop.protocol.tool_calls import McpError
 from whichloop.protocol.values import error_text
 
 from ..task import Task

@@ -10,8 +10,7 @@ from typing import Any
 from whichloop.protocol import Plan, PlannedCall, Toolbox, ToolCall, render_value, resolve
 from whichloop.protocol.plan import refs
 from whichloop.protocol.plan_lines import ref_as_text
-from whichloop.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
-from whichloop.protocol.tools import bounded_toolbox
+from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S, bounded_toolbox
 from whichloop.protocol.values import cap, plain_value
 
 from ..task import Suite, Task

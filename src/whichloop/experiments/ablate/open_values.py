@@ -9,7 +9,7 @@ from itertools import combinations
 from whichloop.metrics.factors.layout import Factor
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.text.numbers import difference_text, listed_names
 
 from .ablation import AblationResult, value_texts

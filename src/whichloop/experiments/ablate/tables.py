@@ -13,8 +13,8 @@ from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY, labels
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, value_text
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.text.numbers import interval, p_value
 from whichloop.text.table import Table, markdown_page

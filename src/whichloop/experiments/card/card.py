@@ -13,8 +13,8 @@ from whichloop.checks.program.bench import tool_descriptions
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.summary import SHARES, measures_of
 from whichloop.protocol import Loop, render_value
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import Spec
+from whichloop.protocol.values import counted
 from whichloop.runs.options import options_of
 from whichloop.runs.registry import find
 from whichloop.text.numbers import interval

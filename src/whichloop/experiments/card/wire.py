@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from whichloop.models.native import NATIVE
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Request
 
 NATIVELY, IN_TEXT, NOT_SHOWN = "offered natively", "described in the text", "not shown"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.checks import suite as checks
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.changes import manifest_changes, summary
 from whichloop.runs.config import COMMAND_LINE, CompareConfig, config_from
 from whichloop.runs.folders import refuse_optimization

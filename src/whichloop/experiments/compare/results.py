@@ -17,8 +17,8 @@ from whichloop.metrics.record_table import alike, columns, records_digest, trace
 from whichloop.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_test
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.run_state import newer_versions, read_records

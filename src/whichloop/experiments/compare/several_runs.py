@@ -11,7 +11,7 @@ from whichloop.metrics.pairs import Pair, PairTest, judged, paired_test
 from whichloop.metrics.record_table import where
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import RunError
 from whichloop.text.numbers import difference_text, interval, p_value, short_name, verdict

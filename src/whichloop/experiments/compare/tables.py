@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict.warned import blocked
 from whichloop.metrics.arm_info import are_imported
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.context import DISTANCES
@@ -16,8 +18,8 @@ from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from whichloop.metrics.views import COSTS, Views
 from whichloop.models.evidence import evidence_for
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import (
     chance_in_words,
     counts,
@@ -33,8 +35,6 @@ from whichloop.text.numbers import (
 )
 from whichloop.text.table import Table, csv_cell, markdown_page
 
-from .verdict.answer import answer
-from .verdict.warned import blocked
 from .view_tables import budget_tables, confidence_table, front_table, reliability_table
 
 

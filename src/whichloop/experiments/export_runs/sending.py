@@ -19,10 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 from whichloop.experiments.trace_formats.otlp_out import request_line, resource_spans
 from whichloop.metrics.record import Record
-from whichloop.protocol.checksums import ChecksumError, open_line
-from whichloop.protocol.counts import counted
+from whichloop.protocol.digest import ChecksumError, open_line
 from whichloop.protocol.redact import public_address
-from whichloop.protocol.values import one_line
+from whichloop.protocol.values import counted, one_line
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import record_of

@@ -16,9 +16,8 @@ from whichloop.datasets.task import Task
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.run import run
 from whichloop.metrics.record import Record
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, parse_spec
-from whichloop.protocol.values import one_line
+from whichloop.protocol.values import counted, one_line
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest

@@ -13,7 +13,7 @@ import scipy
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json, wilson
 from whichloop.models.faults import FLAKY_ATTEMPTS
 from whichloop.models.profiles import FAULT_KINDS, Abilities
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .forgetting import RecallPoint, fault_share, forgetting_rates
 from .tally import (

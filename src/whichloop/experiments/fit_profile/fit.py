@@ -14,8 +14,8 @@ from typing import Any
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.trace import Trace
 from whichloop.models.profiles import Profile, make_profile
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest, Settings, read_manifest
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from whichloop.models.profiles import FAULT_KINDS
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .estimates import RateEstimate
 from .fit import FittedProfile

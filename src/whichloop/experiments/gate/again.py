@@ -16,7 +16,7 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.run import run_apart
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.engine.runner import Progress, Unwatched
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.run_state import RunState, TrialState, read_records

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.record import Record
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 from whichloop.text.numbers import listed_names
 

@@ -13,8 +13,8 @@ from whichloop.experiments.compare.verdict.trial_limits import trial_limits
 from whichloop.metrics.arm_warnings import MAX_ERRORED
 from whichloop.metrics.gate import check_level, check_margin
 from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues
-from whichloop.protocol.counts import counted
 from whichloop.protocol.cured_error import CuredError
+from whichloop.protocol.values import counted
 from whichloop.runs.changes import upgrades
 from whichloop.runs.manifest import Manifest
 from whichloop.text.numbers import listed_names

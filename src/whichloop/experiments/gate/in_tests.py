@@ -18,10 +18,10 @@ from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
 from whichloop.protocol.files import file_error_words
 from whichloop.protocol.names import nearest
 from whichloop.protocol.own_code import raised_in
+from whichloop.protocol.values import counted
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.program_specs import program_spec

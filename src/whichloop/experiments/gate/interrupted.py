@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.trajectory.trajectory import shortened
-from whichloop.protocol.counts import counted
 from whichloop.protocol.own_code import place_in
+from whichloop.protocol.values import counted
 
 from .comparable import match_arms
 from .data.baseline import Baseline

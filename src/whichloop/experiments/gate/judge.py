@@ -11,7 +11,7 @@ from whichloop.metrics.gate import MARGIN, GateLine, Held, judge_lines, overall
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 
 from .case import GateCase, case_of, same_code

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .statuses import status_in_score
 from .table_rows import Row

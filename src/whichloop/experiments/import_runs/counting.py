@@ -9,7 +9,7 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ModelExchange, ToolRun, TraceEvent
-from whichloop.protocol.counts import counted as number_of
+from whichloop.protocol.values import counted as number_of
 
 from .foreign_trials import ForeignTrial
 from .token_counts import ToldTotal, total_is_less, total_is_more

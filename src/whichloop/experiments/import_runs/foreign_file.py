@@ -12,8 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
-from whichloop.protocol.file_json import DuplicateKeyError, load_json
-from whichloop.protocol.json_text import Json, LongNumberError
+from whichloop.protocol.json_text import DuplicateKeyError, Json, LongNumberError, load_json
 
 from .folder_tree import FileTree, FolderTree
 from .zip_file import ZipArchive

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from whichloop.metrics.record import Record
-from whichloop.protocol.counts import counted
 from whichloop.protocol.modules import names_in, offered_by
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.store.files import TRACES, TRIALS

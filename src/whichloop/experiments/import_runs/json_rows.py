@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .columns import NEEDED, columns_named
 from .foreign_trials import ReadingOptions

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from whichloop.protocol.counts import counted
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import counted
 
 MAX_COUNT = 10**15
 """Maximum number of steps, calls or tokens of one trial."""

@@ -26,12 +26,11 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.trace import ToolRun, TraceEvent
 from whichloop.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
-from whichloop.protocol.counts import counted
 from whichloop.protocol.files import naming
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.tools import bounded_toolbox
-from whichloop.protocol.values import error_text
+from whichloop.protocol.values import counted, error_text
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.lookup import suite_of
 from whichloop.runs.manifest import read_manifest

@@ -10,7 +10,7 @@ from whichloop.metrics.gains import Gain
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import Interval
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import interval
 
 from .candidates import SearchEnd

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from whichloop.protocol.field_errors import needed
+from whichloop.protocol.cured_error import needed
 from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
 from whichloop.runs.config import (
     COMMAND_LINE,

@@ -9,9 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from whichloop.protocol.checksums import seal_line
-from whichloop.protocol.digest import sha256
-from whichloop.protocol.file_json import load_json
+from whichloop.protocol.digest import seal_line, sha256
+from whichloop.protocol.json_text import load_json
 from whichloop.runs.store.files import RunError, append_whole, open_repaired, sealed_lines
 from whichloop.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
 

@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.protocol import Program
-from whichloop.protocol.installed import plugins_of
+from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import Spec, nearest, own_object, without_process
 from whichloop.protocol.own_code import load_plugin
 from whichloop.runs.options import Option, options_of

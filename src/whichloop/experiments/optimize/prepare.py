@@ -25,7 +25,7 @@ from whichloop.experiments.optimize.optimizer import Optimizer, optimizer_named
 from whichloop.experiments.optimize.splits import Splits, split
 from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import Model, Optimizable
-from whichloop.protocol.installed import package_version
+from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.runs.code_digests import code_digest
 from whichloop.runs.config import CompareConfig

@@ -14,7 +14,7 @@ from functools import wraps
 from threading import Lock
 from typing import Any
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .budget_spent import BudgetSpent
 from .compiling import Uncaught

@@ -10,8 +10,8 @@ from typing import Any
 from whichloop.experiments.compare.results import Results, before_and_after, results
 from whichloop.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import digest
+from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.folders import TEST
 from whichloop.runs.store.files import MANIFEST, RunError, read_document

@@ -30,12 +30,12 @@ from whichloop.experiments.optimize.prepare import (
 from whichloop.models.metering import Meter
 from whichloop.models.real import RealModel
 from whichloop.protocol import Optimizable
-from whichloop.protocol.checksums import seal_document
-from whichloop.protocol.counts import counted
+from whichloop.protocol.digest import seal_document
 from whichloop.protocol.files import readable
 from whichloop.protocol.names import without_process
 from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import counted
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
 from whichloop.runs.engine.job import budget_of
 from whichloop.runs.engine.runner import Progress

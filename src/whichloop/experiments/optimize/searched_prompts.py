@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from whichloop.experiments.compare.verdict.deciding import can_be_told, kept_words
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.protocol.redact import redact
-from whichloop.protocol.values import one_line
+from whichloop.protocol.values import counted, one_line
 from whichloop.runs.folders import run_name
 from whichloop.text.table import Table
 

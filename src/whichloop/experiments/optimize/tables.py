@@ -8,8 +8,8 @@ from whichloop.metrics.gains import Amortised, Change, Cost, Gains, Ranked, Rank
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import labels as metric_labels
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.runs.typed_budgets import budget_text
 from whichloop.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 from whichloop.text.table import Table, markdown_page

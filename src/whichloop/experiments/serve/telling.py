@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from whichloop.protocol.counts import counted
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import counted
 from whichloop.text.output import plain_line
 
 SAME_AFTER_S = 60.0

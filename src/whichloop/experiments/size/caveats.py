@@ -10,8 +10,8 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.verdict.clustered import units_named
 from whichloop.metrics.power import UNSEEN, Spread
 from whichloop.metrics.statistics import NO_SPREAD
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import listed_names
 
 from .pilot import Pilot

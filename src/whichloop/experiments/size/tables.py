@@ -8,7 +8,7 @@ import shlex
 from whichloop.datasets.generating import MAX_SIZE
 from whichloop.experiments.compare.verdict.paired import FIRST_TASKS
 from whichloop.metrics.statistics import are_too_few_to_plan
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.text.numbers import duration
 from whichloop.text.table import Table
 

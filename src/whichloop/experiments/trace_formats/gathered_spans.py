@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichloop.experiments.import_runs.values import cut, name_of
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .otlp_in import ReadSpan
 

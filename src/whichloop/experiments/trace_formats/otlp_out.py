@@ -15,8 +15,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import UNTOLD, ModelExchange, ToolRun, Trace, TracedCall
 from whichloop.protocol import Message
 from whichloop.protocol.digest import digest, sha256
-from whichloop.protocol.installed import package_version
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.modules import package_version
 from whichloop.runs.manifest import ArmEntry
 
 from .gen_ai import message_json, reply_json

@@ -16,7 +16,7 @@ from whichloop.experiments.import_runs.foreign_trials import ForeignTrace, Readi
 from whichloop.experiments.import_runs.table_rows import Row
 from whichloop.experiments.import_runs.values import is_nothing, json_array, located, short_value
 from whichloop.metrics.trace import ToolRun
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.protocol.wire import from_json
 
 from .chat_messages import items_of, untold_result

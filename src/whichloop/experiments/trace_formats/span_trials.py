@@ -29,8 +29,8 @@ from whichloop.experiments.import_runs.values import (
     short_value,
 )
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import digest
+from whichloop.protocol.values import counted
 from whichloop.protocol.wire import from_json
 
 from .conversation import ConversationItem, ModelTurn, answer_in, beyond_parts_in, events_of, untold_of

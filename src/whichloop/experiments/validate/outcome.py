@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from whichloop.experiments.fit_profile.gaps import MeasureGap
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.store.files import RunError, read_document
 
 FOLDER = "validity"

@@ -7,7 +7,7 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import Profile
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.runs.store.files import RunError
 
 from .delta_debugging import MAX_RUNS, smallest_set

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from whichloop.experiments.compare.results import Results
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import reasons
 
 from .why import ArmLosses, Why

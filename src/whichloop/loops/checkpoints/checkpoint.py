@@ -12,19 +12,55 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from whichloop.loops.shared.received_arguments import made_anew, received_values
-from whichloop.loops.shared.same_json import same_json
-from whichloop.protocol import StopRun, Toolbox, ToolCall, render_value
-from whichloop.protocol.budget import Expenses
+from whichloop.loops.shared.received_arguments import made_anew, received_values, same_json
+from whichloop.protocol import Request, StopRun, Toolbox, ToolCall, render_value
 from whichloop.protocol.current_call import idempotency_key
+from whichloop.protocol.digest import digest
+from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of, redact
+from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.values import cap, error_text, legible
 
 from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
-from .checkpoint_entries import Entry, check_entry, holding, json_value, version_of
-from .entry_store import store, store_of
+from .checkpoint_entries import Entry, check_entry, holding, json_value, reply_of, store, store_of, version_of
 from .equal_calls import equal_calls
-from .spending import spent_by
+
+
+def asked_entry(request: Request) -> Entry:
+    """Return the entry of a request that is about to be made: a process that dies has paid for a reply that nobody kept."""
+    return {
+        "kind": "asked",
+        "scope": request.scope,
+        "request": digest(request.as_dict()),
+        "input_tokens": estimate_input(request),
+    }
+
+
+def spent_by(entries: Iterable[Entry]) -> Expenses:
+    """Return what the requests of a run took.
+
+    A reply without usage is estimated. A request that was cut off has no reply: it counts as a call with its estimated input. One
+    that failed is a call without tokens.
+    """
+    calls, tokens, dollars, unpriced = 0, 0, 0.0, 0
+    tokens_by_scope: dict[str, int] = {}
+    for entry in entries:
+        if entry["kind"] == "asked":
+            calls += 1
+            # A request before this one that was cut off is counted here: each scope has at most one in flight.
+            tokens += tokens_by_scope.get(entry["scope"], 0)
+            tokens_by_scope[entry["scope"]] = entry["input_tokens"]
+        elif entry["kind"] in ("reply", "failure"):
+            calls += entry["scope"] not in tokens_by_scope  # of a part of the run that had no budget
+            input_tokens = tokens_by_scope.pop(entry["scope"], 0)
+            if entry["kind"] == "reply":
+                reply = reply_of(entry["reply"])
+                usage = reply.usage or estimate_usage(input_tokens, reply)
+                tokens += usage.total_tokens
+                dollars += usage.cost_usd or 0.0
+                unpriced += usage.cost_usd is None
+    return Expenses(calls, tokens + sum(tokens_by_scope.values()), dollars, unpriced)
+
 
 logger = logger_of(__name__)
 

@@ -8,14 +8,13 @@ from dataclasses import asdict, replace
 from typing import Any
 from uuid import uuid4
 
-from whichloop.loops.shared.received_arguments import is_said_whole, made_anew, shown_arguments, unlike_shown
-from whichloop.loops.shared.run_failure import RunFailure
-from whichloop.loops.shared.same_json import same_json
+from whichloop.loops.shared.call_ids import RunFailure
+from whichloop.loops.shared.received_arguments import is_said_whole, made_anew, same_json, shown_arguments, unlike_shown
 from whichloop.protocol import BudgetExceeded, ModelError, Observation, Reply, Request, Toolbox, ToolCall
-from whichloop.protocol.budget import Budget
 from whichloop.protocol.digest import digest
+from whichloop.protocol.outcome import Budget
 
-from .checkpoint import Checkpoint, PendingCall, ResumeError, pending_of
+from .checkpoint import Checkpoint, PendingCall, ResumeError, asked_entry, pending_of
 from .checkpoint_entries import (
     Entry,
     failure_entry,
@@ -29,7 +28,6 @@ from .checkpoint_entries import (
     version_of,
 )
 from .equal_calls import equality_key
-from .spending import asked_entry
 
 UNLIMITED = Budget()
 UNPRICED = "a budget of {:g} dollars cannot be kept, for the model does not say what a reply costs: limit tokens or calls"

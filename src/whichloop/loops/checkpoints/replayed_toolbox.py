@@ -8,17 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from whichloop.loops.shared.call_ids import as_asked
+from whichloop.loops.shared.call_ids import RunFailed, as_asked
 from whichloop.loops.shared.received_arguments import (
     different_arguments,
     is_said_whole,
     made_anew,
     problem_of,
+    same_json,
     shown_arguments,
     unlike_shown,
 )
-from whichloop.loops.shared.run_failure import RunFailed
-from whichloop.loops.shared.same_json import same_json
 from whichloop.loops.shared.watching import RelayingObserver
 from whichloop.protocol import Observation, Toolbox, ToolCall, render_value
 from whichloop.protocol.current_call import CallId

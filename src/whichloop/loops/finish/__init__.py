@@ -23,9 +23,8 @@ Follow a run, from the top:
 """
 
 from .codec import FinishCodec, XmlCodec
-from .hooks import ParseError
+from .hooks import ParseError, resolve_model
 from .loop import Finish
-from .models import resolve_model
 from .module import Module, UnfinishedError, module
 from .partial import Partial
 from .run import ToolResult, Unfinished

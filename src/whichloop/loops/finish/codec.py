@@ -23,8 +23,7 @@ from whichloop.protocol import (
 from whichloop.protocol.wire import from_json, native_call, read_once, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, Output, converted
-from .xml_grammar import xml_grammar
-from .xml_output import output_xml, read_output
+from .xml_output import output_xml, read_output, xml_grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +166,34 @@ class XmlCodec:
 def native_codec(output: Output, role: Role) -> FinishCodec:
     """Return the codec of a deciding request (role decide), or of the forced `__finish__` (role answer) without other calls."""
     return FinishCodec(output) if role is Role.DECIDE else FinishCodec(output, "finish.forced", role, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedAnswer:
+    """The answer that a reply states, or what is wrong with it."""
+
+    call: ReadCall | None
+    """The first `__finish__`; None if the reply has none."""
+    value: Any = None
+    problem: str = ""
+    """What is wrong with the answer; empty if it is valid, and if no call states one."""
+
+
+def stated_answer(output: Output, calls: Sequence[ReadCall]) -> StatedAnswer:
+    """Return the answer that the first `__finish__` among the calls states."""
+    finish = next((call for call in calls if call.is_finish), None)
+    if finish is None or finish.problem:
+        return StatedAnswer(finish, problem=finish.problem if finish else "")
+    try:
+        return StatedAnswer(finish, output.validate(finish.call.arguments))
+    except InvalidOutput as error:
+        return StatedAnswer(finish, problem=f"{FINISH} was called with an invalid answer: {error}")
+
+
+def stated_in_xml(output: Output, text: str) -> StatedAnswer:
+    """Return the answer that an XML reply states."""
+    try:
+        _, tree = read_output(text, output.parameters)
+        return StatedAnswer(None, output.validate(output.converted(tree)))
+    except (WireError, InvalidOutput) as error:
+        return StatedAnswer(None, problem=str(error))

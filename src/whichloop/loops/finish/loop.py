@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.call_ids import needs_approval
-from whichloop.loops.shared.option_checks import checked_options
-from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.loops.shared.option_checks import ToolSettings, checked_options
 from whichloop.protocol import (
     SILENT,
     AnswerT,
@@ -47,15 +46,12 @@ from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import error_text
 
-from .codec import ReadCall, XmlCodec, native_codec, read_calls
+from .codec import ReadCall, StatedAnswer, XmlCodec, native_codec, read_calls, stated_answer, stated_in_xml
 from .history import History, entry
-from .hooks import HookFailed, ParseError, call_hook
-from .models import resolve_model
+from .hooks import HookFailed, ParseError, call_hook, resolve_model
 from .output import FINISH, JsonOutput, Output, spec_of
 from .run import Ending, Run, ToolResult, Unfinished
-from .stated import StatedAnswer, stated_answer, stated_in_xml
-from .step import Step
-from .streaming import streamed
+from .step import Step, streamed
 from .tools import CurrentTools, refuse_reserved
 from .xml_output import input_xml, instruction
 

@@ -26,15 +26,14 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from whichloop.loops.shared.run_arguments import refuse_checkpoint
+from whichloop.loops.shared.boundary import refuse_checkpoint
 from whichloop.protocol import SILENT, StopReason, Tool, Toolbox
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import in_event_loop, run_here
 
 from .history import History, entry, index_of_message, is_system
-from .hooks import HookFailed
+from .hooks import HookFailed, resolve_model
 from .loop import Finish
-from .models import resolve_model
 from .output import JsonOutput, ModelOutput, Output
 from .run import Run, Unfinished
 from .tools import as_tool, refuse_reserved

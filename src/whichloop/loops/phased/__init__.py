@@ -17,15 +17,23 @@ Follow a run, from the top:
 - `RunEnd.checkpoint` (ending.py) stops all of this where the run's token is set or a task has failed.
 """
 
-from .agent import Agent
 from .agent_tools import AgentEvent, AgentTools, AIMessage, RequestedCall, ToolFailed
-from .callbacks import AgentCallbacks, ToolExecutorCallbacks
 from .context import Scratchpad, ScratchpadEntry, ToolContext, ToolContextManager
-from .executor import Executor, ToolExecutor, ToolExecutorOptions
-from .loop import Phased
+from .executor import Executor, ToolExecutor, ToolExecutorOptions, get_tools
+from .loop import Agent, Phased
 from .prompts import NO_DATA, PROMPTS
-from .state import Phase, PhaseTask, PhaseToolCall, Reflection, TaskStatus, TaskType, ToolCallStatus, Understanding
-from .tools import get_tools
+from .state import (
+    AgentCallbacks,
+    Phase,
+    PhaseTask,
+    PhaseToolCall,
+    Reflection,
+    TaskStatus,
+    TaskType,
+    ToolCallStatus,
+    ToolExecutorCallbacks,
+    Understanding,
+)
 
 __all__ = [
     "NO_DATA",

@@ -15,13 +15,12 @@ from typing import Any, NotRequired, TypedDict
 from whichloop.protocol import ModelError, StopRun, Toolbox, ToolCall, render_value
 from whichloop.protocol.values import cap
 
-from .callbacks import ToolExecutorCallbacks
 from .codecs import SUMMARIZE
 from .context import Scratchpad, ScratchpadEntry
 from .ending import checkpoint
 from .executor import CallReport, ToolExecutorOptions, ToolSelector
 from .prompts import SUMMARIZE_PROMPT, call_text, sections
-from .state import PhaseTask, TaskStatus, ToolCallStatus
+from .state import PhaseTask, TaskStatus, ToolCallStatus, ToolExecutorCallbacks
 
 _SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
 """Scope of the task whose calls run, as summaries of different tasks are requested at the same time."""

@@ -27,8 +27,8 @@ from whichloop.protocol import (
     Understanding,
     WireError,
 )
-from whichloop.protocol.data_marks import without_marks
 from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.receipts import without_marks
 from whichloop.protocol.wire import native_call, read_call, read_object, read_once, to_json
 
 from .state import Reflection

@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from whichloop.loops.shared.ended_before import ended_before
 from whichloop.protocol import Chunk, Model, Reply, Request, WrappedModel
-from whichloop.protocol.cancellation import stop_tasks
+from whichloop.protocol.cancellation import ended_before, stop_tasks
 
 T = TypeVar("T")
 

@@ -6,23 +6,78 @@ Rows such as S1-6 are those of docs/conformance.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.loops.shared.option_checks import ToolSettings
 from whichloop.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
 from whichloop.protocol.redact import logger_of
 
-from .callbacks import ToolExecutorCallbacks, notify
 from .codecs import SELECT
 from .context import ToolContextManager
 from .ending import checkpoint, finish_together
-from .predictors import SELECT_TOOLS, predictors_of
-from .prompts import format_tool, paragraphs, sections, understanding_text
-from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus
-from .tools import as_toolbox
+from .prompts import SELECT_TOOLS, format_tool, paragraphs, predictors_of, sections, understanding_text
+from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, notify
+
+
+def as_toolbox(tools: Toolbox | Iterable[Any]) -> Toolbox:
+    """Return tools of any form as one toolbox. Raises TypeError for anything else, ValueError if two share a name."""
+    return tools if isinstance(tools, Toolbox) else Toolbox(as_tool(tool) for tool in tools)
+
+
+def as_tool(tool: Any) -> Tool:
+    """Return a tool of a Tool, a typed function, or anything with name, description, args_schema and ainvoke or invoke."""
+    if isinstance(tool, Tool):
+        return tool
+    call = _async_call(tool) if hasattr(tool, "ainvoke") else _sync_call(tool) if hasattr(tool, "invoke") else None
+    if call is not None and isinstance(getattr(tool, "name", None), str):
+        return Tool(tool.name, str(getattr(tool, "description", "") or ""), _schema(tool), call)
+    if callable(tool):
+        return Tool.from_function(tool)
+    raise TypeError(f"a {type(tool).__name__} is not a tool: it needs name, description, args_schema, and ainvoke or invoke")
+
+
+def _async_call(tool: Any) -> Callable[..., Any]:
+    async def ainvoke(**arguments: Any) -> Any:
+        result = tool.ainvoke(arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    return ainvoke
+
+
+def _sync_call(tool: Any) -> Callable[..., Any]:
+    def invoke(**arguments: Any) -> Any:  # a plain function: the toolbox runs it off the event loop
+        return tool.invoke(arguments)
+
+    return invoke
+
+
+def _schema(tool: Any) -> Mapping[str, Any]:
+    """Return the JSON schema of the arguments, from a pydantic model or a schema."""
+    args_schema = getattr(tool, "args_schema", None)
+    if args_schema is not None and hasattr(args_schema, "model_json_schema"):
+        json_schema: Mapping[str, Any] = args_schema.model_json_schema()
+        return json_schema
+    return args_schema if isinstance(args_schema, Mapping) else {"type": "object"}
+
+
+def add(a: float, b: float) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+def multiply(a: float, b: float) -> float:
+    """Multiply two numbers."""
+    return a * b
+
+
+def get_tools(model: str | None = None) -> list[Tool]:
+    """Return the tools of the document's usage example: two sums to try an executor with, the same for every `model`."""
+    return [Tool.from_function(function, blocking=False) for function in (add, multiply)]
+
 
 CANCELLED = "cancelled"
 

@@ -12,7 +12,6 @@ from whichloop.protocol import ContextOverflow, ModelError, Outcome, PlanTask, S
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import cap
 
-from .callbacks import notify
 from .codecs import ANSWER, PLAN, REFLECT, UNDERSTAND, ContextsCodec, SchemaAnswerCodec
 from .prompts import (
     CONTEXTS_PROMPT,
@@ -29,7 +28,7 @@ from .prompts import (
     understanding_text,
 )
 from .run import RunContext
-from .state import Phase, PhaseTask, Reflection, ToolCallStatus
+from .state import Phase, PhaseTask, Reflection, ToolCallStatus, notify
 from .tasks import RoundTasks, numbered
 
 logger = logger_of(__name__)

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
-from whichloop.protocol import Tool, ToolSpec, Understanding, render_value
+from whichloop.protocol import (
+    Message,
+    OwnPrompt,
+    Program,
+    Prompt,
+    Request,
+    Tool,
+    Understanding,
+    in_own_format,
+    own_prompt,
+    prompted,
+    render_value,
+)
+from whichloop.protocol.program import merged
 from whichloop.protocol.values import cap
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
@@ -54,21 +70,10 @@ def paragraphs(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-_TOOL_TEXTS: dict[int, tuple[ToolSpec, str]] = {}
-"""Id of a spec → that spec, kept alive so that no other gets its id, and its text."""
-MAX_TOOL_TEXTS = 4096
-
-
 def format_tool(tool: Tool) -> str:
-    """Return one tool's name, description, and arguments as JSON; written once, as prompts list the same tools again and again."""
+    """Return one tool's name, description, and arguments as JSON."""
     spec = tool.spec
-    kept = _TOOL_TEXTS.get(id(spec))
-    if kept is None or kept[0] is not spec:
-        if len(_TOOL_TEXTS) >= MAX_TOOL_TEXTS:
-            _TOOL_TEXTS.clear()
-        text = f"- {spec.name}: {spec.description} Arguments: {render_value(spec.parameters.get('properties', {}))}"
-        kept = _TOOL_TEXTS[id(spec)] = (spec, text)
-    return kept[1]
+    return f"- {spec.name}: {spec.description} Arguments: {render_value(spec.parameters.get('properties', {}))}"
 
 
 def understanding_text(understanding: Understanding | None) -> str:
@@ -127,3 +132,63 @@ def guidance_text(reflection: Reflection | None) -> str:
     missing = [f"- missing: {item}" for item in reflection.missingInfo]
     steps = [f"- next: {item}" for item in reflection.suggestedNextSteps]
     return "\n".join(filter(None, [reflection.reasoning, *missing, *steps]))
+
+
+SELECT_TOOLS = "select"
+PREDICTORS: Mapping[str, tuple[str, str]] = {
+    "understand": (Phase.UNDERSTAND, "understanding"),
+    "plan": (Phase.PLAN, "tasks"),
+    SELECT_TOOLS: (Phase.EXECUTE, "calls"),
+    "reason": (REASON_PROMPT, "conclusion"),
+    "reflect": (Phase.REFLECT, "judgement"),
+    "contexts": (CONTEXTS_PROMPT, "choice"),
+    "answer": (Phase.ANSWER, "final_answer"),
+    "summarize": (SUMMARIZE_PROMPT, "summary"),
+}
+"""Predictor → its text among PROMPTS, and its output field, which is never `answer`: labelled examples have that field."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """One kind of request."""
+
+    name: str
+    prompt: Prompt
+
+    @cached_property
+    def shown(self) -> OwnPrompt:
+        """The prompt in our own format, read on first use: few runs ask all predictors, and demonstrations may be many."""
+        return in_own_format(self.prompt)
+
+    def request(self, text: str, form: str = "", **rest: Any) -> Request:
+        """Return a request. `text`: the user message. `form`: what follows the instructions. `rest`: fields of the request."""
+        system = Message("system", f"{self.shown.text}\n\n{form}" if form else self.shown.text)
+        question = Message("user", text)
+        return Request(
+            (system, *self.shown.turns, question),
+            examples=len(self.shown.turns),
+            prompted=prompted(self.name, self.prompt, (question,)),
+            **rest,
+        )
+
+
+def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Program:
+    """Return all predictors. `prompts`: texts that replace some of PROMPTS. `changed`: states that replace both.
+
+    Raises ValueError for an unknown name.
+    """
+    texts = merged_prompts(prompts)
+    own = {name: own_prompt(texts[text], output) for name, (text, output) in PREDICTORS.items()}
+    return merged(own, changed or {})
+
+
+def predictors_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Mapping[str, Predictor]:
+    """Return all predictors by name, ready to ask."""
+    return _OWN if prompts is None and changed is None else _opened(program_of(prompts, changed))
+
+
+def _opened(program: Program) -> Mapping[str, Predictor]:
+    return {name: Predictor(name, prompt) for name, prompt in program.items()}
+
+
+_OWN = _opened(program_of(None, None))

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from whichloop.protocol import Observer, PlanTask, WireError
 from whichloop.protocol.cancellation import stop_tasks
 
-from .callbacks import notify
 from .codecs import REASON
 from .ending import unless_set
 from .executor import CANCELLED, keep
 from .prompts import REASON_PROMPT, completed, guidance_text, paragraphs, results_text, sections
 from .run import RunContext
-from .state import PhaseTask, TaskStatus, TaskType
+from .state import PhaseTask, TaskStatus, TaskType, notify
 
 STEP_LIMIT = "step limit"
 DEPENDENCY_CYCLE = "dependency cycle"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
@@ -21,8 +22,33 @@ from whichloop.protocol.threads import is_async_function, is_generator_function
 
 from .call_ids import ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
-from .run_arguments import check_run, problem_of_model
 from .watching import InnerObserver, RelayingObserver, WatchedModel, WatchedToolbox
+
+
+def check_run(query: Any, tools: Any, model: Any, observer: Any) -> None:
+    """Raise TypeError for what is no query, toolbox, model or observer.
+
+    A model is told by its `complete` alone: the whole protocol takes longer to check, and each trial of a comparison comes here.
+    """
+    for name, given, kind in (("query", query, Query), ("tools", tools, Toolbox), ("observer", observer, Observer)):
+        if not isinstance(given, kind):
+            raise TypeError(f"{name}: {kind.__name__} is needed, not {named(given)}")
+    if not hasattr(model, "complete") or isinstance(model, type):
+        raise TypeError(f"model: Model is needed, not {named(model)}")
+
+
+def refuse_checkpoint(owner: type, instead: str) -> None:
+    """Raise TypeError for a class whose calls cannot wait for a person and that says so all the same. `instead`: what can."""
+    for name in ("needs_approval", "checkpoint"):
+        if name in vars(owner) and not inspect.isroutine(vars(owner)[name]):  # a method of that name is a subclass's own
+            problem = f"{owner.__name__}.{name}: its calls are not recorded and wait for no person, so that this has no effect"
+            raise TypeError(f"{problem}; run Resumable({instead}, Checkpoint(needs_approval=[…])), which does both")
+
+
+def named(value: Any) -> str:
+    """Return what was given as an error line names it: a class by its name, anything else by that of its class."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
 
 RunT = TypeVar("RunT", bound=Callable[..., Coroutine[Any, Any, Any]])
 Run = Callable[[Query[Any], Toolbox, Model, Observer], Coroutine[Any, Any, Outcome[Any]]]
@@ -35,22 +61,17 @@ def has_boundary(run: RunT) -> RunT:
 
 
 def bounded(run: RunT) -> RunT:
-    """Decorate the `run` of a loop. Raises TypeError for arguments of other types, and for a model that is none."""
+    """Decorate the `run` of a loop. Raises TypeError for arguments of other types."""
 
     @has_boundary
     @functools.wraps(run)
     async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
         check_run(query, tools, model, observer)
-        try:
-            if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
-                return await run(self, query, tools, model, observer)
-            if query.shows_images and not getattr(self, "takes_images", False):
-                raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
-            return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
-        except (TypeError, AttributeError) as error:
-            if problem := problem_of_model(model, error):
-                raise TypeError(problem) from error
-            raise
+        if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
+            return await run(self, query, tools, model, observer)
+        if query.shows_images and not getattr(self, "takes_images", False):
+            raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
+        return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
 
     return cast(RunT, entered)
 

@@ -47,8 +47,7 @@ from whichloop.protocol.outcome import RunUsage
 from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.wire import from_json
 
-from .call_ids import CallIds, as_asked
-from .run_failure import RunFailure
+from .call_ids import CallIds, RunFailure, as_asked
 
 UNTOLD = frozenset({Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT})
 """Roles of requests about one text or one failure, which show no earlier turns."""
@@ -136,7 +135,7 @@ Turn = tuple[list[Message], tuple[Message, ...] | None]
 
 def earlier_turns(history: Iterable[Message]) -> list[Turn]:
     """Return the turns of a conversation, each with what was sent of it."""
-    return [(turn, _as_sent(turn)) for turn in _turns(history)]
+    return [(turn, None if turn[0].sent is None else turn[0].sent.shown(turn)) for turn in _turns(history)]
 
 
 def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
@@ -159,13 +158,8 @@ def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
             if message.role == "assistant" and not message.calls:
                 messages += _answer(message, request.codec, f"earlier_{len(messages)}")
             else:
-                messages.append(_without_sent(message))
+                messages.append(message if message.sent is None else replace(message, sent=None))
     return messages
-
-
-def _without_sent(message: Message) -> Message:
-    """Return a message as a provider takes it."""
-    return message if message.sent is None else replace(message, sent=None)
 
 
 def _turns(history: Iterable[Message]) -> list[list[Message]]:
@@ -176,11 +170,6 @@ def _turns(history: Iterable[Message]) -> list[list[Message]]:
             turns.append([])
         turns[-1].append(message)
     return turns
-
-
-def _as_sent(turn: Sequence[Message]) -> tuple[Message, ...] | None:
-    """Return a turn as it was sent; None for one that was changed since, as by somebody who took a name out."""
-    return None if turn[0].sent is None else turn[0].sent.shown(turn)
 
 
 def _answer(message: Message, codec: Codec | None, call_id: str) -> list[Message]:
@@ -296,11 +285,8 @@ def messages_after(
     if outcome.ok:
         answer_text = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", answer_text))
-        if last_sent is not None and all(_can_be_stored(message, query) for message in last_sent[1]):
+        if last_sent is not None and all(
+            message.role != "system" and message.images in ((), query.images) for message in last_sent[1]
+        ):
             messages[0] = replace(messages[0], sent=SentTurn.of(messages, *last_sent))
     return (*(query.history or ()), *messages)
-
-
-def _can_be_stored(message: Message, query: Query[Any]) -> bool:
-    """Return whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
-    return message.role != "system" and message.images in ((), query.images)

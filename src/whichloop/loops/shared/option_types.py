@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from whichloop.protocol.field_errors import needed
+from whichloop.protocol.cured_error import needed
 
 
 def check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, Any]) -> None:

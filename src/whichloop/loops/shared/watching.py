@@ -40,9 +40,8 @@ from whichloop.protocol.events import (
 )
 from whichloop.protocol.tools import ToolboxAround
 
-from .call_ids import CallIds, as_asked
+from .call_ids import CallIds, RunFailed, as_asked
 from .received_arguments import problem_of, shown_arguments
-from .run_failure import RunFailed
 
 
 class RelayingObserver(Observer):

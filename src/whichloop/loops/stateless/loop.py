@@ -7,18 +7,18 @@ Rows such as G-3 are those of docs/conformance.md.
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import dspy
 
-from whichloop.dspy_seam import ThroughPredictor, program_of
+from whichloop.dspy_seam import ThroughPredictor, program_of, with_prompt
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import checked_options
-from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.loops.shared.option_checks import ToolSettings, checked_options
 from whichloop.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.events import ANSWERS_ONLY
@@ -30,8 +30,42 @@ from whichloop.protocol.threads import run_here
 from .agent import ManualAgentLoop
 from .manager import Activity, ActivityManager
 from .options import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
-from .predictors import predictor_of, with_prompts
 from .registry import ToolboxRegistry
+
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "reasoner": ("agent_reasoner", "reasoner"),
+    "history_summarizer": ("agent_reasoner", "history_summarizer"),
+    "entry_summarizer": ("entry_summarizer",),
+    "validator": ("agent_reasoner", "output_validator"),
+    "recovery": ("error_recovery", "recovery_planner"),
+    "formatter": ("response_formatter", "formatter"),
+}
+
+
+def predictor_of(agent: ManualAgentLoop, name: str) -> Any:
+    return reduce(getattr, _path(agent, name), agent)
+
+
+def with_prompts(agent: ManualAgentLoop, program: Program) -> ManualAgentLoop:
+    """Return the same agent with other prompts; what is not named is shared."""
+    for name, prompt in program.items():
+        agent = _put(agent, _path(agent, name), with_prompt(predictor_of(agent, name), prompt))
+    return agent
+
+
+def _path(agent: ManualAgentLoop, name: str) -> tuple[str, ...]:
+    """Return the attributes that lead to a predictor; a chain of thought holds its predictor in `predict`."""
+    path = _PLACES[name]
+    return (*path, "predict") if isinstance(reduce(getattr, path, agent), dspy.ChainOfThought) else path
+
+
+def _put(owner: Any, path: Sequence[str], predictor: Any) -> Any:
+    """Return a copy of the owner with the predictor in its place."""
+    name, *rest = path
+    copied = copy.copy(owner)
+    setattr(copied, name, _put(getattr(owner, name), rest, predictor) if rest else predictor)
+    return copied
+
 
 logger = logger_of(__name__)
 

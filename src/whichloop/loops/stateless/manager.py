@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from whichloop.loops.shared.run_arguments import refuse_checkpoint
+from whichloop.loops.shared.boundary import refuse_checkpoint
 from whichloop.protocol import SILENT, ContextOverflow, ModelError, Observer, StopReason
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import beside_event_loop, run_here

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from whichloop.loops.shared.tool_settings import ToolSettings
+from whichloop.loops.shared.option_checks import ToolSettings
 
 FinishWithTools = Literal["stop", "run_first", "ask_again"]
 HistoryAs = Literal["prose", "messages"]

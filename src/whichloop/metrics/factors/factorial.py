@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from ..families import PairDecision, judge_family
 from ..paired import PairedFlip

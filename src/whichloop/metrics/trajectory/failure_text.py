@@ -8,7 +8,7 @@ from typing import Any
 
 from whichloop.metrics.trace import GARBAGE, ToolRun, TracedCall
 from whichloop.protocol import StopReason, render_value
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, was_asked_again, was_cut_out, was_told
 from .trajectory import NOT_RUN, call_text, shortened

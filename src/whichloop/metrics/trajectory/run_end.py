@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whichloop.metrics.trace import GARBAGE, NO_CONTENT, Note
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .causes import Cause
 from .failure_text import damaged_source, gave_up_early, reply

@@ -21,10 +21,8 @@ from typing import Any, Literal
 from whichloop.models.tunnel import ReplyEffects
 from whichloop.protocol import Capabilities, ContextOverflow, ModelError, ProviderError, Reply
 from whichloop.protocol.chat import MessageRole
-from whichloop.protocol.checksums import open_line, seal_line
-from whichloop.protocol.digest import digest
-from whichloop.protocol.file_json import load_json
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.digest import digest, open_line, seal_line
+from whichloop.protocol.json_text import Json, load_json
 from whichloop.protocol.model import ProviderTrouble
 
 from .canonical import MAX_DEPTH

@@ -69,15 +69,11 @@ def miss_of(recording: Recording, wanted: RecordedRequest, request: Mapping[str,
         only = (
             f"of repeat {other.lane.repeat}"
             if other.lane.repeat != wanted.lane.repeat
-            else f"{_times(wanted.occurrence)} in one trial"
+            else f"{'once' if wanted.occurrence == 1 else f'{wanted.occurrence} times'} in one trial"
         )
         return RecordingMiss(_line(f"{head}; the same request is recorded {only} only"), request, recorded)
     place = f"call {other.call + 1} ({other.role}) of {other.lane}"
     return RecordingMiss(_line(f"{head}; closest is {place}: {'; '.join(_differences(recorded, request))}"), request, recorded)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _closest(recording: Recording, wanted: RecordedRequest, request: Mapping[str, Any]) -> Exchange | None:

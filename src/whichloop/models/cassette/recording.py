@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from whichloop.protocol import Capabilities
-from whichloop.protocol.checksums import is_whole_but_for_its_end
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.digest import is_whole_but_for_its_end, sha256
 from whichloop.protocol.files import open_regular
 from whichloop.protocol.json_text import Json
 
@@ -230,7 +229,7 @@ class Recording:
         """Yield all lines but the first; each part comes before the first exchange that needs it."""
         written: set[str] = set()
         for exchange in exchanges:
-            for name in _ids(exchange.parts):
+            for name in (name for _, name in _references(exchange.parts)):
                 if name not in written:
                     written.add(name)
                     yield encode(part_line(self._parts[name][0], name, self._parts[name][1]))
@@ -292,10 +291,6 @@ class Recording:
 def _strangeness(request: RecordedRequest, other: RecordedRequest) -> tuple[Any, ...]:
     mine, its = request.lane, other.lane
     return (its.arm != mine.arm, its.task != mine.task, other.scope != request.scope, other.place)
-
-
-def _ids(parts: Parts) -> Iterator[str]:
-    return (name for _, name in _references(parts))
 
 
 def _references(parts: Parts) -> Iterator[tuple[str, str]]:

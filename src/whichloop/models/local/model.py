@@ -1,19 +1,100 @@
-"""`--model local`: a model in this process, behind the same retries and limits as a provider's."""
+"""Opens a model by its name: a provider's, or `local`, in this process behind the same retries and limits. Imports DSPy."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from whichloop.dspy_seam import close_local_clients, local_client
-from whichloop.models.real import DEFAULTS, RealModel, RealOptions
-from whichloop.protocol import Capabilities, Chunk, Model, ProviderError, Reply, Request
+from whichloop.models.real import DEFAULTS, RealModel, RealOptions, open_remote_model
+from whichloop.protocol import (
+    AnyCall,
+    Capabilities,
+    Chunk,
+    Grammar,
+    GrammarPart,
+    JsonValue,
+    Model,
+    OneOf,
+    ProviderError,
+    Repeated,
+    Reply,
+    Request,
+    TextLine,
+)
+from whichloop.protocol.names import is_local_model
 
-from .lark import lark
 from .server import LocalServer, started_server
 from .tools_as_text import with_calls_read, with_tools_as_text
 from .weights import find_weights
+
+MAX_TEXT_CHARS = 120
+"""Characters of a text in JSON whose schema does not bound it."""
+MAX_ITEMS = 6
+"""Items of a list in JSON whose schema does not bound it."""
+_COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""JSON on one line: white space, too, can be written without an end."""
+_LINE_BREAKS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+"""What Python splits lines at, in the words of a regular expression."""
+_LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NAMED_SCHEMAS = ("properties", "$defs", "definitions")
+_SCHEMAS = ("items", "additionalProperties", "not")
+
+
+def lark(grammar: Grammar) -> str:
+    """Return a grammar as text. Raises ValueError for a native call, which must have been written out before."""
+    return "%llguidance {}\nstart: " + "\n  | ".join(map(_sequence, grammar.alternatives)) + "\n"
+
+
+def _sequence(parts: Iterable[GrammarPart]) -> str:
+    return " ".join(map(_part, parts)) or '""'
+
+
+def _part(part: GrammarPart) -> str:
+    match part:
+        case str():
+            return json.dumps(part, ensure_ascii=False)
+        case TextLine():
+            return f"/[^{_LINE_BREAKS}]{{1,{part.max_chars}}}/"
+        case JsonValue():
+            return f"%json {json.dumps(bounded(part.schema) | {'x-guidance': _COMPACT}, ensure_ascii=False)}"
+        case AnyCall():
+            raise ValueError("a native call has no text of its own")
+        case OneOf():
+            return f"({' | '.join(map(_part, part.texts))})"
+        case Repeated():
+            most = max(MAX_ITEMS, part.least) if part.most is None else part.most
+            return f"({_sequence(part.parts)}){{{part.least},{most}}}"
+
+
+def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema with bounds on texts, lists and properties where it has none. What fits it fits the given one, too."""
+    copy = dict(schema)
+    for name in _LISTS_OF_SCHEMAS:
+        if isinstance(copy.get(name), list):
+            copy[name] = [_bounded(each) for each in copy[name]]
+    for name in _NAMED_SCHEMAS:
+        if isinstance(copy.get(name), Mapping):
+            copy[name] = {key: _bounded(each) for key, each in copy[name].items()}
+    for name in _SCHEMAS:
+        if name in copy:
+            copy[name] = _bounded(copy[name])
+    kinds = copy["type"] if isinstance(copy.get("type"), list) else [copy.get("type")]
+    if "string" in kinds and not copy.keys() & {"enum", "const", "pattern", "format"}:
+        copy["maxLength"] = copy.get("maxLength", max(MAX_TEXT_CHARS, copy.get("minLength", 0)))
+    if "array" in kinds:
+        copy["maxItems"] = copy.get("maxItems", max(MAX_ITEMS, copy.get("minItems", 0)))
+    if "object" in kinds and "properties" in copy:
+        copy["additionalProperties"] = copy.get("additionalProperties", False)
+    return copy
+
+
+def _bounded(schema: Any) -> object:
+    """Return a schema within another one, with bounds; true and false are schemas too."""
+    return bounded(schema) if isinstance(schema, Mapping) else schema
+
 
 ABILITIES = Capabilities(native_tools=True, tool_choice=True, response_schema=True, streaming=True, parallel_calls=False)
 
@@ -68,3 +149,18 @@ def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:
     Raises ValueError, in one line: for weights that are not there or cannot be loaded, and for the package that would serve them.
     """
     return RealModel(LocalModel(name, started_server(name, find_weights(name), options.context_tokens)), options)
+
+
+def open_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
+    """Open a model: `provider/model` as DSPy names it, whose key comes from the environment; or `local` or `local:FILE`.
+
+    `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
+    Makes no connection; the weights of a local model are loaded, which takes seconds.
+    Raises ValueError, in one line: for an unknown provider, a provider without its key, an address that cannot be used or that a
+    local model has no use for, and for weights or a package that are not there.
+    """
+    if not is_local_model(name):
+        return open_remote_model(name, base_url, options)
+    if base_url is not None:
+        raise ValueError(f"model {name!r} runs in this process and takes no base_url")
+    return open_local(name, options)

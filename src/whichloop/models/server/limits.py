@@ -42,7 +42,7 @@ def _up_to_stop(reply: Reply, stops: tuple[str, ...]) -> Reply:
 
 
 def _up_to_tokens(reply: Reply, limit: int | None) -> Reply:
-    if limit is None or _tokens(reply) <= limit:
+    if limit is None or estimate_usage(0, reply).output_tokens <= limit:
         return reply
     text = reply.text[: limit * CHARS_PER_TOKEN]
     tokens_left = limit - estimate_tokens(text)
@@ -54,10 +54,6 @@ def _up_to_tokens(reply: Reply, limit: int | None) -> Reply:
         calls.append(replace(call, arguments=call.arguments[: tokens_left * CHARS_PER_TOKEN]))
         tokens_left -= estimate_tokens(calls[-1].arguments)
     return replace(reply, text=text, calls=tuple(calls), finish_reason="length")
-
-
-def _tokens(reply: Reply) -> int:
-    return estimate_usage(0, reply).output_tokens
 
 
 # --- what is left ---

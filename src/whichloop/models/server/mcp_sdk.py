@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.types import Message
 
 from whichloop.protocol import ToolSpec
-from whichloop.protocol.mcp_errors import is_mcp_error, read_mcp_error
+from whichloop.protocol.tool_calls import is_mcp_error, read_mcp_error
 
 from .refusals import Refusal
 from .trials import McpTrial

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from whichloop.protocol import ToolSpec
 
 from .anthropic_fields import checked, one_of, only_known, optional, refused, required, wrong_tag
-from .fields import BadRequest, read_once
-from .schema_rules import inner_schemas
+from .fields import BadRequest, inner_schemas, read_once
 
 MAX_NAME_CHARS = 128
 MAX_REMEMBERED_CHARS = 1 << 18

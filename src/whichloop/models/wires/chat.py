@@ -6,15 +6,15 @@ It follows the API reference, "Chat" (platform.openai.com/docs/api-reference/cha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from whichloop.protocol.chat import FinishReason, MessageRole
 from whichloop.protocol.json_text import Json
 
-from ..streaming import pieces
 from .contract import Incoming, Path, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
 from .fields import (
     BadRequest,
@@ -28,7 +28,6 @@ from .fields import (
     required_text,
     wrong_type,
 )
-from .history_rules import check_history
 from .openai_fields import (
     MAX_MESSAGES,
     OpenAIWire,
@@ -46,6 +45,47 @@ from .openai_fields import (
     tool_choice,
     tool_list,
 )
+
+
+def check_history(messages: Sequence[Message]) -> None:
+    """Check that the calls of every assistant message are answered by the tool messages right after it, each by one.
+
+    Raises BadRequest.
+    """
+    waiting: dict[str, None] = {}
+    answered: dict[str, int] = {}
+    for place, message in enumerate(messages):
+        if message.role == "tool":
+            _check_answer(place, message.call_id, waiting, answered)
+            waiting.pop(message.call_id)
+            answered[message.call_id] = place
+            continue
+        _check_answered(f"messages.[{place}].role", waiting)
+        waiting, answered = dict.fromkeys(call.id for call in message.calls), {}
+    _check_answered("messages", waiting)
+
+
+def _check_answer(place: int, call_id: str, waiting: dict[str, None], answered: dict[str, int]) -> None:
+    """Check that a tool message answers a call that waits for it."""
+    where = f"messages.[{place}].tool_call_id"
+    if not waiting and not answered:
+        problem = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
+        raise BadRequest(f"Invalid parameter: {problem}", f"messages.[{place}].role")
+    if call_id in answered:
+        problem = f"Duplicate value for 'tool_call_id' of '{call_id}', in messages[{answered[call_id]}] and messages[{place}]."
+        raise BadRequest(f"Invalid parameter: {problem}", where)
+    if call_id not in waiting:
+        problem = f"'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message."
+        raise BadRequest(f"Invalid parameter: {problem}", where)
+
+
+def _check_answered(where: str, waiting: dict[str, None]) -> None:
+    """Check that no call is left without an answer; `where`: the message that comes in its place."""
+    if waiting:
+        problem = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
+        missing = f"The following tool_call_ids did not have response messages: {', '.join(waiting)}"
+        raise BadRequest(f"{problem} {missing}", where)
+
 
 MAX_CALLS = 1_024
 """Calls in one message."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage, WireError
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.wire import read_call
 
-from ..streaming import pieces
 from .contract import ErrorAnswer, Incoming, Path, RateLimitState, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, check_depth
 from .gemini_fields import (
@@ -31,8 +31,7 @@ from .gemini_fields import (
     texts,
 )
 from .gemini_history import read_contents, signature, system_text
-from .gemini_schemas import reply_schema
-from .gemini_tools import read_tools, tool_choice
+from .gemini_tools import read_tools, reply_schema, tool_choice
 from .openai_fields import examples_in, read_metadata, role_in
 
 MAX_STOPS = 5

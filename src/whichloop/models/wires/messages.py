@@ -6,24 +6,24 @@ It follows the API reference, "Messages" (platform.claude.com/docs/en/api/messag
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from whichloop.models.scripted_calls import PIECE
 from whichloop.protocol import Message, Reply, Request, Sampling
 from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.digest import sha256
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, finite_number, refuse_constant
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.wire import from_json
 
-from ..streaming import PIECE
-from .anthropic_fields import checked, number, one_of, only_known, optional, refused, required
-from .anthropic_history import read_messages, system_text, their_id
+from .anthropic_fields import DEFAULT_TTL, cache_plan, checked, number, one_of, only_known, optional, refused, required
+from .anthropic_history import MESSAGE_PREFIX, NOT_FOUND, kept_thread, read_messages, system_text, their_id, whole_body, with_reply
 from .anthropic_tools import check_closed, check_thinking, read_tool_choice, read_tools
-from .cache_marks import DEFAULT_TTL, cache_plan
 from .contract import (
     ErrorAnswer,
     Incoming,
@@ -38,9 +38,38 @@ from .contract import (
     WireRequest,
 )
 from .fields import BadRequest, check_depth
-from .message_threads import MESSAGE_PREFIX, NOT_FOUND, kept_thread, whole_body, with_reply
 from .openai_fields import examples_in, named_model, role_in
-from .partial_json import whole_members
+
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)
+_SPACE = " \t\n\r"
+
+
+def whole_members(text: str) -> dict[str, Json]:
+    """Return the members that a comma ends: the last one may be cut, and is left out. Empty for a text that is no object."""
+    place = _after_space(text, 0)
+    members: dict[str, Any] = {}
+    if text[place : place + 1] != "{":
+        return members
+    while True:
+        try:
+            key, place = _DECODER.raw_decode(text, _after_space(text, place + 1))
+            place = _after_space(text, place)
+            if not isinstance(key, str) or text[place : place + 1] != ":":
+                return members
+            value, place = _DECODER.raw_decode(text, _after_space(text, place + 1))
+        except (ValueError, RecursionError):
+            return members
+        place = _after_space(text, place)
+        if text[place : place + 1] != ",":
+            return members
+        members[key] = value
+
+
+def _after_space(text: str, place: int) -> int:
+    while text[place : place + 1] and text[place] in _SPACE:
+        place += 1
+    return place
+
 
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 """What the header `anthropic-version` may say (platform.claude.com/docs/en/api/versioning), the latest last."""

@@ -16,16 +16,17 @@ from .fields import (
     BadRequest,
     check_depth,
     filled_list,
+    function_problem,
     invalid_value,
     name_field,
     optional,
     optional_list,
     read_once,
+    reply_problem,
     required,
     required_text,
     wrong_type,
 )
-from .schema_rules import function_problem, reply_problem
 
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 128

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, Reply, Request, Sampling, Usage
 from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.json_text import Json
 
-from ..streaming import pieces
 from .contract import ErrorAnswer, Incoming, Path, RateLimitState, Recall, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
 from .fields import BadRequest, invalid_value, optional, optional_number, required, required_text
 from .openai_fields import (
@@ -25,8 +25,7 @@ from .openai_fields import (
     reply_schema,
     role_in,
 )
-from .response_items import RESPONSE_PREFIX, item_id, read_input
-from .response_tools import read_tool_choice, read_tools
+from .response_items import RESPONSE_PREFIX, item_id, read_input, read_tool_choice, read_tools
 
 MIN_OUTPUT_TOKENS = 16
 BEGUN_EVENTS = 5

@@ -10,8 +10,8 @@ from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.measures import in_table_order
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import measure_text, measured_difference, p_value, short_name, verdict
 
 from .charts import accuracy, forest

@@ -15,7 +15,7 @@ from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.record_table import of_tasks
 from whichloop.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from whichloop.metrics.trajectory.causes import Cause, Divergence, meaning_of
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.traces import Traces
 from whichloop.text.numbers import interval, p_value, short_name

@@ -9,8 +9,7 @@ from whichloop.experiments.optimize.program_text import ProgramDiff, diff_lines
 from whichloop.experiments.optimize.result import DesignResult, OptimizationResult
 from whichloop.experiments.optimize.searched_prompts import comparing_words, kept_diff, programs_table
 from whichloop.experiments.optimize.tables import gain_tables, optimization_notes, verdicts
-from whichloop.protocol.counts import counted
-from whichloop.protocol.values import one_line
+from whichloop.protocol.values import counted, one_line
 
 from .charts import gains
 from .document import Block, Code, Diff, Figure, Folded, Grid, PageSection, Paragraph, Subsection, section_or_none

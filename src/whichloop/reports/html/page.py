@@ -25,7 +25,7 @@ from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.validate.outcome import Validity
 from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.sums import ranked
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.forking import text_beside
 from whichloop.runs.store.files import RunError

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from whichloop.experiments.compare.results import Results
 from whichloop.protocol import render_value
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import MANIFEST
 

@@ -22,7 +22,7 @@ from whichloop.experiments.compare.verdict.matrix import (
 from whichloop.experiments.compare.verdict.sentence import leading
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import Unit
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import interval
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Folded, Grid, Items, PageSection, Paragraph

@@ -9,7 +9,7 @@ from typing import Any
 from whichloop.experiments.optimize.candidates import Candidate
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol import render_value
-from whichloop.protocol.checksums import seal_document
+from whichloop.protocol.digest import seal_document
 from whichloop.protocol.names import without_process
 from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact

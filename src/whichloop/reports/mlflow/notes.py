@@ -16,7 +16,7 @@ from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.sums import ranked
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.reports.html import charts
 from whichloop.reports.html.histograms import steps_chart
 from whichloop.reports.html.svg import standalone

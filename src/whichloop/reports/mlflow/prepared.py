@@ -18,7 +18,7 @@ import mlflow
 import sqlalchemy.event
 from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine
 
-from whichloop.protocol.home import home
+from whichloop.protocol.files import home
 
 
 def prepare_store(path: Path) -> None:

@@ -19,7 +19,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.optimize.candidates import Candidate, mean_of
 from whichloop.experiments.optimize.files import CANDIDATES, PROGRAM
 from whichloop.protocol import render_value
-from whichloop.protocol.checksums import open_document, seal_document
+from whichloop.protocol.digest import open_document, seal_document
 from whichloop.protocol.files import read_bounded
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.redact import redact

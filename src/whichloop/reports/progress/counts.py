@@ -12,7 +12,7 @@ from typing import NamedTuple
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import wilson
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.each_record import each_record
 

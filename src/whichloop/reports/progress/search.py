@@ -16,7 +16,7 @@ from rich.text import Text
 
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, mean_of
 from whichloop.metrics.record import Record
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.output import terminal_safe

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whichloop.experiments.compare.prepare import Experiment
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.engine.runner import Progress, Unwatched
 from whichloop.text.numbers import reasons
 from whichloop.text.output import terminal_safe

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.trial.guard import stop
 from whichloop.runs.trial.loop_run import SWALLOWED
 from whichloop.runs.trial.setting import FinishedTrial

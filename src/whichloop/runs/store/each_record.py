@@ -12,9 +12,9 @@ from pathlib import Path
 from zstandard import ZstdError
 
 from whichloop.metrics.record import Record, Shared
-from whichloop.protocol.checksums import open_line
-from whichloop.protocol.file_json import load_json
+from whichloop.protocol.digest import open_line
 from whichloop.protocol.files import open_regular
+from whichloop.protocol.json_text import load_json
 from whichloop.protocol.names import meant, most_like, several
 from whichloop.runs.store.files import TRIALS, RunError, sealed_lines
 from whichloop.runs.store.index import blocks_of, row_of

@@ -10,10 +10,9 @@ from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
-from whichloop.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
-from whichloop.protocol.file_json import load_json
+from whichloop.protocol.digest import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from whichloop.protocol.files import MAX_LINE, check_regular, each_line, naming, read_bounded, read_settings, readable
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, load_json
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"

@@ -14,8 +14,8 @@ from zlib import crc32
 import orjson
 import zstandard
 
-from whichloop.protocol.file_json import load_json
 from whichloop.protocol.files import each_line
+from whichloop.protocol.json_text import load_json
 
 from .files import TRIALS, RunError, append_whole, own_file
 from .index import BLOCK_ROWS, INDEX, LENGTHS, MAGIC, MAX_KINDS, ROW, BlockHeader, blocks_of, prefix_hash

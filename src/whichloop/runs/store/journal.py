@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from whichloop.metrics.record import Record
-from whichloop.protocol.checksums import open_line
+from whichloop.protocol.digest import open_line
 from whichloop.runs.store.lock import acquire_lock
 
 from .files import TRACES, TRIALS, RunError, append_whole, open_repaired

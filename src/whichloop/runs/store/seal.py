@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from .files import MANIFEST, TRACES, TRIALS, DiskError, RunError, read_manifest_json, sealed_lines, write_manifest_json
 

@@ -21,10 +21,9 @@ import zstandard
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace, TraceError
-from whichloop.models.draws import unit
-from whichloop.protocol.checksums import ChecksumError
-from whichloop.protocol.file_json import load_json
+from whichloop.protocol.digest import ChecksumError, unit
 from whichloop.protocol.files import open_regular
+from whichloop.protocol.json_text import load_json
 
 from .files import TRACES, RunError, append_whole, own_file, read_manifest_json
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import MeteredExchange
-from whichloop.models.pairing import paired_results
-from whichloop.models.receipts import call_digest
+from whichloop.models.receipts import call_digest, paired_results
 from whichloop.protocol import Act, Message, Move, Recovery, ToolCall
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,6 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Outcome, StopReason, render_value
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.missing_await import missing_await
 from whichloop.protocol.own_code import raised_at
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import cap, error_text
@@ -31,12 +31,12 @@ _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 def breach(result: object) -> str:
     """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome. Of an exception, also where in the
     user's code it came up."""
-    if missing := missing_await(result):
-        return missing
     if isinstance(result, BaseException):
         at = raised_at(result)
         return f"{cap(f'{type(result).__name__}: {error_text(result)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
     if not isinstance(result, Outcome):
+        if inspect.iscoroutine(result):
+            result.close()  # Python would warn later, at a line of ours
         return f"TypeError: run() gave a {type(result).__name__}, not an Outcome"
     stop: object = result.stop
     if not isinstance(stop, StopReason):

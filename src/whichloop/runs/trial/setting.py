@@ -9,7 +9,7 @@ from whichloop.datasets.task import Suite
 from whichloop.metrics.record import Record
 from whichloop.models.metering import Budget, Meter
 from whichloop.models.receipts import Truth
-from whichloop.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
+from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.runs.trial_models import TrialModels
 
 MAX_ANSWER_CHARS = 100_000

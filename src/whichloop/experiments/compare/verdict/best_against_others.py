@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import MAX_NAMES, interval
 
 from .matrix import AGENT, AnswerMatrix, pairs_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import ALPHA, Interval, are_too_few_to_plan
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.text.numbers import MAX_NAMES, interval, p_value
 
 from .matrix import NOT_APPLICABLE, AnswerCell, AnswerRow

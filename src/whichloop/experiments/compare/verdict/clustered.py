@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 
 OFF = "--map cluster="

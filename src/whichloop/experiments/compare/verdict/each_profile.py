@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whichloop.protocol.counts import joined
+from whichloop.protocol.values import joined
 from whichloop.text.numbers import listed_names
 
 from .sentence import AnswerSentence

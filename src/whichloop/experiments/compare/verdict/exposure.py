@@ -9,7 +9,7 @@ from typing import Any
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import Interval
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import hundredths, interval_of, listed_names, short_name, standing
 
 EXECUTED = "injection_executed"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.within_tasks import WithinTasks
-from whichloop.protocol.counts import joined
+from whichloop.protocol.values import joined
 from whichloop.text.numbers import listed_names, p_value
 
 from .matrix import AnswerMatrix, AnswerRow, pairs_of

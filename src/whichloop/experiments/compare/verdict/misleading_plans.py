@@ -16,8 +16,8 @@ from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.divergence import cause_of
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason, render_value
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import Traces

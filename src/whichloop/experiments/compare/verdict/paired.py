@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import are_too_few_to_plan
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import difference_text, p_value
 
 

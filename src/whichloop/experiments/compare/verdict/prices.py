@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from whichloop.metrics.pairs import MAX_FEW_TASKS, Pair
 from whichloop.metrics.reliability import NO_SOLVED_COSTS, SolvedCosts
 from whichloop.metrics.statistics import Interval
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import interval, listed_names
 
 from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign, with_unit

@@ -10,8 +10,8 @@ from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import are_too_few_to_plan
 from whichloop.metrics.summary import PRIMARY
 from whichloop.models.evidence import without_rate
-from whichloop.protocol.counts import joined
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.values import joined
 from whichloop.text.numbers import listed_names, short_name
 
 from .fences import FENCED, FENCES, READ

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from whichloop.protocol.counts import joined
+from whichloop.protocol.values import joined
 
 
 @dataclass(frozen=True, slots=True)

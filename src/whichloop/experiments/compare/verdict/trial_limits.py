@@ -11,7 +11,7 @@ from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted, joined
+from whichloop.protocol.values import counted, joined
 from whichloop.runs.config import CompareConfig
 from whichloop.text.numbers import MAX_NAMES, dollars_text, limit_text, short_name
 

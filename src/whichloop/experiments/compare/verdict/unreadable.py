@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.comparison import ArmResult
-from whichloop.protocol.counts import counted
 from whichloop.protocol.names import SCRIPTED, Spec, is_local_model
+from whichloop.protocol.values import counted
 from whichloop.runs.built_in import form_option
 from whichloop.text.numbers import MAX_NAMES, listed_names, short_name
 

@@ -15,7 +15,7 @@ from itertools import combinations
 
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import too_few_units
-from whichloop.protocol.counts import joined
+from whichloop.protocol.values import joined
 from whichloop.text.numbers import MAX_NAMES, interval, listed_names, standing
 
 from .air import STRESS, air, every_profile, is_still, what_disturbs

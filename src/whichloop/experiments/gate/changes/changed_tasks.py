@@ -13,7 +13,7 @@ from whichloop.metrics.trajectory.failure_text import SPENT
 from whichloop.metrics.trajectory.failures import TracedTrial
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from ..data.baseline import TaskLine, stored_value
 from ..data.hangs import hung

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whichloop.experiments.gate.data.baseline import stored_value
+from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.outcome import GateResult, MoreClaims
+from whichloop.experiments.gate.data.sides import Sides
 from whichloop.metrics.gate import MARGIN
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import listed_names
-
-from ..data.baseline import stored_value
-from ..data.names import short_arm
-from ..data.outcome import GateResult, MoreClaims
-from ..data.sides import Sides
 
 CLAIMS = "false_success_rate"
 """The share of the trials that give a wrong answer as done though a fault was left open, or the result of a planned call unseen."""

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from whichloop.experiments.gate.data.baseline import TaskLine
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ToolRun
 from whichloop.metrics.trajectory.failure_text import times
 from whichloop.metrics.trajectory.failures import TracedTrial
 from whichloop.metrics.trajectory.trajectory import TracedStep, call_text, unmatched
 from whichloop.metrics.trajectory.written_calls import OwnRun, RequestCounts, own_runs
-from whichloop.protocol.counts import counted
-
-from ..data.baseline import TaskLine
+from whichloop.protocol.values import counted
 
 LONGER = 1.1
 """How many times as long a call of the model is that is told of beside others: 10 % more, as of a bill that nothing judges."""

@@ -21,12 +21,11 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from whichloop.metrics.trajectory.trajectory import course, shortened
-from whichloop.protocol.checksums import open_document, seal_document
-from whichloop.protocol.counts import counted
-from whichloop.protocol.digest import canonical_json, digest
-from whichloop.protocol.file_json import load_json
+from whichloop.protocol.digest import canonical_json, digest, open_document, seal_document
 from whichloop.protocol.files import naming, read_bounded, readable
-from whichloop.protocol.installed import package_version
+from whichloop.protocol.json_text import load_json
+from whichloop.protocol.modules import package_version
+from whichloop.protocol.values import counted
 from whichloop.runs.config import MAX_REPEATS, Positive, Seed
 from whichloop.runs.folders import TEST, is_optimization
 from whichloop.runs.store.files import RunError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from whichloop.metrics.record import Record
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.runs.silent_end import is_blocked
 
 from .names import short_arm

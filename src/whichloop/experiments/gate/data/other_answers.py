@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 KINDS: Mapping[str, str] = {'"': "a text", "[": "a list", "{": "an object", "t": "true", "f": "false", "n": "null"}
 """First character of an answer as JSON → what kind of value it is; any other one begins a number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from whichloop.metrics.arm_warnings import MAX_ERRORED, short_warning
 from whichloop.metrics.comparison import dead_arm_warning
 from whichloop.metrics.left_out import made_failures, most_frequent
 from whichloop.metrics.record import Record
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import listed_names
 
 from .hangs import HANG_TRIALS, all_hung, hang_words

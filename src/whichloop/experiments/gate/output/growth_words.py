@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import METRICS
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 
 from ..data.growth import Growth
 from ..data.literal import literal

@@ -6,7 +6,7 @@ import math
 
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import METRICS
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import beside_zero, hundredths
 
 from ..data.outcome import GateResult

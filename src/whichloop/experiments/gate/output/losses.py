@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from whichloop.protocol.counts import counted
+from whichloop.experiments.gate.data.literal import literal
+from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.outcome import GateResult, StopChange, TaskChange
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import first_of
 
-from ..data.literal import literal
-from ..data.names import short_arm
-from ..data.outcome import GateResult, StopChange, TaskChange
 from .stop_words import beside_losses, broken_by, groups, trials
 from .text import MAX_TASKS, task_text
 

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from whichloop.experiments.gate.changes.altered import ALTERED
+from whichloop.experiments.gate.data.advice import DRAWS, Advice, Larger
+from whichloop.experiments.gate.data.outcome import PASSES, GateResult, OnWorseHere
+from whichloop.experiments.gate.data.shared_repeats import SharedRepeats
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import chance_in_words, dollars_text, listed_names
 
-from ..changes.altered import ALTERED
-from ..data.advice import DRAWS, Advice, Larger
-from ..data.outcome import PASSES, GateResult, OnWorseHere
-from ..data.shared_repeats import SharedRepeats
 from .decisive import decisive
 from .sentences import further_lines, headline
 

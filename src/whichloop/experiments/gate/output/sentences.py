@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from whichloop.experiments.gate.changes.altered import DOUBLED, altered_in_words
+from whichloop.experiments.gate.changes.claims import claims_in_words
+from whichloop.experiments.gate.changes.other_changes import unjudged_in_brief
+from whichloop.experiments.gate.changes.unrun import unrun_in_words
+from whichloop.experiments.gate.data.literal import literal
+from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, GateResult, causes_of
+from whichloop.experiments.gate.data.worst_trial import WorstTrial
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import first_of, listed_names
 
-from ..changes.altered import DOUBLED, altered_in_words
-from ..changes.claims import claims_in_words
-from ..changes.other_changes import unjudged_in_brief
-from ..changes.unrun import unrun_in_words
-from ..data.literal import literal
-from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, GateResult, causes_of
-from ..data.worst_trial import WorstTrial
 from .decisive import decisive
 from .growth_words import growth_in_words, growth_of
 from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of

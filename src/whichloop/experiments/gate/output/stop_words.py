@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.outcome import GateArm, GateResult, StopChange
 from whichloop.metrics.trajectory.trajectory import shortened
-from whichloop.protocol.counts import counted
 from whichloop.protocol.own_code import place_in
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import counts, first_of, listed_names, trials_of
-
-from ..data.names import short_arm
-from ..data.outcome import GateArm, GateResult, StopChange
 
 MAX_TRIALS = 5
 """Trials of a kind that it names."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.outcome import PASSES, Became, GateResult, causes_of
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import Name, counts, listed_names
 
-from ..data.names import short_arm
-from ..data.outcome import PASSES, Became, GateResult, causes_of
 from .decisive import decisive
 from .line_words import is_gain
 

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from whichloop.experiments.compare.tables import outlook_in_words
+from whichloop.experiments.gate.data.literal import literal
+from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.outcome import GateResult, Side, StopChange, TaskChange
 from whichloop.metrics.gate import OPEN, GateLine, agreeing_tasks
-from whichloop.protocol.counts import counted
+from whichloop.protocol.values import counted
 from whichloop.text.numbers import counts, listed_names
 from whichloop.text.table import Table, markdown_block, markdown_item, markdown_page
 
-from ..data.literal import literal
-from ..data.names import short_arm
-from ..data.outcome import GateResult, Side, StopChange, TaskChange
 from .decisive import decisive
 from .growth_words import growth_text
 from .line_words import effect_in_words, in_clusters, margin_in_words, number_in_words, outcome_in_words, value_in_words

@@ -16,8 +16,8 @@ from whichloop.experiments.trace_formats.row_messages import (
 from whichloop.experiments.trace_formats.smolagents_memory import is_memory
 from whichloop.metrics.left_out import blank_score
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import digest
+from whichloop.protocol.values import counted
 
 from ..cells_told import answers_cut, scores_in_words
 from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import digest
+from whichloop.protocol.values import counted
 
 from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
