@@ -16,9 +16,13 @@ from whichloop.text.counts import listed_names
 from whichloop.text.numbers import difference_text, short_name
 
 from .claims import RATE
-from .fences import FENCED, FENCES, READ
 from .measured_forms import estimated_twice
 from .sentence import AnswerSentence
+
+FENCED = "wire.fenced"
+FENCES, REFUSED, READ = "fences", "refuse", "read"
+"""The option, its default, and the value with which such replies are read."""
+
 
 NATIVE = "native"
 MAX_KINDS = 2

@@ -19,8 +19,7 @@ from whichloop.protocol.counts import joined
 from whichloop.text.counts import MAX_NAMES, listed_names
 from whichloop.text.numbers import interval, standing
 
-from .air import STRESS, air, every_profile, is_still, what_disturbs
-from .evidence import AdoptionEvidence
+from .air import STRESS, AdoptionEvidence, air, every_profile, is_still, what_disturbs
 from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_in_column
 from .over_all import OverAllSentences, is_clear, over_all

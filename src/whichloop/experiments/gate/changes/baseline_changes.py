@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from whichloop.experiments.gate.data.findings import TaskSets
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.protocol.counts import counted
 from whichloop.text.counts import reasons
 
 from ..data.baseline import Baseline, BaselineArm, BaselineSuite, read_baseline
-from ..data.changed_suite import TaskSets
 from ..data.damaged import DamagedBaseline
 
 

@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from whichloop.experiments.gate.data.names import literal
 from whichloop.metrics.gate import GRAVEST_FIRST, GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
 from whichloop.text.counts import first_of
 
-from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import PASSES, GateArm, GateResult, StopChange, TaskChange
-from .decisive import decisive
-from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
+from .line_words import decisive, effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
 from .next_steps import next_steps
 from .sentences import further_lines, headline, likewise
 from .stop_words import MAX_TRIALS, breaks_alone, broken_by, stops_alone

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from whichloop.experiments.gate.data.names import literal
 from whichloop.protocol.counts import counted
 from whichloop.text.counts import first_of
 
-from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import GateResult, StopChange, TaskChange
 from .stop_words import beside_losses, broken_by, groups, trials

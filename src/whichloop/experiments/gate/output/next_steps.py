@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from whichloop.experiments.gate.data.findings import SharedRepeats
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
@@ -17,8 +18,7 @@ from whichloop.text.numbers import chance_in_words, dollars_text
 from ..changes.altered import ALTERED
 from ..data.advice import DRAWS, Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
-from ..data.shared_repeats import SharedRepeats
-from .decisive import decisive
+from .line_words import decisive
 from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
