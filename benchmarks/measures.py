@@ -16,9 +16,9 @@ from measures_faults import card_table, disclosed, searched, smallest_table
 
 import whichloop
 from pages import head, make_tables, row
-from whichloop.experiments.compare.harness_tables import harness_sentences, harness_tables
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import calls, context, injection
+from whichloop.experiments.compare.view_tables import harness_sentences, harness_tables
 from whichloop.metrics.statistics import Interval
 from whichloop.runs.registry import find
 from whichloop.text.numbers import interval, p_value, verdict

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from whichloop.experiments.compare.harness_tables import harness_tables
+from whichloop.experiments.compare.view_tables import harness_tables
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.harness import Crossed, Harness, harness
 from whichloop.metrics.record import Record

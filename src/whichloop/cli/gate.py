@@ -27,14 +27,14 @@ from whichloop.experiments.gate import (
 )
 from whichloop.experiments.gate import bless as new_baseline
 from whichloop.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
-from whichloop.experiments.gate.changes.claims import CLAIMS
+from whichloop.experiments.gate.changes.other_changes import CLAIMS
 from whichloop.experiments.gate.changes.own_limits import lower_defaults
 from whichloop.experiments.gate.commands import Rules
 from whichloop.experiments.gate.comparable import OtherQuestions, check_accuracy_margin
 from whichloop.experiments.gate.data.baseline import stored_value
 from whichloop.experiments.gate.data.damaged import DamagedBaseline, check_suffix
 from whichloop.experiments.gate.data.outcome import PASSES
-from whichloop.experiments.gate.interrupted import interrupted_run
+from whichloop.experiments.gate.ended_run import interrupted_run
 from whichloop.experiments.gate.larger import run_anew
 from whichloop.experiments.gate.output.github import in_actions, step_summary
 from whichloop.experiments.gate.output.next_steps import to_json

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.experiments.ablate.ablation import AblationResult, ablation_result
-from whichloop.experiments.ablate.answer_json import ablation_answer_json
+from whichloop.experiments.ablate.recommendation import ablation_answer_json
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.reports import html as pages

@@ -6,10 +6,10 @@ import shlex
 
 from rich.text import Text
 
-from whichloop.experiments.compare.harness_tables import harness_sentences, harness_tables
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_runs_notes, several_runs_tables, verdicts
 from whichloop.experiments.compare.tables import comparison_notes, comparison_tables
+from whichloop.experiments.compare.view_tables import harness_sentences, harness_tables
 from whichloop.text.output import terminal_safe
 
 from .columns import print_lines

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.text import Text
 
 from whichloop.experiments.gate import GateResult
-from whichloop.experiments.gate.data.literal import literal
+from whichloop.experiments.gate.data.names import literal
 from whichloop.experiments.gate.data.outcome import PASSES
 from whichloop.experiments.gate.output import brief
 from whichloop.experiments.gate.output.sentences import MAX_NAMED, further_lines, headline

@@ -13,7 +13,7 @@ import typer
 from whichloop.experiments import why as reruns
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.why.arms import arms_named, pairs_named, required_arms
-from whichloop.experiments.why.delta_debugging import MAX_RUNS
+from whichloop.experiments.why.minimal import MAX_RUNS
 from whichloop.experiments.why.why import comparable, losses_explained, lost_trial
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import meant

@@ -10,10 +10,16 @@ from itertools import accumulate
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.verdict.air import STILL
 from whichloop.experiments.compare.verdict.measured_forms import not_applicable
+from whichloop.experiments.why.arms import (
+    counts_in_words,
+    errored_in_words,
+    grades_in_words,
+    how_they_ended,
+    shares_in_words,
+    untraced_in_words,
+)
 from whichloop.experiments.why.base_rates import BaseRates, doubts_in_words, split_by_doubt
-from whichloop.experiments.why.kinds import counts_in_words, shares_in_words
 from whichloop.experiments.why.remedies import ProposedAblation, ablation_of
-from whichloop.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
 from whichloop.experiments.why.why import ArmLosses, Kinds, LostTrial, PairLosses, Why, copies
 from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.comparison import Comparison

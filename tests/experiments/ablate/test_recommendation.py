@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.cli.render_effects import answer_of_ablation
 from whichloop.experiments.ablate.ablation import Ablation, AblationResult
-from whichloop.experiments.ablate.answer_json import ablation_answer_json
-from whichloop.experiments.ablate.recommendation import recommendation, recommendation_sentences
+from whichloop.experiments.ablate.recommendation import ablation_answer_json, recommendation, recommendation_sentences
 from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.answer import answer, answer_json
 from whichloop.experiments.compare.verdict.basis import basis
 from whichloop.experiments.compare.verdict.measured_forms import are_mixed, estimated_twice
 from whichloop.metrics.arm_info import ArmInfo

@@ -15,8 +15,7 @@ from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.deciding import deciding_command
-from whichloop.experiments.compare.verdict.sentence import DecidingRun
+from whichloop.experiments.compare.verdict.sentence import DecidingRun, deciding_command
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.cli.render_answer import answer_lines
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.answer import answer, answer_json
+from whichloop.experiments.compare.verdict.clustered import defaults_sentence
 from whichloop.experiments.compare.verdict.few_tasks_verdict import FewTasksVerdict
-from whichloop.experiments.compare.verdict.framework_defaults import defaults_sentence
 from whichloop.experiments.compare.verdict.matrix import gap_in_words
 from whichloop.experiments.compare.verdict.prices import Prices
 from whichloop.experiments.compare.verdict.ties import TieBreaks

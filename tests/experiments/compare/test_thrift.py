@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.answer_json import answer_json
+from whichloop.experiments.compare.verdict.answer import answer, answer_json
 from whichloop.experiments.compare.verdict.claims import RATE, claims_in_words
 from whichloop.experiments.compare.verdict.matrix import AnswerRow
 from whichloop.metrics.arm_info import ArmInfo

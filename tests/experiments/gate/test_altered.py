@@ -15,9 +15,9 @@ from whichloop.checks.loop.scaffold import new_loop
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import Baseline, GateResult, bless, github_annotations, headline, judge, text, to_junit, to_markdown
 from whichloop.experiments.gate.data.outcome import PASSES
+from whichloop.experiments.gate.judge import HAD_IT_EASIER
 from whichloop.experiments.gate.output.next_steps import next_steps
 from whichloop.experiments.gate.output.sentences import further_lines
-from whichloop.experiments.gate.shortfalls import HAD_IT_EASIER
 from whichloop.metrics.record import Record
 
 CALL = "await tools.call(move.calls[0])"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.experiments.gate.conftest import arm_of, task
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import Baseline, bless, github_annotations, headline, judge
-from whichloop.experiments.gate.changes.claims import CLAIMS, WRONGLY, more_claims
+from whichloop.experiments.gate.changes.other_changes import CLAIMS, WRONGLY, more_claims
 from whichloop.experiments.gate.data.baseline import TaskLine
 from whichloop.experiments.gate.data.sides import Sides
 from whichloop.experiments.gate.output.sentences import further_lines

@@ -16,8 +16,8 @@ from tests.experiments.gate.conftest import ALL, TASKS, failing
 from tests.experiments.gate.test_better_here import of_other_code
 from whichloop.cli.render_gate import print_gate
 from whichloop.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
-from whichloop.experiments.gate.data.growth import Growth
-from whichloop.experiments.gate.output.growth_words import growth_in_words
+from whichloop.experiments.gate.data.findings import Growth
+from whichloop.experiments.gate.output.line_words import growth_in_words
 from whichloop.experiments.gate.output.next_steps import next_steps, to_json
 from whichloop.experiments.gate.output.sentences import further_lines
 from whichloop.metrics.record import Record

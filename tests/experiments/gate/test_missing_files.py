@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.gate.data.missing import PUT_IT_BACK, missing_files_told
+from whichloop.experiments.gate.data.damaged import PUT_IT_BACK, missing_files_told
 from whichloop.protocol.cured_error import CuredError
 
 SETTINGS = {"data": "rows.jsonl", "profiles": ("clean", "own.toml"), "suite": "jsonl(data='more.jsonl')", "repeats": 3}

@@ -24,8 +24,8 @@ from whichloop.experiments.gate import (
     to_junit,
     to_markdown,
 )
+from whichloop.experiments.gate.data.findings import WorstTrial
 from whichloop.experiments.gate.data.outcome import AlteredTrials, Outcome, StopChange
-from whichloop.experiments.gate.data.worst_trial import WorstTrial
 from whichloop.experiments.gate.output import brief
 from whichloop.experiments.gate.output.stop_words import beside_losses
 from whichloop.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.gate.case import case_of
-from whichloop.experiments.gate.changes.slower import MIN_S, TIMES_SLOWEST, is_slow, time_sentences
+from whichloop.experiments.gate.changes.other_changes import MIN_S, TIMES_SLOWEST, is_slow, time_sentences
 from whichloop.experiments.gate.commands import Rules
 from whichloop.experiments.gate.judge import judge
 

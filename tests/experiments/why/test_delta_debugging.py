@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.datasets import arithmetic
-from whichloop.experiments.why.delta_debugging import SmallestSet, ddmin, smallest_set
-from whichloop.experiments.why.minimal import minimal_faults
+from whichloop.experiments.why.minimal import SmallestSet, ddmin, minimal_faults, smallest_set
 from whichloop.experiments.why.replay import ReplayableTrial, landed
 from whichloop.models.profiles import Clears, Profile
 from whichloop.protocol.names import parse_spec

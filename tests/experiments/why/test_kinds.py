@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.why.kinds import counts_in_words, numbers_in_words, shares_in_words
+from whichloop.experiments.why.arms import counts_in_words, numbers_in_words, shares_in_words
 from whichloop.experiments.why.why import Kinds
 
 FAULTS = st.sampled_from(["wire.fenced", "wire.malformed", "tool.raises", ""])

@@ -7,31 +7,78 @@ depend on it is decided by what it does at the value that was chosen there. Of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal
+from typing import Any, Literal
 
 from whichloop.experiments.compare.verdict.air import STILL
+from whichloop.experiments.compare.verdict.answer import answer_json
 from whichloop.experiments.compare.verdict.basis import basis
-from whichloop.experiments.compare.verdict.matrix import unit_of_cost
+from whichloop.experiments.compare.verdict.matrix import cost_text, unit_of_cost, with_unit
 from whichloop.experiments.compare.verdict.measured_forms import applies, fits_in_words
-from whichloop.experiments.compare.verdict.paired import too_few_to_plan
 from whichloop.experiments.compare.verdict.same_loops import without_copies
 from whichloop.experiments.compare.verdict.sentence import AnswerSentence, DecidingRun
 from whichloop.experiments.compare.verdict.trial_limits import limits_sentences
-from whichloop.experiments.compare.verdict.undecided import likelier_equivalent
+from whichloop.experiments.compare.verdict.undecided import likelier_equivalent, too_few_to_plan
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.factors.layout import Factor
 from whichloop.metrics.statistics import Interval, VerdictWord, clearance, is_narrow
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.names import SCRIPTED, Spec, parse_spec, parse_values, value_text
-from whichloop.text.numbers import chance_in_words, listed_names, tasks_in_words
+from whichloop.text.numbers import chance_in_words, interval_of, listed_names, tasks_in_words
 
-from .ablation import AblationResult, setting, value_texts
-from .idle import is_idle
+from .ablation import AblationResult, is_idle, setting, value_texts
 from .open_values import OpenValues
-from .price import mean_cost, price_in_words
+
+
+def price_in_words(result: AblationResult, factor: str, value: str, instead_of: str) -> str:
+    """Return `style=b takes 120 [100, 140] more tokens a trial than a (+49 %)`, for each profile where they differ.
+
+    Empty where no effect tells the two apart in cost. Where costs were not among the metrics of the ablation, the means are told.
+    """
+    arms = result.results.comparison.arms
+    unit, profiles = unit_of_cost(arms), list(dict.fromkeys(map(setting, arms)))
+    effects = list(_effects(result, factor, value, instead_of))
+    if not effects and unit not in result.ablation.metrics:
+        own, other = (mean_cost(result, factor, each, profiles) for each in (value, instead_of))
+        written = [with_unit(cost_text(each, unit), unit) for each in (own, other) if math.isfinite(each)]
+        return f"{factor}={value} takes {written[0]} a trial, {instead_of} {written[1]}" if len(set(written)) == 2 else ""
+    parts = []
+    for profile, difference in effects:
+        more = "more" if difference.value > 0 else "fewer" if unit == "tokens" else "less"
+        size = difference if difference.value > 0 else difference.turned
+        ends = {cost_text(end, unit) for end in (size.low, size.high)}
+        gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: cost_text(number, unit))
+        base = mean_cost(result, factor, instead_of, [profile])
+        percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
+        share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""
+        under = f" under {profile}" if len(profiles) > 1 else ""
+        parts.append(f"{with_unit(f'{gap} {more}', unit)} a trial than {instead_of}{share}{under}")
+    return f"{factor}={value} takes {', '.join(parts)}" if parts else ""
+
+
+def _effects(result: AblationResult, factor: str, value: str, instead_of: str) -> Iterator[tuple[str, Interval]]:
+    """Yield for each profile where it is shown by how much more one value costs than another."""
+    unit = unit_of_cost(result.results.comparison.arms)
+    for effect in result.effects.effects:
+        if (effect.kind, effect.metric) != ("main", unit) or effect.verdict.word not in ("better", "worse"):
+            continue
+        if effect.term == f"{factor}: {instead_of} → {value}":
+            yield effect.profile, effect.difference
+        elif effect.term == f"{factor}: {value} → {instead_of}":
+            yield effect.profile, effect.difference.turned
+
+
+def mean_cost(result: AblationResult, factor: str, value: str, profiles: Sequence[str] = ()) -> float:
+    """Return the mean cost of a trial of the settings with a value, under some profiles or all; infinite where it is not known."""
+    arms, cells = result.results.comparison.arms, result.ablation.cells
+    own = [arm for arm in arms if value_text(cells[arm.info.arm][factor]) == value and (not profiles or setting(arm) in profiles)]
+    means = [arm.summary.means[unit_of_cost(arms)] for arm in own]
+    values = [mean.value for mean in means if mean is not None]
+    return math.fsum(values) / len(values) if values else math.inf
+
 
 Word = Literal[VerdictWord, "mixed"]
 """How one value stands to another over all profiles; mixed: better under one, and worse under another."""
@@ -295,3 +342,21 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
     run = f"{tasks_in_words(size, outlook)}{under}{open_values.elsewhere(choice.factor, pair)}"
     sentence = f"{run} would {what} (chance about {chance_in_words(size.chance)})"
     yield AnswerSentence(sentence, decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance))
+
+
+def ablation_answer_json(result: AblationResult) -> dict[str, Any]:
+    """Return the answer under the names of a comparison's, where `loops` are the settings; `choices`: the value of each factor.
+
+    `recommendation` is the sentence that says which setting to use; None where nothing is recommended. Costs are means
+    over profiles, in `unit`.
+    """
+    compared, recommended = answer_json(result.results.comparison), recommendation(result)
+    sentences = said_of(result, recommended)
+    chosen = () if recommended is None else recommended.sentences
+    choices = {} if recommended is None else {choice.factor: choice.value for choice in recommended.choices}
+    own = {name: value_text(value) for name, value in result.ablation.own.items()}
+    return compared | {
+        "recommendation": next((each.in_full for each in chosen if not each.is_basis), None),
+        "sentences": [each.in_full for each in sentences],
+        "choices": [{"factor": name, "value": value, "own": own.get(name)} for name, value in choices.items()],
+    }

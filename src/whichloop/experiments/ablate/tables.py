@@ -19,8 +19,7 @@ from whichloop.runs.folders import run_name
 from whichloop.text.numbers import interval, p_value
 from whichloop.text.table import Table, markdown_page
 
-from .ablation import AblationResult, setting
-from .idle import is_idle
+from .ablation import AblationResult, is_idle, setting
 from .recommendation import recommendation_sentences
 
 

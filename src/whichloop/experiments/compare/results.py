@@ -27,8 +27,7 @@ from whichloop.runs.store.files import TRACES, RunError
 from whichloop.runs.store.seal import traces_damage
 from whichloop.runs.store.traces import TracesSize, traces_size
 
-from .verdict.answer import ComparisonAnswer, answer
-from .verdict.answer_json import answer_json
+from .verdict.answer import ComparisonAnswer, answer, answer_json
 from .verdict.exposure import exposures
 from .verdict.measured_forms import are_mixed
 from .verdict.misleading_plans import MisleadingPlans, misleading_plans

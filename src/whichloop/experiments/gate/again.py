@@ -24,8 +24,8 @@ from whichloop.runs.run_state import RunState, TrialState, read_records
 from .case import GateCase, Key, case_of
 from .commands import Rules
 from .data.baseline import Baseline
-from .data.hangs import hung, was_interrupted
 from .data.sides import TrialPair
+from .data.troubles import hung, was_interrupted
 from .running import Run
 
 RepeatedTrials = Sequence[Record]

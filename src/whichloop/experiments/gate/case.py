@@ -19,12 +19,10 @@ from .changes.unseen import is_changed
 from .commands import GateCommands, Rules
 from .comparable import refuse_other, refuse_other_tasks
 from .data.baseline import Baseline, outcome_of
-from .data.changed_suite import TaskSets
-from .data.hangs import HANG_TRIALS, hung, interrupted, was_interrupted
+from .data.findings import SharedRepeats, TaskSets
 from .data.names import short_arm
-from .data.shared_repeats import SharedRepeats
 from .data.sides import Sides
-from .data.troubles import has_all, troubles
+from .data.troubles import HANG_TRIALS, has_all, hung, interrupted, troubles, was_interrupted
 
 OTHER_CAUSE = "Something else than the loop's code changed: another module, a file, an environment variable"
 Key = tuple[str, str, int]

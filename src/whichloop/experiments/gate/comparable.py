@@ -19,11 +19,10 @@ from whichloop.runs.changes import upgrades
 from whichloop.runs.manifest import Manifest
 from whichloop.text.numbers import listed_names
 
-from .changes.changed_code import CodeChange, code_change, other_loop_files
-from .changes.changed_profile import changed_fields
+from .changes.changed_code import CodeChange, changed_fields, code_change, other_loop_files
 from .changes.unseen import is_changed
 from .data.baseline import Baseline
-from .data.changed_suite import TaskSets
+from .data.findings import TaskSets
 from .data.names import short_arm
 from .data.sides import Sides
 from .data.troubles import has_all

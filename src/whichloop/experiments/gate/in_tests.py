@@ -34,14 +34,11 @@ from .commands import Counting, Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
 from .data.advice import Advice
 from .data.baseline import Baseline, bless, read_baseline, write_baseline
-from .data.damaged import SUFFIX, DamagedBaseline
-from .data.literal import literal
-from .data.missing import missing_files_told
+from .data.damaged import SUFFIX, DamagedBaseline, missing_files_told
+from .data.names import literal
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
-from .ended_run import run_to_judge
-from .in_session import LeftUnknown
-from .interrupted import interrupted_run
+from .ended_run import interrupted_run, run_to_judge
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
 from .output.github import (
@@ -56,7 +53,7 @@ from .output.next_steps import let_through, next_steps
 from .output.sentences import further_lines, headline
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
-from .watched_lines import with_lines_watched
+from .watched_lines import LeftUnknown, with_lines_watched
 
 OnUndecided = Literal["fail", "skip", "pass"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from whichloop.experiments.compare.results import Results
+from whichloop.metrics.arm_warnings import short_words
 from whichloop.metrics.gate import MARGIN, GateLine, Held, judge_lines, overall
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import ALPHA
@@ -17,26 +19,81 @@ from whichloop.runs.manifest import Manifest
 from .case import GateCase, case_of, same_code
 from .changes.altered import altered_trials
 from .changes.changed_code import CodeChange
-from .changes.changed_stops import stop_changes
 from .changes.changed_tasks import changes
-from .changes.claims import CLAIMS, more_claims
-from .changes.growths import growths
-from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
+from .changes.other_changes import (
+    CLAIMS,
+    differences,
+    more_claims,
+    other_answers,
+    stop_changes,
+    time_sentences,
+    unjudged_bills,
+    unjudged_sentences,
+)
 from .changes.own_limits import held_open, old_and_new, other_loops, tested_lines
-from .changes.slower import time_sentences
 from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
-from .changes.worst_trials import worst_trials
+from .changes.worst_trials import growths, worst_trials
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .data.advice import DRAWS, Advice
 from .data.baseline import Baseline
-from .data.hangs import hang_words
 from .data.names import short_arm
 from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .data.sides import Sides, is_share_of_some
+from .data.troubles import hang_words
 from .larger import larger, run_anew
-from .shortfalls import lost_all_the_same, shortfalls
+
+HAD_IT_EASIER = "its trials were easier than planned, so what got worse counts, and what did not shows nothing"
+LOST = ("regression", "worse here")
+UNKNOWN = (None, "other")
+"""Causes of a lost trial that say nothing of what it was lost to."""
+
+
+def shortfalls(case: GateCase) -> Mapping[str, str]:
+    """Return arm → that too few of its scheduled faults landed, in words, where nothing else keeps from judging the run.
+
+    Nothing where trials have no counterparts, so that the schedules are others.
+    """
+    if not case.paired or case.troubles(short_allowed=True):
+        return {}
+    summaries = {arm.info.arm: arm.summary for arm in case.run.comparison.arms}
+    return {side.arm: short_words(summaries[side.arm]) for side in case.sides if summaries[side.arm].faults.short}
+
+
+def lost_all_the_same(arms: Iterable[GateArm], short: Mapping[str, str], tasks: Sequence[TaskChange]) -> tuple[GateArm, ...]:
+    """Return the arms, those with a shortfall held to what they lost; none at all where no arm got worse.
+
+    `short`: arm → its shortfall in words.
+    """
+    held = [_held(arm, short[arm.arm], tasks) if arm.arm in short else arm for arm in arms]
+    return tuple(held) if any(line.outcome in LOST for arm in held for line in arm.lines) else ()
+
+
+def _held(arm: GateArm, shortfall: str, tasks: Sequence[TaskChange]) -> GateArm:
+    words = f"{short_arm(arm.arm)}: {shortfall}"
+    if not _has_lost(arm) or _main_cause(arm, tasks) in UNKNOWN:
+        return replace(arm, lines=(), unjudged={}, claims=None, short_of_faults=f"{words}, so it is not judged")
+    lines = tuple(map(_against, arm.lines))
+    return replace(arm, lines=lines, short_of_faults=f"{words}: {HAD_IT_EASIER}")
+
+
+def _has_lost(arm: GateArm) -> bool:
+    return any(line.metric == PRIMARY and line.outcome in LOST for line in arm.lines)
+
+
+def _main_cause(arm: GateArm, tasks: Sequence[TaskChange]) -> str | None:
+    """Return what most of an arm's lost tasks were lost to; None without any."""
+    causes = Counter(change.cause for change in tasks if change.arm == arm.arm and change.became == "worse")
+    return causes.most_common(1)[0][0] if causes else None
+
+
+def _against(line: GateLine) -> GateLine:
+    """Return a line as it is where it is held against the arm, else left open."""
+    if line.outcome in LOST:
+        return line
+    return replace(line, outcome="undecided", better=False, outlook=None, more_repeats=None)
+
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 

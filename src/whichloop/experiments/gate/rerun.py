@@ -18,7 +18,7 @@ from whichloop.runs.store.files import RunError
 
 from .comparable import Incomparable, refuse_other
 from .data.baseline import Baseline
-from .data.missing import missing_files_told
+from .data.damaged import missing_files_told
 from .running import with_stall_limit
 from .watched_lines import with_lines_watched
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from whichloop.experiments.compare.results import Results
+from whichloop.experiments.why.arms import errored_in_words, grades_in_words, how_they_ended, numbers_in_words, untraced_in_words
 from whichloop.experiments.why.base_rates import LOST_ONLY, MAX_SOLVED, doubts_in_words
-from whichloop.experiments.why.kinds import numbers_in_words
-from whichloop.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
 from whichloop.experiments.why.why import ArmLosses, PairLosses, Why, losses_explained
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.record_table import of_tasks

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import INVALID_RUN, comparison_notes
 from whichloop.experiments.compare.verdict.answer import ComparisonAnswer
-from whichloop.experiments.compare.verdict.clustered import unit_sentences
+from whichloop.experiments.compare.verdict.clustered import defaults_sentence, unit_sentences
 from whichloop.experiments.compare.verdict.few_tasks_table import FewTasksTable
-from whichloop.experiments.compare.verdict.framework_defaults import defaults_sentence
 from whichloop.experiments.compare.verdict.matrix import (
     NOT_APPLICABLE,
     AnswerCell,

@@ -15,9 +15,13 @@ from whichloop.runs.built_in import form_option, has_option
 from whichloop.text.numbers import difference_text, listed_names, short_name
 
 from .claims import RATE
-from .fences import FENCED, FENCES, READ
 from .measured_forms import estimated_twice
 from .sentence import AnswerSentence
+
+FENCED = "wire.fenced"
+FENCES, REFUSED, READ = "fences", "refuse", "read"
+"""The option, its default, and the value with which such replies are read."""
+
 
 NATIVE = "native"
 MAX_KINDS = 2

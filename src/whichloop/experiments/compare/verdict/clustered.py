@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
+from whichloop.text.numbers import listed_names
 
 OFF = "--map cluster="
 """What leaves the column of clusters out of an import."""
@@ -54,3 +57,17 @@ def no_interval_sentence(comparison: Comparison) -> str:
         f"Amounts over {units}, such as tokens, have no interval, neither means nor differences: even a sign test, the surest that "
         f"so few allow, would be wrong in more than {100 * comparison.alpha:g} % of runs."
     )
+
+
+OPTION, SHOWN = "tool_errors", "shown"
+_AS_IT_COMES = re.compile(rf"\b{OPTION}='default'")
+
+
+def defaults_sentence(manifest: Manifest) -> str:
+    """Return which frameworks ran with their own way with a failing tool, and what shows the model its error; empty for none."""
+    loops = dict.fromkeys(arm.loop for arm in manifest.arms if _AS_IT_COMES.search(arm.configuration))
+    if not loops:
+        return ""
+    runs = "runs" if len(loops) == 1 else "run"
+    names = listed_names(list(loops))
+    return f"{names} {runs} as installed; {next(iter(loops))}({OPTION}={SHOWN}) shows the model what a tool raises."

@@ -18,8 +18,7 @@ from whichloop.metrics.statistics import too_few_units
 from whichloop.protocol.values import joined
 from whichloop.text.numbers import MAX_NAMES, interval, listed_names, standing
 
-from .air import STRESS, air, every_profile, is_still, what_disturbs
-from .evidence import AdoptionEvidence
+from .air import STRESS, AdoptionEvidence, air, every_profile, is_still, what_disturbs
 from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_in_column
 from .over_all import OverAllSentences, is_clear, over_all

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
+from whichloop.experiments.gate.data.names import literal
 from whichloop.metrics.trajectory.alterations import Alteration, alterations
 from whichloop.metrics.trajectory.trajectory import TracedStep
 from whichloop.text.numbers import trials_of
 
-from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import AlteredCause, AlteredTrials, GateResult
 from ..data.sides import Sides, TrialPair, show_command

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.experiments.gate.data.baseline import Baseline, BaselineArm, BaselineSuite, read_baseline
-from whichloop.experiments.gate.data.changed_suite import TaskSets
 from whichloop.experiments.gate.data.damaged import DamagedBaseline
+from whichloop.experiments.gate.data.findings import TaskSets
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.protocol.values import counted

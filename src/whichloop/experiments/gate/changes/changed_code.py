@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
+from whichloop.experiments.gate.data.baseline import Baseline, BaselineArm
+from whichloop.experiments.gate.data.line_digests import FollowedFile
+from whichloop.metrics.trajectory.trajectory import shortened
+from whichloop.protocol import render_value
 from whichloop.runs.manifest import ArmEntry, Manifest
 from whichloop.text.numbers import listed_names
-
-from ..data.baseline import Baseline, BaselineArm
 
 SUITE_CODE = "the code of your own that the suite is made of"
 """What it is called where nobody knows its files, as an older whichloop wrote the baseline."""
@@ -86,3 +90,46 @@ def _is_named_for(file: str, names: Iterable[str]) -> bool:
     """Whether a file holds one of these loops, or stands in its package: `my_loop:MyLoop`, or `my_agent.py:solve` of a program."""
     top = file.split("/", 1)[0].removesuffix(".py")
     return any(top in name.replace("/", ".").replace(":", ".").replace("(", ".").split(".") for name in names)
+
+
+MAX_VALUE_CHARS = 40
+"""Characters of a value that are shown."""
+
+
+def changed_fields(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return `rates.wire.empty 0.2, not 0.1`, and so on; empty where one of the two is not known or they are the same."""
+    if not was or not now:
+        return ""
+    old, new = dict(_fields(was)), dict(_fields(now))
+    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    return listed_names([f"{name} {_value(new, name)}, not {_value(old, name)}" for name in names])
+
+
+def _fields(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a profile, those of its sections by `section.field`."""
+    for name, value in profile.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{part}", inner) for part, inner in value.items())
+        else:
+            yield name, value
+
+
+def _value(fields: Mapping[str, Any], name: str) -> str:
+    return shortened(render_value(fields[name]), MAX_VALUE_CHARS) if name in fields else "none"
+
+
+def lines_of_functions(code: CodeType) -> frozenset[int]:
+    """Return the lines of all functions of a module that hold code, without those that begin a function."""
+    is_function = bool(code.co_flags & inspect.CO_NEWLOCALS and code.co_flags & inspect.CO_OPTIMIZED)
+    lines = {line for *_, line in code.co_lines() if line is not None and line != code.co_firstlineno} if is_function else set()
+    inside = (lines_of_functions(each) for each in code.co_consts if isinstance(each, CodeType))
+    return frozenset(lines).union(*inside)
+
+
+def unrun_in_words(files: Iterable[FollowedFile]) -> Iterator[str]:
+    """Yield `no trial ran the changed lines 41–43 and 58 of my_loop.py, so nothing is known of what they do` for each file."""
+    for file in files:
+        if file.unrun:
+            spans = listed_names([f"{span[0]}–{span[-1]}" if len(span) > 1 else str(span[0]) for span in file.spans])
+            which, do = (f"line {spans}", "it does") if len(file.unrun) == 1 else (f"lines {spans}", "they do")
+            yield f"no trial ran the changed {which} of {file.name}, so nothing is known of what {do}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from whichloop.experiments.gate.data.troubles import hung
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trajectory.causes import Loss
@@ -16,7 +17,6 @@ from whichloop.protocol import StopReason
 from whichloop.protocol.values import counted
 
 from ..data.baseline import TaskLine, stored_value
-from ..data.hangs import hung
 from ..data.outcome import Became, Side, TaskChange
 from ..data.sides import Sides, show_command, stop_of
 from .traced_trials import TracedTrials

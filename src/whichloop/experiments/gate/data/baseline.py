@@ -33,9 +33,8 @@ from whichloop.runs.store.traces import Traces
 
 from .damaged import CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
 from .defaults import defaults_of
-from .hangs import slowest_s
 from .line_digests import digests_of_files
-from .troubles import by_arm_of, troubles
+from .troubles import by_arm_of, slowest_s, troubles
 
 VERSION = 1
 OUTCOME_DIGITS = 8

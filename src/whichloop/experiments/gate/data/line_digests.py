@@ -7,8 +7,10 @@ import hashlib
 import io
 import sys
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from whichloop.protocol.digest import short_digest
@@ -85,3 +87,21 @@ def _texts(name: str) -> Iterable[str]:
 def _text(data: bytes) -> str:
     """Return the text of a file as `Path.read_text` does, each line break as one character. Raises ValueError for what is none."""
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFile:
+    """Which changed lines of functions trials came to, and which none did; both sorted."""
+
+    name: str
+    """As the baseline calls it."""
+    path: str
+    """Where it is on this machine."""
+    unrun: tuple[int, ...]
+    ran: tuple[int, ...]
+
+    @property
+    def spans(self) -> Iterator[tuple[int, ...]]:
+        """Yield lines that no trial came to, those together that follow one another."""
+        for _, each in groupby(enumerate(self.unrun), lambda numbered: numbered[1] - numbered[0]):
+            yield tuple(line for _, line in each)

@@ -14,12 +14,8 @@ from whichloop.metrics.trajectory.causes import Cause
 from whichloop.protocol import StopReason
 
 from .advice import Advice
-from .changed_suite import TaskSets
-from .followed import FollowedFile
-from .growth import Growth
-from .other_answers import OtherAnswers
-from .shared_repeats import SharedRepeats
-from .worst_trial import WorstTrial
+from .findings import Growth, OtherAnswers, SharedRepeats, TaskSets, WorstTrial
+from .line_digests import FollowedFile
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""

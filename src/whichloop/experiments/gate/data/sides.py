@@ -15,8 +15,8 @@ from whichloop.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValue
 from whichloop.protocol import StopReason
 
 from .baseline import NO_TRIAL, Baseline, TaskLine, answer_in_brief, outcome_of, stored_value
-from .hangs import all_hung
 from .names import short_arm
+from .troubles import all_hung
 
 
 def is_share_of_some(metric: str) -> bool:

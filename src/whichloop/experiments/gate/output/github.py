@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from whichloop.experiments.gate.changes.changed_code import unrun_in_words
+from whichloop.experiments.gate.data.line_digests import FollowedFile
+from whichloop.experiments.gate.data.names import literal
 from whichloop.protocol.own_code import place_in
 from whichloop.text.output import terminal_safe
 from whichloop.text.table import markdown_item
 
 from ..changes.altered import altered_text, altered_title
-from ..changes.unrun import unrun_in_words
-from ..data.followed import FollowedFile
-from ..data.literal import literal
 from ..data.outcome import PASSES, GateResult, OnUndecided, OnWorseHere
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .sentences import explanation, says_what_is_unrun

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
+from whichloop.experiments.gate.data.findings import Growth, WorstTrial
+from whichloop.experiments.gate.data.names import literal, short_arm
+from whichloop.experiments.gate.data.outcome import PASSES, Became, GateResult, causes_of
 from whichloop.metrics.gate import GateLine
-from whichloop.metrics.summary import METRICS
+from whichloop.metrics.measures import meaning_of
+from whichloop.metrics.summary import METRICS, PRIMARY
 from whichloop.protocol.values import counted
-from whichloop.text.numbers import beside_zero, hundredths
-
-from ..data.outcome import GateResult
+from whichloop.text.numbers import Name, beside_zero, counts, hundredths, listed_names
 
 DIGITS = 3
 """Of a change of a share."""
@@ -90,3 +94,158 @@ def margin_in_words(line: GateLine) -> str:
     if line.is_ratio:
         return f"×{1 + line.margin:g}"
     return f"{'+' if line.may_rise else '-'}{line.margin:g}" if line.margin else "0"
+
+
+def worst_of(result: GateResult, line: GateLine) -> WorstTrial | None:
+    """Return the worst trial of a line; None where none is told."""
+    return next((worst for worst in result.worst if (worst.arm, worst.metric) == (line.arm, line.metric)), None)
+
+
+def worst_in_words(worst: WorstTrial, *, paired: bool) -> str:
+    """Return the trial with its values and why, and what the metric means; without a full stop.
+
+    `paired`: whether the trial has a counterpart; else the values are means of its task.
+    """
+    place = f"{short_arm(worst.arm)}/{worst.task}"
+    course = f"{amount_in_words(worst.metric, worst.was)} → {amount_in_words(worst.metric, worst.now)}"
+    trial = f"the trial {place}/{worst.repeat}{', which was not solved in the baseline' if worst.newly_solved else ''}"
+    where = f"{trial}, {course}" if paired else f"the task {place}, {course} on average"
+    because = f"; {worst.cause}" if worst.cause else ""
+    return f"worst in {worst.metric} ({meaning_of(worst.metric)}): {where}{because}"
+
+
+def worst_lines(worst: WorstTrial, *, paired: bool) -> list[str]:
+    """Return the trial as a sentence, and its commands, a line each."""
+    sentence = worst_in_words(worst, paired=paired)
+    return [literal(line) for line in (f"{sentence[:1].upper()}{sentence[1:]}.", *worst.commands)]
+
+
+def worst_text(result: GateResult, line: GateLine) -> str:
+    """Return the worst trial of a line and its commands as a text; empty where none is told."""
+    worst = worst_of(result, line)
+    return "" if worst is None else "\n".join(worst_lines(worst, paired=result.paired))
+
+
+def growth_of(result: GateResult, line: GateLine) -> Growth | None:
+    """Return the growth of a line's amount; None where no trial is solved now that was not, or the amount did not grow."""
+    return next((growth for growth in result.growths if (growth.arm, growth.metric) == (line.arm, line.metric)), None)
+
+
+def growth_in_words(growth: Growth) -> str:
+    """Return how much of the growth is of trials that are solved now and were not, and what a solved trial takes; without a full
+    stop."""
+    metric, before = growth.metric, growth.per_solved_before
+    digits = METRICS[metric].digits
+    was = "–" if before is None else f"{before:,.{digits}f}"
+    solved = f"{growth.solved_before:,} → {counted(growth.solved_now, 'solved trial')}"
+    course = f"{was} → {growth.per_solved_now:,.{digits}f} ({solved})"
+    return f"{short_arm(growth.arm)}: {_of_newly_solved(growth)}; {metric} per solved trial {course}"
+
+
+def growth_text(result: GateResult, line: GateLine) -> str:
+    """Return the growth of a line's amount as a sentence; empty where there is none to tell of."""
+    growth = growth_of(result, line)
+    return "" if growth is None else literal(f"{growth_in_words(growth)}.")
+
+
+def _of_newly_solved(growth: Growth) -> str:
+    trials = counted(growth.newly_solved, "trial that is solved now and was not", "trials that are solved now and were not")
+    part, whole = (amount_in_words(growth.metric, value) for value in (growth.of_newly_solved, growth.of_all))
+    if growth.of_newly_solved > growth.of_all:
+        return f"the {trials} took {part} more in {growth.metric}, all trials together {whole} more"
+    of_whole = "none" if growth.of_newly_solved <= 0 else "all" if growth.of_newly_solved == growth.of_all else part
+    return f"the {trials} took {of_whole} of the {whole} more in {growth.metric}"
+
+
+def decisive(result: GateResult) -> list[GateLine]:
+    """Return the lines that the outcome rests on, the weightiest first; what other arms rest on is said before.
+
+    Beside the lines of a regression these are those of accuracy that fail as worse here, by more than their margin: the first thing
+    to know of a loop that answers wrongly is what it lost, whatever another metric shows better.
+    """
+    told_before = {arm.arm for arm in result.arms if arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs}
+    lines = [line for line in result.lines if line.arm not in told_before and (_has_it(result, line) or _lost_too(result, line))]
+    return sorted(lines, key=lambda line: (*line.weight[:2], not _has_it(result, line), line.weight))
+
+
+def _has_it(result: GateResult, line: GateLine) -> bool:
+    return line.outcome == result.outcome
+
+
+def _lost_too(result: GateResult, line: GateLine) -> bool:
+    is_loss = line.metric == PRIMARY and line.outcome == "worse here" and not line.is_within
+    return is_loss and result.outcome == "regression"
+
+
+SIDES: tuple[Became, Became] = ("worse", "better")
+"""What became of tasks whose score changed."""
+
+
+def tasks_in_words(result: GateResult) -> tuple[str, ...]:
+    """Return how many tasks got worse, with all causes and with the main one, and how many better, where trials have counterparts
+    and nothing else counts them: where accuracy decides, where both are, and where tasks only got better in a run that passes. Of
+    one that is called unchanged, the arms that pass beside others have theirs, each beside its name.
+
+    Of several arms the causes stand here where they are those of the arm whose estimate leads, or of one arm, which is named then.
+    """
+    became = Counter(change.became for change in result.tasks)
+    worse, better = became["worse"], became["better"]
+    if not result.paired or result.outcome in ("better here", "worse here", "unchanged"):
+        return ()
+    if not worse:
+        return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome == "pass" else ()
+    decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in decisive(result)}
+    if not decides and (not better or any(accuracy_not_held(result))):
+        return ()
+    lost = counted(worse, f"{result.unit} worse", f"{result.unit}s worse")
+    gained = f", {better} better" if better else ""
+    return tuple(dict.fromkeys(f"{lost}{causes}{gained}" for causes in _causes_of_all(result)))
+
+
+def _causes_of_all(result: GateResult) -> tuple[str, ...]:
+    """Return the causes of all tasks that got worse, and the main one alone; the arm with them where no estimate of it leads.
+
+    Where tasks of several arms got worse there are none: a cause of one arm would be taken for one of the arm that is named.
+    """
+    lost_arms = {change.arm for change in result.tasks if change.became == "worse"}
+    if len(lost_arms) > 1:
+        return ("",)
+    leading = {line.arm for line in decisive(result)[:1] if line.metric == PRIMARY and result.outcome not in PASSES}
+    where = "" if len(result.arms) == 1 or lost_arms == leading else f" in {listed_names([*map(short_arm, lost_arms)])}"
+    return tuple(f"{where}{causes}" for causes in all_and_main(result.causes))
+
+
+def all_and_main(causes: Mapping[Name, int]) -> tuple[str, str]:
+    """Return all causes in words, and the main one alone; each is empty where none is known."""
+    return _by(causes), _by(dict([*causes.items()][:1]))
+
+
+def accuracy_not_held(result: GateResult) -> Iterator[GateLine]:
+    """Yield the lines of accuracy that pass or are less than what a run is held to, in arms in which accuracy moved to one side
+    only, or is shown to have risen; nothing of a run that passes."""
+    if result.outcome not in ("regression", "undecided") or PRIMARY in {line.metric for line in decisive(result)}:
+        return
+    for line in result.lines:
+        change = line.effect.value if line.metric == PRIMARY and line.outcome != result.outcome else 0.0
+        if change < 0 or (change > 0 and (is_gain(line) or result.only_gained(line.arm))):
+            yield line
+
+
+def tasks_both_ways(result: GateResult, line: GateLine) -> str:
+    """Return how many tasks of an arm got better and how many worse: that first which its accuracy did."""
+    became = Counter(change.became for change in result.tasks if change.arm == line.arm)
+    first, second = SIDES if line.effect.value < 0 else SIDES[::-1]
+    return f"{counted(became[first], 'task')} {first}, {became[second] or 'none'} {second}"
+
+
+def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
+    """Return `2 tasks lost, none gained (altered answer 2)` of the arms of these lines; with the arms where there are others."""
+    arms = list(dict.fromkeys(line.arm for line in lines))
+    lost = [change for change in result.tasks if change.arm in arms and change.became == "worse"]
+    where = f" in {listed_names([short_arm(arm) for arm in arms])}" if len(arms) < len(result.arms) else ""
+    unit = "task" if len(arms) == 1 else result.unit
+    return f"{counted(len(lost), unit)} lost, none gained{where}{_by(causes_of(lost))}"
+
+
+def _by(causes: Mapping[Name, int]) -> str:
+    return f" ({counts(causes)})" if causes else ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from whichloop.experiments.gate.data.literal import literal
-from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.data.names import literal, short_arm
 from whichloop.experiments.gate.data.outcome import GateResult, StopChange, TaskChange
 from whichloop.protocol.values import counted
 from whichloop.text.numbers import first_of

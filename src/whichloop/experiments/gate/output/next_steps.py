@@ -10,14 +10,14 @@ from typing import Any
 
 from whichloop.experiments.gate.changes.altered import ALTERED
 from whichloop.experiments.gate.data.advice import DRAWS, Advice, Larger
+from whichloop.experiments.gate.data.findings import SharedRepeats
 from whichloop.experiments.gate.data.outcome import PASSES, GateResult, OnWorseHere
-from whichloop.experiments.gate.data.shared_repeats import SharedRepeats
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.values import counted
 from whichloop.text.numbers import chance_in_words, dollars_text, listed_names
 
-from .decisive import decisive
+from .line_words import decisive
 from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}

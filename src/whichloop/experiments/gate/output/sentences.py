@@ -6,24 +6,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from whichloop.experiments.gate.changes.altered import DOUBLED, altered_in_words
-from whichloop.experiments.gate.changes.claims import claims_in_words
-from whichloop.experiments.gate.changes.other_changes import unjudged_in_brief
-from whichloop.experiments.gate.changes.unrun import unrun_in_words
-from whichloop.experiments.gate.data.literal import literal
-from whichloop.experiments.gate.data.names import short_arm
+from whichloop.experiments.gate.changes.changed_code import unrun_in_words
+from whichloop.experiments.gate.changes.other_changes import claims_in_words, unjudged_in_brief
+from whichloop.experiments.gate.data.findings import WorstTrial
+from whichloop.experiments.gate.data.names import literal, short_arm
 from whichloop.experiments.gate.data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, GateResult, causes_of
-from whichloop.experiments.gate.data.worst_trial import WorstTrial
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.values import counted
 from whichloop.text.numbers import first_of, listed_names
 
-from .decisive import decisive
-from .growth_words import growth_in_words, growth_of
-from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of
+from .line_words import (
+    accuracy_not_held,
+    all_and_main,
+    decisive,
+    effect_in_words,
+    growth_in_words,
+    growth_of,
+    is_gain,
+    is_shown,
+    losses,
+    margin_in_words,
+    number_in_words,
+    tasks_both_ways,
+    tasks_in_words,
+    tasks_of,
+    worst_in_words,
+    worst_of,
+)
 from .stop_words import breaks
-from .task_counts import accuracy_not_held, all_and_main, losses, tasks_both_ways, tasks_in_words
-from .worst_words import worst_in_words, worst_of
 
 MAX_NAMED = 4
 """Maximum number of arms and metrics that a sentence names."""
