@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from whichloop.datasets.bfcl.official import officially_right
-from whichloop.experiments.fit_profile.replies import wire_damage
+from whichloop.experiments.fit_profile.attempts import wire_damage
 from whichloop.protocol import NativeCall, Reply
 
 Form = Literal["native", "text"]

@@ -10,9 +10,8 @@ import pytest
 from tests import core_only
 from whichloop._extras import EXTRA_OF, MissingExtra
 from whichloop.experiments.optimize import optimizers as package
-from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.config import BESIDE_DSPY, load_optimize_config, packages_of
 from whichloop.experiments.optimize.optimizer import optimizer_named, optimizers
-from whichloop.experiments.optimize.packages import BESIDE_DSPY, packages_of
 from whichloop.protocol.names import parse_spec
 
 FILE = '''

@@ -21,7 +21,7 @@ from whichloop.protocol.modules import names_in, offered_by
 from whichloop.runs.options import Option, options_of
 
 from .compiling import Workshop, compiled, loud, score, share
-from .packages import packages_of
+from .config import packages_of
 
 Part = Literal["instructions", "demos"]
 INSTRUCTIONS: frozenset[Part] = frozenset({"instructions"})

@@ -20,7 +20,7 @@ from whichloop.runs.registry import converted_options
 
 from .built_in import BOTH, BuiltIn, Part, built_in
 from .compiling import Workshop, any_metric, compiled, loud
-from .packages import check_packages
+from .config import check_packages
 from .quiet_dspy import error_line
 from .raising import watched_metric
 

@@ -33,12 +33,11 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 
-from .budget_spent import BudgetSpent
 from .candidates import Candidate, SearchCost, Watcher
 from .event_loop_thread import Background
 from .feedback import feedback
-from .log import JsonLinesLog, read_log
-from .raising import LEAST_ERRORS, Raising
+from .files import JsonLinesLog, read_log
+from .raising import LEAST_ERRORS, BudgetSpent, Raising
 
 
 class ScorerBroken(BaseException):
