@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.experiments.trace_formats.atif import VERSION, steps_of
-from whichloop.experiments.trace_formats.atif_own import with_own
-from whichloop.experiments.trace_formats.differences import patched
 from whichloop.experiments.trace_formats.otlp_out import request_line, resource_spans
-from whichloop.experiments.trace_formats.own_trials import ImportedTask
+from whichloop.experiments.trace_formats.own_trials import ImportedTask, patched, with_own
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.protocol.digest import digest

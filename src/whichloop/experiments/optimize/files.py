@@ -1,4 +1,4 @@
-"""The names in an optimization's run directory."""
+"""The names in an optimization's run directory, and its append-only logs, which save a resumed optimization from repeating requests."""
 
 from __future__ import annotations
 

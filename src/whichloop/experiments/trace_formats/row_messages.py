@@ -19,8 +19,7 @@ from whichloop.metrics.trace import ToolRun
 from whichloop.protocol.counts import counted
 from whichloop.protocol.wire import from_json
 
-from .chat_messages import items_of, untold_result
-from .conversation import CallResult, ConversationItem, SaidToModel, answer_in, events_of, untold_of
+from .conversation import CallResult, ConversationItem, SaidToModel, answer_in, events_of, items_of, untold_of, untold_result
 
 MEANING = "messages"
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})

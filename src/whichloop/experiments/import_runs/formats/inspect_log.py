@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from whichloop.experiments.import_runs.foreign_file import ZipArchive
 from whichloop.experiments.trace_formats.conversation import events_of, untold_of
 from whichloop.experiments.trace_formats.inspect_transcript import inspect_usage, items_of_sample, question_of
 from whichloop.protocol import StopReason
@@ -41,7 +42,6 @@ from ..values import (
     score,
     short_value,
 )
-from ..zip_file import ZipArchive
 
 HEADER, STARTED = "header.json", "_journal/start.json"
 SAMPLES, SHELL = "samples/", "/sample.json"

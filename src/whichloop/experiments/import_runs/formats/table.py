@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from whichloop.experiments.import_runs.column_hints import melt_hint
+from whichloop.experiments.import_runs.columns import unit_in
+from whichloop.experiments.import_runs.pooled import copies_told, repeats_counted
+from whichloop.experiments.import_runs.statuses import answers_cut, scores_in_words
+from whichloop.experiments.import_runs.table_rows import arm_of, list_of_rows, renumbered, trial_keys
+from whichloop.experiments.import_runs.values import ToldTotal, total_is_less, total_is_more
 from whichloop.experiments.trace_formats.row_messages import (
     MessagesOfRows,
     RowMessages,
@@ -19,20 +25,14 @@ from whichloop.protocol import StopReason
 from whichloop.protocol.counts import counted
 from whichloop.protocol.digest import digest
 
-from ..cells_told import answers_cut, scores_in_words
 from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds
 from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
-from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..json_rows import list_of_rows
 from ..places import with_filled_places, with_places
 from ..pooled import PooledBy, pooled_by, repeated_tasks
 from ..statuses import error_in, status_in_score, status_of
-from ..table_keys import arm_of, renumbered, trial_keys
 from ..table_rows import Row, rows_of
-from ..token_counts import ToldTotal, total_is_less, total_is_more
-from ..units import unit_in
 from ..values import (
     answer_of,
     count,
@@ -48,7 +48,6 @@ from ..values import (
     share,
     short_value,
 )
-from ..wide_table import melt_hint
 from ..written_numbers import NUMERIC, WHOLE, NumberColumn, NumbersRead, read_numbers
 
 SUITE = "table"
