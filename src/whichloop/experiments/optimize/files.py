@@ -1,4 +1,4 @@
-"""The names in an optimization's run directory, and its append-only logs, which save a resumed optimization from repeating requests."""
+"""The names in an optimization's run directory, and its append-only logs: a resumed one repeats no request."""
 
 from __future__ import annotations
 
