@@ -241,7 +241,12 @@ class _Reading:
             attempt.error, attempt.error_text = event.error
         else:
             self._move(attempt, event)
-        self._hint(attempt)
+        last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
+        new = attempt.messages[-1:] if last is not None else ()
+        if last is not None and new and len(new[0].content) < MAX_HINT_CHARS:
+            for call in last.calls:
+                if not call.runs:
+                    call.hint = hint_of(new[0].content)
         self.attempts.append(attempt)
 
     def _move(self, attempt: Attempt, event: ModelExchange) -> None:
@@ -267,15 +272,6 @@ class _Reading:
         places = [place for place, key in enumerate(shown_results) if any(call.key == key for call in attempt.calls)]
         if places:
             attempt.again = "last" if places[0] == len(shown_results) - 1 else "earlier"
-
-    def _hint(self, attempt: Attempt) -> None:
-        """Record the hint of a request's last message, unless it is a whole prompt, about unexecuted calls of the last reply."""
-        last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
-        new = attempt.messages[-1:] if last is not None else ()
-        if last is not None and new and len(new[0].content) < MAX_HINT_CHARS:
-            for call in last.calls:
-                if not call.runs:
-                    call.hint = hint_of(new[0].content)
 
     def _run(self, event: ToolRun) -> None:
         call = stated_call(event.call)

@@ -70,7 +70,11 @@ class ZipArchive:
             raise ValueError(f"{name}: more than {MAX_MEMBER_BYTES} bytes")
         try:
             with self._unpacking(member) as file:
-                data = _at_most(file, member.file_size)
+                parts, remaining = [], member.file_size + 1
+                while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
+                    parts.append(part)
+                    remaining -= len(part)
+                data = b"".join(parts)
         except _UNREADABLE as error:
             raise ValueError(f"{name}: cannot be unpacked: {error}") from None
         if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
@@ -91,15 +95,6 @@ class ZipArchive:
             raise zipfile.BadZipFile("there is no member where the directory says")
         self._file.seek(name_bytes + extra_bytes, io.SEEK_CUR)
         return self._file.read(member.compress_size)
-
-
-def _at_most(file: Any, size: int) -> bytes:
-    """Read a file up to one byte more than it should have."""
-    parts, remaining = [], size + 1
-    while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
-        parts.append(part)
-        remaining -= len(part)
-    return b"".join(parts)
 
 
 MAX_NAMES = 200_000

@@ -91,7 +91,7 @@ def _table_of(path: Path | GivenRows, request: ImportRequest, number: int) -> tu
 def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
     """Return how many values a column has in several arms; 0 if it names no tasks."""
     values: dict[str, dict[str, None]] = {arm: {} for arm in arms}
-    for arm, value in _filled(name, rows):
+    for arm, value in ((arm, row_cell_text(row, name)) for arm, row in rows if not is_nothing(row.cells.get(name))):
         if len(value) > MAX_NAME_CHARS:
             return 0
         values[arm][value] = None
@@ -101,10 +101,6 @@ def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
     shared = {value for value, number in standing.items() if number > 1}
     is_in_all = all(len(distinct.keys() & shared) >= MIN_OVERLAP * len(distinct) for distinct in values.values())
     return len(shared) if is_in_all else 0
-
-
-def _filled(name: str, rows: _RowsOfArms) -> Iterator[tuple[str, str]]:
-    return ((arm, row_cell_text(row, name)) for arm, row in rows if not is_nothing(row.cells.get(name)))
 
 
 def _counts_rows(values: Sequence[str]) -> bool:

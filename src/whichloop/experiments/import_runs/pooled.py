@@ -159,15 +159,11 @@ def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, a
 def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     """Return the values of a column, sorted; none where they are too many to be arms, or nearly each row has its own."""
     most, values = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
-    for value in _filled(rows, name):
+    for value in (row_cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name))):
         values.add(value)
         if len(values) > most:
             return ()
     return tuple(sorted(values))
-
-
-def _filled(rows: Sequence[Row], name: str) -> Iterator[str]:
-    return (row_cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name)))
 
 
 def _is_named_so(name: str) -> bool:

@@ -156,7 +156,7 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
     if file.suffix == PARQUET:
         return _parquet(file)
     if file.suffix == ".json":
-        return _array(list_of_rows(file.json_value, reading).rows)
+        return _objects([(f"row {number}", cells) for number, cells in enumerate(list_of_rows(file.json_value, reading).rows, 1)])
     text = _decoded(file.content())
     return _json_lines(text) if file.suffix in JSON_LINES else _csv(text)
 
@@ -184,10 +184,6 @@ def _parquet(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
         error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
         raise
     return table.columns or (), rows
-
-
-def _array(data: Sequence[Any]) -> tuple[Sequence[str], list[Row]]:
-    return _objects([(f"row {number}", cells) for number, cells in enumerate(data, 1)])
 
 
 def _objects(objects: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:
@@ -242,7 +238,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
                 cells.pop()
             if len(cells) != len(names):
                 raise ValueError(f"{place}: {len(cells)} cells, and the first line names {len(names)} columns")
-            rows.append(Row(place, _by_column(names, cells)))
+            rows.append(Row(place, dict(zip(reversed(names), reversed(cells), strict=True))))
     except csv.Error as error:
         line, opened = first + lines.line_num, _open_quote(body, delimiter)
         if opened and str(error) == _NO_END:
@@ -263,11 +259,6 @@ def _open_quote(text: str, delimiter: str) -> int:
             return 0
         at = cell_match.end() + 1
     return len(_LINE_END.findall(text[:at])) + 1
-
-
-def _by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a line by the names of their columns; of columns without a name, the first one."""
-    return dict(zip(reversed(names), reversed(cells), strict=True))
 
 
 def _delimiter(text: str) -> str:

@@ -80,7 +80,10 @@ class SuiteTrials:
         match call.path:
             case ("tasks",):
                 call.require("GET")
-                return self._listing()
+                return {
+                    "suite": self.suite.name,
+                    "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and (not task.quarantined)],
+                }
             case ("t", name):
                 call.require("GET")
                 return self._existing(name).report()
@@ -174,13 +177,6 @@ class SuiteTrials:
         trial = self._trials.pop(key, None)
         if trial is not None:
             trial.close()
-
-    def _listing(self) -> dict[str, Json]:
-        """Return the tasks without plans and expected answers."""
-        return {
-            "suite": self.suite.name,
-            "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and not task.quarantined],
-        }
 
     def _entry(self, task: Task) -> dict[str, Json]:
         environment = self.suite.opened(task)

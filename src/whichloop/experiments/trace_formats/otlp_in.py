@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from whichloop.experiments.import_runs.values import TokenUsage, list_at, mapping, object_at, objects_at, usage_in
+from whichloop.experiments.import_runs.values import list_at, mapping, object_at, objects_at, usage_in
 from whichloop.experiments.trace_formats import gen_ai
 from whichloop.metrics.trace import RequestError, TraceEvent
 from whichloop.protocol import Message
@@ -166,20 +166,15 @@ def items_of(spans: Sequence[ReadSpan]) -> tuple[ConversationItem, ...]:
         for message in turn.prompt or ():
             if message.role == "tool" and message.call_id in unanswered:
                 items.append(CallResult(message.content, message.call_id, never_ran=unanswered.pop(message.call_id) == TRIAL))
-        unanswered = {call.id: _writer(span) for call in turn.calls if call.id}
+        unanswered = {call.id: TRIAL if "whichloop.role" in span.attributes else "" for call in turn.calls if call.id}
         items.append(turn)
     return tuple(items)
-
-
-def _writer(span: ReadSpan) -> str:
-    """Return `TRIAL` for spans that whichloop wrote: there every run of a tool has a span, and a call without one never ran."""
-    return TRIAL if "whichloop.role" in span.attributes else ""
 
 
 def _turn(span: ReadSpan) -> ModelTurn:
     values = span.attributes
     prompt = _prompt(values)
-    tokens = _tokens(values)
+    tokens = usage_in(values, _GEN_AI_COUNTS) or usage_in(values, _OPEN_INFERENCE_COUNTS)
     reply, thought = _reply(values)
     if reply is None and span.error:
         return ModelTurn(error=RequestError(span.error, span.message), prompt=prompt, seconds=span.seconds)
@@ -202,11 +197,6 @@ def _reply(values: Mapping[str, object]) -> tuple[Message | None, str]:
     replies = gen_ai.read_messages(messages) if messages is not None else flattened_messages(values, "llm.output_messages.")
     thought = gen_ai.reasoning_of(messages) if messages is not None else ""
     return (replies[0] if replies else None), thought
-
-
-def _tokens(values: Mapping[str, object]) -> TokenUsage | None:
-    """Return a request's tokens; the conventions know no total, but instrumentations write one."""
-    return usage_in(values, _GEN_AI_COUNTS) or usage_in(values, _OPEN_INFERENCE_COUNTS)
 
 
 def _result(span: ReadSpan) -> CallResult:

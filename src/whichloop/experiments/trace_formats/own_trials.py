@@ -29,7 +29,14 @@ IS, AT, DROP, MORE, LENGTH = "is", "at", "drop", "more", "length"
 def difference(old: object, new: object) -> dict[str, Any] | None:
     """Return what makes `new` of `old`; None if they are equal. 1, 1.0 and true differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return _of_objects(old, new)
+        dropped = [key for key in old if key not in new]
+        changed = {
+            key: change
+            for key, value in new.items()
+            if (change := difference(old[key], value) if key in old else {IS: value}) is not None
+        }
+        patch: dict[str, Any] = {AT: changed} if changed else {}
+        return (patch | {DROP: dropped} if dropped else patch) or None
     if isinstance(old, list) and isinstance(new, list):
         return _of_lists(old, new)
     return None if type(old) is type(new) and old == new else {IS: new}
@@ -45,17 +52,6 @@ def patched(old: Any, change: Any) -> Any:
         return _patched_list(old, change) if isinstance(old, list) else _patched_object(old, change)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError):
         raise ValueError("the difference does not fit") from None
-
-
-def _of_objects(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, Json] | None:
-    dropped = [key for key in old if key not in new]
-    changed = {
-        key: change
-        for key, value in new.items()
-        if (change := difference(old[key], value) if key in old else {IS: value}) is not None
-    }
-    patch: dict[str, Any] = {AT: changed} if changed else {}
-    return (patch | {DROP: dropped} if dropped else patch) or None
 
 
 def _of_lists(old: Sequence[object], new: Sequence[object]) -> dict[str, Json] | None:

@@ -246,7 +246,15 @@ class SpanTrials:
         Raises ValueError if the user named a score that no trace has.
         """
         columns, scorer = self.reading.columns, self.reading.scorer
-        self._settle_rootless()
+        if not len(self.log_builder):
+            for trace_id, spans, facts in self.rootless:
+                with located(f"trace {trace_id}"):
+                    self._add(trace_id, spans, facts)
+        elif self.rootless:
+            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.log_builder) + len(self.rootless)
+            lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
+            note = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
+            self.log_builder.notes.append(f"{note}; left out: {names_in_a_line(names)}")
         if scorer is not None and self.scores and scorer not in self.scores and not columns.get("score"):
             raise ValueError(f"--scorer: no result of {short_value(scorer)}; there are {names_in_a_line(list(self.scores))}")
         if self.keys and "task" not in self.reading.columns:
@@ -279,18 +287,6 @@ class SpanTrials:
             if len(likely) == 1 and can_be_typed(likely[0]):
                 text = text.replace(f"{meaning}=KEY", f"{meaning}={likely[0]}")
         return text
-
-    def _settle_rootless(self) -> None:
-        """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
-        if not len(self.log_builder):
-            for trace_id, spans, facts in self.rootless:
-                with located(f"trace {trace_id}"):
-                    self._add(trace_id, spans, facts)
-        elif self.rootless:
-            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.log_builder) + len(self.rootless)
-            lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
-            note = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
-            self.log_builder.notes.append(f"{note}; left out: {names_in_a_line(names)}")
 
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:

@@ -63,23 +63,19 @@ LISTED = ("cases", "simulations", "results")
 
 def recognizes(file: ForeignFile) -> bool:
     if file.suffix == ".json":
-        return _is_array_of_rows(file)
+        try:
+            data = file.json_value
+        except ValueError:
+            return False
+        if not isinstance(data, list) or not data or is_memory(data):
+            return False
+        first = data[0]
+        return (
+            isinstance(first, dict)
+            and not any(keys <= first.keys() for keys in NOT_ROWS_OF_AN_ARRAY)
+            and not any(isinstance(first.get(key), list) for key in LISTED)
+        )
     return file.suffix in ROWS and not any(keys <= file.first_row.keys() for keys in NOT_ROWS)
-
-
-def _is_array_of_rows(file: ForeignFile) -> bool:
-    try:
-        data = file.json_value
-    except ValueError:
-        return False
-    if not isinstance(data, list) or not data or is_memory(data):
-        return False
-    first = data[0]
-    return (
-        isinstance(first, dict)
-        and not any(keys <= first.keys() for keys in NOT_ROWS_OF_AN_ARRAY)
-        and not any(isinstance(first.get(key), list) for key in LISTED)
-    )
 
 
 class _Table(NamedTuple):
@@ -147,7 +143,10 @@ def _notes(table: _Table, trials: Sequence[ForeignTrial], blank: Sequence[str]) 
     yield from blank
     yield from table.numbers.notes
     yield from taken_as_seconds(columns, table.by_meaning)
-    yield from _answers_cut(rows, trials, table.chats, columns)
+    for meaning, in_chat in (("messages", True), ("answer", False)):
+        each = zip(rows, trials, table.chats.each, strict=True)
+        answers = [(row.place, trial.answer) for row, trial, chat in each if bool(chat and chat.answer) is in_chat]
+        yield from answers_cut(answers, columns.get(meaning, ""))
     yield from _rows_in_one_arm(table)
     if "repeat" not in columns:
         yield from copies_told(table.by_column, columns)
@@ -361,16 +360,6 @@ def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingO
         place, reason = chats.odd[0]
         raise ValueError(f"{place}: {columns['messages']}: {reason}; to leave the column out: --map messages=")
     return chats
-
-
-def _answers_cut(
-    rows: Sequence[Row], trials: Sequence[ForeignTrial], chats: MessagesOfRows, columns: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield how many answers of each column that gave some are cut."""
-    for meaning, in_chat in (("messages", True), ("answer", False)):
-        each = zip(rows, trials, chats.each, strict=True)
-        answers = [(row.place, trial.answer) for row, trial, chat in each if bool(chat and chat.answer) is in_chat]
-        yield from answers_cut(answers, columns.get(meaning, ""))
 
 
 def _reason(cell: Any, columns: Mapping[str, str]) -> str:
