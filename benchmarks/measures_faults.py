@@ -16,7 +16,7 @@ from statistics import median
 from whichloop.checks.program import RECOVERED, Outcome, check_program
 from whichloop.checks.program.bench import tool_descriptions
 from whichloop.checks.program.naming import TOLD_STEPS, agent_name
-from whichloop.experiments.card.wire import WireUse, wire_uses
+from whichloop.experiments.card.card import WireUse, wire_uses
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.why.minimal import MinimalFaults, SolvedAgainError, minimal_among
 from whichloop.experiments.why.replay import Replays, replayable_run

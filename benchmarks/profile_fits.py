@@ -26,8 +26,7 @@ from scipy import stats
 from pages import make_tables
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
-from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, to_toml
 from whichloop.models.profiles import Profile, load_profile
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from whichloop.checks.program import FAULTS
-from whichloop.experiments.card.wire import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
+from whichloop.experiments.card.card import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
 from whichloop.experiments.compare.results import results
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Message, Request, Role, ToolSpec

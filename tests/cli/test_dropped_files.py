@@ -30,7 +30,6 @@ def check_one_line(code: int, errors: str, folder: Path, said: str) -> None:
             ["check", "loop", "wrong_file"],
         ),
         ("whichloop.datasets", "SUITE = 7", "SUITE must be a function that returns", ["compare", "--suite", "wrong_file"]),
-        ("whichloop.experiments.optimize.optimizers", "OPTIMIZER = 7", "OPTIMIZER must be a class", ["list", "optimizers"]),
         ("whichloop.experiments.import_runs.formats", "FORMAT = 7", "FORMAT must be a Format", ["import", "wrong_file.py"]),
     ],
 )

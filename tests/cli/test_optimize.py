@@ -154,7 +154,7 @@ def test_a_whole_optimization_is_only_printed_again_by_resume(ran, whichloop):
 @pytest.mark.thorough
 def test_resume_names_the_extra_of_the_optimizer_before_it_imports_anything_of_it(ran, whichloop, monkeypatch):
     name = json.loads((ran.folder / "manifest.json").read_text())["optimizer"]["name"]
-    monkeypatch.setattr("whichloop.experiments.optimize.packages.is_installed", lambda _: False)
+    monkeypatch.setattr("whichloop.experiments.optimize.config.is_installed", lambda _: False)
     ended = whichloop("resume", str(ran.folder))
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: optimizer {name} needs dspy, which is not installed: pip install ")

@@ -16,7 +16,7 @@ from tests.loops.helpers import Script
 from tests.prepared import said_by
 from whichloop.dspy_seam import lm_of
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.experiments.optimize.built_in import built_in
+from whichloop.experiments.optimize.optimizers import BUILT_IN
 from whichloop.loops import Finish
 from whichloop.protocol import NativeCall, Optimizable, Reply
 from whichloop.protocol.names import parse_spec
@@ -88,8 +88,8 @@ def rows(head: str) -> dict[str, list[str]]:
 
 def test_every_optimizer_has_its_row_with_options_that_it_has() -> None:
     found = {re.findall(r"`(\w+)`", name)[0]: cells for name, cells in rows("name | changes | proposes | main options").items()}
-    assert [*found] == [kind.name for kind in built_in()]
-    for kind in built_in():
+    assert [*found] == [kind.name for kind in BUILT_IN]
+    for kind in BUILT_IN:
         changes, proposes, options = found[kind.name]
         made = kind()
         assert changes == ("both" if len(made.changes) == 2 else next(iter(made.changes)))

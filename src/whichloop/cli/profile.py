@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from whichloop.experiments.fit_profile.check import FitCheck, check_fit
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
-from whichloop.experiments.fit_profile.toml import check_lines, remarks, to_toml
+from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, remarks, to_toml
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile, load_profile
 from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent

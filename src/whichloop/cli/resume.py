@@ -8,8 +8,8 @@ from typing import Any
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings, reopen
+from whichloop.experiments.optimize.config import check_packages
 from whichloop.experiments.optimize.manifest import read_optimization_manifest
-from whichloop.experiments.optimize.packages import check_packages
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_optimization
 

@@ -18,9 +18,7 @@ import typer
 import whichloop.models.server
 from whichloop._extras import is_installed, missing
 from whichloop.datasets.task import Suite
-from whichloop.experiments.serve.clients import settings
-from whichloop.experiments.serve.pages import CALLS_IN, MODEL, SuiteTrials
-from whichloop.experiments.serve.telling import RateLimitedHandler
+from whichloop.experiments.serve.pages import CALLS_IN, MODEL, RateLimitedHandler, SuiteTrials, settings
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import McpPages, Server
 from whichloop.programs.environment import mcp_command

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from whichloop.experiments.optimize.candidates import Watcher
+from whichloop.experiments.optimize.candidates import Watcher, Watchers
 from whichloop.experiments.optimize.prepare import Optimization
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.run import run
-from whichloop.experiments.optimize.watchers import Watchers
 from whichloop.reports.html.page import optimization_html
 from whichloop.runs.engine.runner import Progress
 

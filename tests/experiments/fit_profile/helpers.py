@@ -12,8 +12,7 @@ from typing import Any
 
 from whichloop.datasets import arithmetic
 from whichloop.experiments.fit_profile.estimates import RateEstimate
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit
-from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit, to_toml
 from whichloop.metrics.trace import Trace
 from whichloop.models.profiles import Clears, Profile, load_profile
 from whichloop.protocol.names import parse_spec

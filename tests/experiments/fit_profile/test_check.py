@@ -17,9 +17,8 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.fit_profile.check import MAX_TRIALS, check_fit
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
+from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, to_toml
 from whichloop.experiments.fit_profile.gaps import MEASURES, compare_records
-from whichloop.experiments.fit_profile.toml import check_lines, to_toml
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import load_profile
 from whichloop.runs.config import CompareConfig

@@ -21,8 +21,8 @@ from tests.experiments.fit_profile.helpers import (
     run,
     traces,
 )
+from whichloop.experiments.fit_profile.attempts import hint_of, wire_damage
 from whichloop.experiments.fit_profile.estimates import cluster_rate
-from whichloop.experiments.fit_profile.replies import hint_of, wire_damage
 from whichloop.metrics.statistics import wilson
 from whichloop.models.faults import spoil
 from whichloop.models.profiles import FAULT_KINDS, Clears, load_profile

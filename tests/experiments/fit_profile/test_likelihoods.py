@@ -10,7 +10,7 @@ import pytest
 
 from whichloop.experiments.fit_profile.clearing import Retry, RetryRun, clearing_chances
 from whichloop.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
-from whichloop.experiments.fit_profile.strikes import Strikes, flaky_shares
+from whichloop.experiments.fit_profile.tally import Strikes, flaky_shares
 from whichloop.models.profiles import FEEDBACK_PARTS, Clears
 
 RUNS = 6_000

@@ -20,8 +20,7 @@ from tests.experiments.fit_profile.helpers import (
 )
 from tests.sealing import reseal
 from whichloop.experiments.fit_profile.estimates import RateEstimate
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
-from whichloop.experiments.fit_profile.toml import remarks, to_toml
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, remarks, to_toml
 from whichloop.metrics.statistics import Interval
 from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from whichloop.runs.store.files import RunError, write_manifest_json

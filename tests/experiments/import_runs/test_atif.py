@@ -20,13 +20,11 @@ from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.data.baseline import bless
 from whichloop.experiments.gate.judge import judge
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from whichloop.experiments.import_runs.documents import unscored
-from whichloop.experiments.import_runs.foreign_file import open_file
+from whichloop.experiments.import_runs.foreign_file import open_file, unscored
 from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
-from whichloop.experiments.import_runs.formats.atif import NO_SCORE
+from whichloop.experiments.import_runs.formats import atif
+from whichloop.experiments.import_runs.formats.atif import NO_SCORE, later_parts, whole_trajectory
 from whichloop.experiments.learn_plans.learn import learn_run, write_suite
-from whichloop.experiments.trace_formats import continued as continued_module
-from whichloop.experiments.trace_formats.continued import later_parts, whole_trajectory
 from whichloop.experiments.why.why import losses_explained
 from whichloop.metrics.trace import ModelExchange, ToolRun
 from whichloop.reports.dataframes import load
@@ -388,13 +386,13 @@ def test_parts_are_bounded_in_number_and_in_size(monkeypatch):
     first = json.loads(files.read("0.json"))
     whole, remark = whole_trajectory("0.json", first, files)
     assert (len(whole["steps"]), remark) == (3 * len(first["steps"]), "")
-    monkeypatch.setattr(continued_module, "MAX_PARTS", 1)
+    monkeypatch.setattr(atif, "MAX_PARTS", 1)
     with pytest.raises(ValueError, match=r"0\.json: it goes on in more than 1 files"):
         whole_trajectory("0.json", first, files)
     monkeypatch.undo()
     size = len(files.read("1.json")) + len(files.read("2.json"))
-    monkeypatch.setattr(continued_module, "MAX_BYTES", size)
+    monkeypatch.setattr(atif, "MAX_BYTES", size)
     whole_trajectory("0.json", first, files)
-    monkeypatch.setattr(continued_module, "MAX_BYTES", size - 1)
+    monkeypatch.setattr(atif, "MAX_BYTES", size - 1)
     with pytest.raises(ValueError, match=rf"0\.json: .* {size - 1} bytes"):
         whole_trajectory("0.json", first, files)

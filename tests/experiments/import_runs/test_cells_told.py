@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ScoreScale, import_files
-from whichloop.experiments.import_runs.cells_told import MAX_WORDS, scores_in_words
+from whichloop.experiments.import_runs.statuses import MAX_WORDS, scores_in_words
 from whichloop.experiments.import_runs.table_rows import Row
 from whichloop.experiments.import_runs.values import MAX_ANSWER_CHARS
 

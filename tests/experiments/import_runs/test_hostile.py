@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from whichloop.experiments.import_runs.zip_file import MAX_MEMBER_BYTES, ZSTD
+from whichloop.experiments.import_runs.foreign_file import MAX_MEMBER_BYTES, ZSTD
 
 FILES = Path(__file__).with_name("files")
 REPORT = json.loads((FILES / "capitals.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.import_runs.zip_file import ZSTD, ZipArchive
+from whichloop.experiments.import_runs.foreign_file import ZSTD, ZipArchive
 from whichloop.metrics.trace import ModelExchange, ToolRun
 from whichloop.runs.store.traces import read_trace
 

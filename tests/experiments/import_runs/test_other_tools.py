@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.import_runs.json_rows import list_of_rows
+from whichloop.experiments.import_runs.table_rows import list_of_rows
 
 ROWS = [{"task": "x", "score": 1, "cost": 0.5}, {"task": "y", "score": 0, "cost": None}]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.experiments.import_runs import GivenRows, ImportRequest, ReadingOptions, import_files, parse_map
-from whichloop.experiments.import_runs.shared_columns import OTHER_TASKS, task_column_hint
+from whichloop.experiments.import_runs.importing import OTHER_TASKS, task_column_hint
 
 HEAD = "id,case name,seed,level,score,question"
 

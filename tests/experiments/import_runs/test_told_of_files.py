@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.import_runs.json_rows import list_of_rows
+from whichloop.experiments.import_runs.table_rows import list_of_rows
 from whichloop.experiments.import_runs.values import off_scale
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import RunError

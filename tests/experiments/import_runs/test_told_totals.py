@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from whichloop.experiments.import_runs.token_counts import usage_in, with_total
+from whichloop.experiments.import_runs.values import usage_in, with_total
 from whichloop.metrics.summary import METRICS
 
 counts = st.integers(0, 10**9)

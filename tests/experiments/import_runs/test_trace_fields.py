@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
 from whichloop.experiments.import_runs.foreign_trials import ForeignTrial
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.import_runs.places import value_at
-from whichloop.experiments.import_runs.trace_fields import TraceFields
+from whichloop.experiments.import_runs.places import TraceFields, value_at
 
 TOLD = "tells 2 kinds of trials apart (new, old), which are pooled as one arm,"
 

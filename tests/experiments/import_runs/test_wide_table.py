@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.experiments.import_runs import ReadingOptions
+from whichloop.experiments.import_runs.column_hints import melt_hint
 from whichloop.experiments.import_runs.table_rows import Row
-from whichloop.experiments.import_runs.wide_table import melt_hint
 
 
 def hint(cells: Mapping[str, list[Any]]) -> str:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale
+from whichloop.experiments.import_runs.columns import unit_in
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.table_rows import Row
-from whichloop.experiments.import_runs.units import unit_in
 from whichloop.experiments.import_runs.written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
 
 NAMES = {"seconds": "latency", "cost_usd": "cost", "tokens": "tokens", "score": "score", "confidence": "confidence"}

@@ -1,4 +1,4 @@
-"""An optimizer is one file of the package `optimizers`: nothing else has to name it."""
+"""The built-in optimizers, and the packages that they need."""
 
 from __future__ import annotations
 
@@ -9,54 +9,12 @@ import pytest
 
 from tests import core_only
 from whichloop._extras import EXTRA_OF, MissingExtra
-from whichloop.experiments.optimize import optimizers as package
-from whichloop.experiments.optimize.config import load_optimize_config
-from whichloop.experiments.optimize.optimizer import optimizer_named, optimizers
-from whichloop.experiments.optimize.packages import BESIDE_DSPY, packages_of
-from whichloop.protocol.names import parse_spec
-
-FILE = '''
-"""Unchanged: the student as it is."""
-
-from dataclasses import dataclass
-
-from whichloop.experiments.optimize.built_in import BuiltIn
+from whichloop.experiments.optimize.config import BESIDE_DSPY, load_optimize_config, packages_of
+from whichloop.experiments.optimize.optimizer import optimizers
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged(BuiltIn):
-    """Gives the student back."""
-
-    name = "Unchanged"
-
-    patience: int = 1
-    """Nothing is done so often."""
-
-    def _search(self, workshop, student):
-        return student
-
-
-OPTIMIZER = Unchanged
-'''
-
-
-@pytest.fixture
-def dropped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "unchanged.py").write_text(FILE, encoding="utf-8")
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-
-
-def test_every_file_is_an_optimizer_with_a_summary() -> None:
-    files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")} - {"__init__"}
-    assert len(optimizers()) == len(files)
+def test_every_optimizer_has_a_summary() -> None:
     assert all(optimizer.summary for optimizer in optimizers())
-
-
-@pytest.mark.usefixtures("dropped_in")
-def test_a_file_that_is_dropped_in_is_found_by_name() -> None:
-    found = optimizer_named(parse_spec("unchanged(patience=3)"))
-    assert (found.name, dict(found.options)) == ("Unchanged", {"patience": 3})
-    assert "Unchanged" in {optimizer.name for optimizer in optimizers()}
 
 
 def test_the_extra_of_what_an_optimizer_needs_beside_dspy_has_dspy_too() -> None:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.optimize.budget_spent import BudgetSpent
 from whichloop.experiments.optimize.compiling import Uncaught
-from whichloop.experiments.optimize.raising import LEAST_ERRORS, Raising, watched_metric
+from whichloop.experiments.optimize.raising import LEAST_ERRORS, BudgetSpent, Raising, watched_metric
 
 OUTCOMES = st.lists(st.booleans(), max_size=40)
 """Of the calls, in their order: whether each raised."""

@@ -18,7 +18,7 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from tests.sealing import reseal
 from whichloop.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
-from whichloop.experiments.optimize.budget_spent import BudgetSpent
+from whichloop.experiments.optimize.raising import BudgetSpent
 from whichloop.experiments.optimize.rollouts import Key, Rollouts, RunStopped
 from whichloop.protocol import (
     Model,

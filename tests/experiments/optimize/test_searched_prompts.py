@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.experiments.optimize.written import LEFT, A, B, Write
 from tests.sealing import reseal
+from whichloop.experiments.optimize.advice import cut_off
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.cut_off import cut_off
 from whichloop.experiments.optimize.files import CANDIDATES
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.searched_prompts import OTHER_ROLLOUTS, comparing_words, programs_table

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.datasets import calculator
-from whichloop.experiments.serve.foreign_results import is_error, read_result, same_result, unwrapped
+from whichloop.experiments.serve.trials import is_error, read_result, same_result, unwrapped
 
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 MORE = "One of them is not enough."

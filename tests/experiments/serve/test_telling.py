@@ -10,7 +10,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.serve.telling import MAX_CHARS, MAX_LINES, SAME_AFTER_S, WITHIN_S, RateLimitedHandler
+from whichloop.experiments.serve.pages import MAX_CHARS, MAX_LINES, SAME_AFTER_S, WITHIN_S, RateLimitedHandler
 
 
 def told_at(asked: list[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.export_runs.atif_documents import atif_of
+from whichloop.experiments.export_runs.export import atif_of
 from whichloop.experiments.import_runs.formats.atif import trace_of
 from whichloop.experiments.trace_formats.atif import read_trajectory
-from whichloop.experiments.trace_formats.atif_own import own_of, without_own
-from whichloop.experiments.trace_formats.own_trials import CHANGED, OwnTrial
+from whichloop.experiments.trace_formats.own_trials import CHANGED, OwnTrial, own_of, without_own
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace
 from whichloop.runs.manifest import ArmEntry

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.trace_formats.differences import difference, patched
+from whichloop.experiments.trace_formats.own_trials import difference, patched
 
 leaves = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([1.0, -0.5]), st.sampled_from(["", "a", "is", "at"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.validate.halves import halves
+from whichloop.experiments.validate.prediction import halves
 
 UNITS = st.dictionaries(st.text(max_size=6), st.sampled_from("abcdefgh"), min_size=2).filter(
     lambda units: len({*units.values()}) > 1

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, Watchers
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import Optimization, prepare
-from whichloop.experiments.optimize.watchers import Watchers
 from whichloop.metrics.record import Record
 from whichloop.reports.progress import search as optimize_progress
 from whichloop.reports.progress.search import SearchDisplay, Searched, watching

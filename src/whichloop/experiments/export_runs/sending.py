@@ -170,21 +170,17 @@ class LiveSpans:
 
     def _send_new(self) -> None:
         try:
-            new = self._new_records()
+            path = self._folder / TRIALS
+            with path.open("rb") as file:
+                file.seek(self._bytes_read)
+                whole, end, _ = file.read().rpartition(b"\n")
+            self._bytes_read += len(whole + end)
+            new = [record_of(open_line(line + b"\n"), str(path)) for line in whole.split(b"\n") if line]
         except (RunError, OSError, ChecksumError) as error:
             self.problem = one_line(str(error))
             return
         for batch in _batches([record for record in new if record.trace_at is not None]):
             self._send(batch)
-
-    def _new_records(self) -> list[Record]:
-        """Return the records that came since the last look; a line that is still being written waits for the next one."""
-        path = self._folder / TRIALS
-        with path.open("rb") as file:
-            file.seek(self._bytes_read)
-            whole, end, _ = file.read().rpartition(b"\n")
-        self._bytes_read += len(whole + end)
-        return [record_of(open_line(line + b"\n"), str(path)) for line in whole.split(b"\n") if line]
 
     def _send(self, batch: Sequence[Record]) -> None:
         try:

@@ -25,9 +25,8 @@ from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError
 
-from .fit import FittedProfile
+from .fit import FittedProfile, to_toml
 from .gaps import MeasureGap, compare_records
-from .toml import to_toml
 
 MAX_TRIALS = 400
 """Trials of each loop that are run again; of a larger run the first tasks."""

@@ -6,18 +6,83 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent
 from whichloop.models.faults import CALLING
-from whichloop.protocol import Message, Reply
+from whichloop.models.feedback import COMPLAINTS, FaultSigns, parts_shown, signs_of_provider, tellable_parts, words_of
+from whichloop.protocol import Message, Reply, Request
 from whichloop.protocol.digest import digest
 from whichloop.protocol.tool_calls import NEVER_RAN
 
-from .attempts import DECIDE, REPEATED, TOOL, Attempt, Key, Shape, StatedCall, stands_in, stated_call
+from .attempts import (
+    DECIDE,
+    KIND_OF_HINT,
+    MAX_HINT_CHARS,
+    REPEATED,
+    SETTLED,
+    TOOL,
+    Attempt,
+    Key,
+    Shape,
+    StatedCall,
+    hint_of,
+    stands_in,
+    stated_call,
+)
 from .clearing import Retry, RetryRun
 from .forgetting import distance
-from .replies import MAX_HINT_CHARS, SETTLED, hint_of
-from .retries import RightForms, retry_of, right_forms
+
+
+class RightForms(NamedTuple):
+    """What the replies of a trial look like that went through."""
+
+    replies: Mapping[str, tuple[frozenset[str], frozenset[str]]]
+    """Role → words of the format, and words of the arguments' names."""
+    tools: Mapping[str, tuple[str, ...]]
+    """Tool → names of its arguments."""
+
+
+def retry_of(before: Attempt, now: Attempt, forms: RightForms) -> Retry:
+    """Return what the request of a retry shows of what was wrong, and what there was to show."""
+    signs, tool_error = _signs(before, forms)
+    shown_parts = parts_shown(Request(before.messages), Request(now.messages), before.reply, signs, tool_error)
+    tellable = tellable_parts(signs, tool_error)
+    return Retry(shown_parts & tellable, tellable)
+
+
+def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
+    """Return the words by which a text would show the failure, and what the tool gave back.
+
+    The right reply is not known, above all where no retry gave it; what other replies of the trial had stands for it.
+    """
+    if failed.error:
+        return signs_of_provider(failed.error_text), ""
+    if failed.unreadable:
+        frame, arguments = forms.replies.get(failed.role, (frozenset(), frozenset()))
+        called = frozenset(words_of(*(call.name for call in failed.reply.calls)))
+        return FaultSigns(called | frame, frozenset(words_of(failed.wire_error or "")), frame | arguments), ""
+    call = next((call for call in failed.calls if call.is_refused), None)
+    if call is None:
+        return FaultSigns(), ""
+    call_words = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
+    expected = frozenset(words_of(*forms.tools.get(call.tool, tuple(forms.tools) if call.hint == "unknown" else ())))
+    return FaultSigns(call_words, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
+
+
+def right_forms(attempts: Sequence[Attempt]) -> RightForms:
+    """Return what the first reply of each role that went through looks like, and each tool's arguments."""
+    replies: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+    tools: dict[str, tuple[str, ...]] = {}
+    for attempt in attempts:
+        if attempt.failed or attempt.wire or not attempt.states:
+            continue
+        if attempt.role not in replies:
+            names = (name for call in attempt.calls for name, _ in call.shape)
+            replies[attempt.role] = attempt.frame, frozenset(words_of(*names))
+        tools |= {call.tool: tuple(name for name, _ in call.shape) for call in attempt.calls}
+    return RightForms(replies, tools)
+
 
 MAX_RETRIES = 10**6
 """Maximum plausible number of retries of one trial."""
@@ -176,7 +241,12 @@ class _Reading:
             attempt.error, attempt.error_text = event.error
         else:
             self._move(attempt, event)
-        self._hint(attempt)
+        last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
+        new = attempt.messages[-1:] if last is not None else ()
+        if last is not None and new and len(new[0].content) < MAX_HINT_CHARS:
+            for call in last.calls:
+                if not call.runs:
+                    call.hint = hint_of(new[0].content)
         self.attempts.append(attempt)
 
     def _move(self, attempt: Attempt, event: ModelExchange) -> None:
@@ -202,15 +272,6 @@ class _Reading:
         places = [place for place, key in enumerate(shown_results) if any(call.key == key for call in attempt.calls)]
         if places:
             attempt.again = "last" if places[0] == len(shown_results) - 1 else "earlier"
-
-    def _hint(self, attempt: Attempt) -> None:
-        """Record the hint of a request's last message, unless it is a whole prompt, about unexecuted calls of the last reply."""
-        last = next((a for a in reversed(self.attempts) if (a.role, a.scope) == (attempt.role, attempt.scope)), None)
-        new = attempt.messages[-1:] if last is not None else ()
-        if last is not None and new and len(new[0].content) < MAX_HINT_CHARS:
-            for call in last.calls:
-                if not call.runs:
-                    call.hint = hint_of(new[0].content)
 
     def _run(self, event: ToolRun) -> None:
         call = stated_call(event.call)

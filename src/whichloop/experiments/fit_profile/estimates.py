@@ -96,21 +96,6 @@ class _Shares:
     """The share of repeated calls that replace another call."""
 
 
-def _shares(tally: Tally) -> _Shares:
-    total: Counts = defaultdict(float)
-    for counts in (*tally.points.values(), *tally.struck.values()):
-        for name, count in counts.items():
-            total[name] += count
-    repeats, ends = total["decision.repeated_call"], total["decision.never_finish"]
-    if not repeats + ends:
-        repeats, ends = total[LATER], total[END]
-    return _Shares(
-        _share(total[FIRST], total[FIRST] + total[FIRST_ANSWER] + _NEARLY_NONE),
-        _share(total[LATER], total[LATER] + total[END]),
-        _share(repeats, repeats + ends),
-    )
-
-
 _NEARLY_NONE = 1e-9
 
 
@@ -141,7 +126,18 @@ def _exposed_points(kind: str, points: Counts, shares: _Shares) -> float:
 
 def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, RateEstimate]:
     """Return the rate of each kind of fault, from how often it struck; `timed`: replies' times were measured."""
-    shares = _shares(tally)
+    total: Counts = defaultdict(float)
+    for counts in (*tally.points.values(), *tally.struck.values()):
+        for name, count in counts.items():
+            total[name] += count
+    repeats, ends = total["decision.repeated_call"], total["decision.never_finish"]
+    if not repeats + ends:
+        repeats, ends = total[LATER], total[END]
+    shares = _Shares(
+        _share(total[FIRST], total[FIRST] + total[FIRST_ANSWER] + _NEARLY_NONE),
+        _share(total[LATER], total[LATER] + total[END]),
+        _share(repeats, repeats + ends),
+    )
     slow = _slow_by_task(tally) if timed else {}
     for task, struck in tally.struck.items():
         struck["decision.repeated_call"] += struck[OPEN_REPEAT] * shares.repeats

@@ -12,7 +12,7 @@ from whichloop.metrics.trace import ModelExchange, ToolRun, TraceEvent
 from whichloop.protocol.values import counted as number_of
 
 from .foreign_trials import ForeignTrial
-from .token_counts import ToldTotal, total_is_less, total_is_more
+from .values import ToldTotal, total_is_less, total_is_more
 
 
 def with_counts(trial: ForeignTrial) -> ForeignTrial:

@@ -3,19 +3,169 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Protocol
 
+import zstandard
+
+from whichloop.protocol.files import read_bounded
 from whichloop.protocol.json_text import DuplicateKeyError, Json, LongNumberError, load_json
 
-from .folder_tree import FileTree, FolderTree
-from .zip_file import ZipArchive
+from .values import located, name_of
+
+ZSTD = 93
+MAX_BYTES = 1 << 35
+"""Most bytes of all members together, unpacked."""
+MAX_RATIO = 10_000
+"""Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
+_BLOCK = 1 << 20
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_ENCRYPTED = 0x1
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError, struct.error),
+)
+
+
+class ZipArchive:
+    """The members of a zip file by name, the last one of each. Raises ValueError for another file, or if it unpacks to too much."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (*_UNREADABLE, IndexError, OverflowError) as error:
+            raise ValueError(f"not a readable zip file: {error}") from None
+        self._members = {member.filename: member for member in self._zip.infolist()}
+        unpacked = sum(member.file_size for member in self._members.values())
+        packed = sum(member.compress_size for member in self._members.values())
+        if unpacked > min(MAX_BYTES, MAX_RATIO * max(packed, _BLOCK)):
+            raise ValueError(f"its members unpack to {unpacked} bytes, more than is read")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def read(self, name: str) -> bytes:
+        """Unpack one member. Raises ValueError if it is encrypted, too large, damaged, or packed in an unknown way."""
+        member = self._members[name]
+        if member.flag_bits & _ENCRYPTED:
+            raise ValueError(f"{name}: encrypted")
+        if max(member.file_size, member.compress_size) > MAX_MEMBER_BYTES:
+            raise ValueError(f"{name}: more than {MAX_MEMBER_BYTES} bytes")
+        try:
+            with self._unpacking(member) as file:
+                parts, remaining = [], member.file_size + 1
+                while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
+                    parts.append(part)
+                    remaining -= len(part)
+                data = b"".join(parts)
+        except _UNREADABLE as error:
+            raise ValueError(f"{name}: cannot be unpacked: {error}") from None
+        if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
+            raise ValueError(f"{name}: damaged")
+        return data
+
+    def _unpacking(self, member: zipfile.ZipInfo) -> Any:
+        """Open the member as a file; how much is read of it bounds what it unpacks to."""
+        if member.compress_type != ZSTD:
+            return self._zip.open(member)
+        return zstandard.ZstdDecompressor().stream_reader(self._packed(member), read_across_frames=True)
+
+    def _packed(self, member: zipfile.ZipInfo) -> bytes:
+        """Return the bytes after the member's own header, in which names and extras may be longer than in the directory."""
+        self._file.seek(member.header_offset)
+        magic, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
+        if magic != b"PK\x03\x04":
+            raise zipfile.BadZipFile("there is no member where the directory says")
+        self._file.seek(name_bytes + extra_bytes, io.SEEK_CUR)
+        return self._file.read(member.compress_size)
+
+
+MAX_NAMES = 200_000
+"""Maximum number of files below a folder."""
+MAX_LEVELS = 12
+"""Levels of folders below a folder that are looked into."""
+MAX_MEMBER_BYTES = 1 << 28
+"""Maximum size of one file, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
+
+
+class FileTree(Protocol):
+    """Files by name, such as those of an archive or a folder."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names with `/` between folders."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of one of them. Raises ValueError if they cannot be read within bounds."""
+
+
+class FolderTree:
+    """The regular files below a folder. Raises ValueError if there are too many, and OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._digests_read: dict[str, str] = {}
+        """Name → sha256 of each file that was read."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        names = []
+        for name in self._walk(self.path, ""):
+            names.append(name)
+            if len(names) > MAX_NAMES:
+                raise ValueError(f"more than {MAX_NAMES} files")
+        return tuple(sorted(names))
+
+    def _walk(self, folder: Path, prefix: str) -> Iterator[str]:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{prefix}{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and name.count("/") < MAX_LEVELS:
+                    yield from self._walk(folder / entry.name, f"{name}/")
+                elif entry.is_file(follow_symlinks=False):
+                    yield name
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._name_set
+
+    @cached_property
+    def _name_set(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def read(self, name: str) -> bytes:
+        if name not in self:
+            raise ValueError(f"{name}: not there")
+        try:
+            data = read_bounded(self.path / name, MAX_MEMBER_BYTES)
+        except OSError as error:
+            raise ValueError(f"{name}: {error.strerror}") from None
+        self._digests_read[name] = hashlib.sha256(data).hexdigest()
+        return data
+
+    @property
+    def sha256(self) -> str:
+        """sha256 over the names and contents of the files that were read, whatever else is in the folder."""
+        lines = (f"{digest} {name}\n" for name, digest in sorted(self._digests_read.items()))
+        return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
 
 MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file that is read whole; archives are read member by member."""
@@ -181,3 +331,76 @@ class ForeignFile:
             return {}
         first = data[0] if isinstance(data, list) and data else data
         return first if isinstance(first, dict) else {}
+
+
+STANDARD = "trajectory"
+"""Name that agents give the file of every trial; the folder's name tells the trials apart."""
+
+
+def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
+    """Yield name and content of each document. Raises ValueError that names the one that is not JSON."""
+    if file.tree is None:
+        if file.suffix in JSON_LINES:
+            yield from _lines(file.content(), "")
+        else:
+            yield _document_name(file.path), file.json_value
+        return
+    for name in file.tree.names:
+        if name.endswith(JSON_LINES):
+            yield from _lines(file.tree.read(name), f"{name}, ")
+        elif name.endswith(".json"):
+            raw = file.tree.read(name)
+            with located(name):
+                data = parse_json(raw)
+            yield name, data
+
+
+@contextmanager
+def in_document(file: ForeignFile, name: str, part: str = "") -> Iterator[None]:
+    """Prefix what is wrong in a document with the part of it and, where the file holds several documents, its name."""
+    is_one = file.tree is None and file.suffix not in JSON_LINES
+    where = ", ".join(filter(None, ["" if is_one else name, part]))
+    with located(where) if where else nullcontext():
+        yield
+
+
+def _document_name(path: Path) -> str:
+    """Return a single file's name; of one that is called like all others, below its folder's, as if that had been imported."""
+    resolved = path.resolve()
+    return f"{resolved.parent.name}/{path.name}" if path.stem == STANDARD and resolved.parent.name else path.name
+
+
+def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(raw.splitlines(), 1):
+        if line.strip():
+            with located(f"{before}line {number}"):
+                data = parse_line(line)
+            yield f"{before}line {number}", data
+
+
+def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:
+    """Tell whether the first document of a file is one of a format; it never raises."""
+    try:
+        if file.tree is None and file.suffix in JSON_LINES:
+            return is_one(file.first_row)
+        return is_one(next(documents(file), ("", None))[1])
+    except (ValueError, RecursionError):
+        return False
+
+
+def each_item(data: object, key: str) -> list[Any]:
+    """Return the items of a document: a list, the list under `key`, or the one that it is."""
+    listed = data.get(key) if isinstance(data, Mapping) and isinstance(data.get(key), list) else data
+    return listed if isinstance(listed, list) else [listed]
+
+
+def task_of(name: str) -> str:
+    """Return a task's name from the document's: without its ending, or, where all are called the same, from its folder's."""
+    path = PurePosixPath(name)
+    text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
+    return name_of(text, "the file's name")
+
+
+def unscored(reason: str, task: object) -> str:
+    """Return why a trial has no score. `task`: what was named as its task; None: its file's name stands for it."""
+    return reason if task is not None else f"{reason}; and each file is a task of its own without --map task=PLACE"

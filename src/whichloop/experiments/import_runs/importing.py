@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import shutil
 from collections import Counter
@@ -15,15 +16,15 @@ from whichloop.protocol.modules import names_in, offered_by
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
 from whichloop.runs.manifest import write_manifest
-from whichloop.runs.store.files import TRACES, TRIALS
+from whichloop.runs.store.files import TRACES, TRIALS, RunError, read_manifest_json
 from whichloop.runs.store.seal import tally_of
 from whichloop.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
 from whichloop.runs.trial.recorder import trace_line
 
-from .cells_told import answers_cut
+from .column_hints import is_measured
+from .columns import columns_of
 from .counting import half_told_tokens, told_totals
-from .documents import documents
-from .foreign_file import ForeignFile, GivenRows, open_file
+from .foreign_file import ForeignFile, GivenRows, documents, open_file
 from .foreign_trials import ForeignLog, Format, ReadingOptions
 from .joining import (
     ImportRequest,
@@ -38,10 +39,108 @@ from .joining import (
     scale_hardly_used,
     tasks_alike,
 )
-from .json_rows import holds_lists, list_of_rows
-from .replacing import check_replaceable, place_beside, take_place
-from .shared_columns import OTHER_TASKS, task_column_hint
-from .values import SeveralScoresError, located
+from .places import with_places
+from .pooled import can_be_typed, numbers_repeats, row_cell_text
+from .statuses import answers_cut
+from .table_rows import Row, holds_lists, list_of_rows, rows_of
+from .values import MAX_NAME_CHARS, SeveralScoresError, is_nothing, located, short_value
+
+OTHER_TASKS = "another name of the tasks: --map task=…"
+MIN_SHARED = 2
+"""Fewest values in common of such a column."""
+MIN_OVERLAP = 0.5
+"""Least share of an arm's values that stand in another arm, too."""
+MIN_VARIETY = 0.1
+"""Fewest values of an arm, as a share of its rows: fewer name kinds of tasks, not tasks."""
+
+_RowsOfArms = list[tuple[str, Row]]
+
+
+def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) -> str:
+    """Return what names the tasks otherwise, for tables that were read and whose arms have no task in common."""
+    names, rows = list[str](), _RowsOfArms()
+    for number, path in enumerate(paths):
+        free, rows_of_file = _table_of(path, request, number)
+        names = free if not number else [name for name in names if name in free]
+        rows += rows_of_file
+    arms = Counter(arm for arm, _ in rows)
+    shared = {name: _shared(name, rows, arms) for name in names}
+    best = max(shared, key=lambda name: shared[name], default="")
+    if not best or shared[best] < MIN_SHARED:
+        return OTHER_TASKS
+    typed = shlex.quote(f"task={best}")
+    return f"column {short_value(best)} has {shared[best]} values that stand in several arms; if it names the tasks: --map {typed}"
+
+
+def _table_of(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[list[str], _RowsOfArms]:
+    """Return the columns of a table that may name its tasks, and its rows, each with its arm. `number`: the file's."""
+    with open_file(path) as file:
+        names, rows = with_places(*rows_of(file, request.reading), request.reading)
+        columns = columns_of(names, request.reading)
+        whole = request.arms[number] if request.arms else file.path.stem
+    used = {column for meaning, column in columns.items() if meaning != "asked"}
+    free = [
+        name
+        for name in names
+        if can_be_typed(name) and name not in used and not numbers_repeats(name) and not is_measured(name, rows)
+    ]
+    by_row = columns.get("arm") if not request.arms else None
+    return free, [(whole if by_row is None else row_cell_text(row, by_row), row) for row in rows]
+
+
+def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
+    """Return how many values a column has in several arms; 0 if it names no tasks."""
+    values: dict[str, dict[str, None]] = {arm: {} for arm in arms}
+    for arm, value in ((arm, row_cell_text(row, name)) for arm, row in rows if not is_nothing(row.cells.get(name))):
+        if len(value) > MAX_NAME_CHARS:
+            return 0
+        values[arm][value] = None
+    if any(len(distinct) < MIN_VARIETY * arms[arm] or _counts_rows(list(distinct)) for arm, distinct in values.items()):
+        return 0
+    standing = Counter(value for distinct in values.values() for value in distinct)
+    shared = {value for value, number in standing.items() if number > 1}
+    is_in_all = all(len(distinct.keys() & shared) >= MIN_OVERLAP * len(distinct) for distinct in values.values())
+    return len(shared) if is_in_all else 0
+
+
+def _counts_rows(values: Sequence[str]) -> bool:
+    """Tell whether values are the numbers of rows in turn, from 0 or 1 on, as an index that pandas writes."""
+    return any(list(values) == [str(first + number) for number in range(len(values))] for first in (0, 1))
+
+
+def check_replaceable(folder: Path, *, wanted: bool) -> None:
+    """Raise ValueError unless the user wants to replace what is there, and it is an imported run.
+
+    What whichloop ran itself cannot be made again from a file, and any other folder is none of ours.
+    """
+    if not wanted:
+        raise ValueError(f"{folder}: exists already; take another --name, or replace the run that is there: --replace")
+    if folder.is_symlink() or not folder.is_dir():
+        raise ValueError(f"{folder}: not a run directory, so it is not replaced; take another --name")
+    try:
+        imported = read_manifest_json(folder).get("imported")
+    except RunError as error:
+        raise ValueError(f"{error}; it is not replaced; take another --name") from None
+    if imported is None:
+        raise ValueError(f"{folder}: not an imported run, so it is not replaced; take another --name")
+
+
+def place_beside(folder: Path) -> Path:
+    """Return a path in the same folder, whose name begins with a point: a run that is not whole yet."""
+    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+
+
+def take_place(run: Path, folder: Path) -> None:
+    """Move a run to the place of another, and remove that; if the move fails, the other one stays. Raises OSError."""
+    old = place_beside(folder)
+    folder.rename(old)
+    try:
+        run.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
 
 FORMATS_PACKAGE = f"{__package__}.formats"
 TABLE = "csv"

@@ -7,17 +7,122 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from whichloop.datasets.parquet import ParquetTable
+from whichloop.protocol.values import counted
 
+from .columns import NEEDED, columns_named
 from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_line
-from .foreign_trials import ReadingOptions
-from .json_rows import list_of_rows
-from .values import located, short_value
+from .foreign_trials import ReadingOptions, TrialKey
+from .values import located, name_of, names_in_a_line, short_value
+
+MAX_LOOKED_AT = 100
+"""First rows of a list whose fields tell whether it holds trials."""
+MAX_LEVELS = 8
+"""Most objects, one in the other, in which a list of rows is looked for."""
+MAX_NAMED = 3
+"""Most lists that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowList:
+    """A list that may hold trials."""
+
+    place: str
+    """Keys with points between, such as `results.results`; empty for the whole file."""
+    rows: Sequence[Any]
+
+    def holds_trials(self, reading: ReadingOptions) -> bool:
+        """Tell whether its rows have a field for the task and one for the score, by their names or as the user named them."""
+        names = list(dict.fromkeys(name for row in self.rows[:MAX_LOOKED_AT] for name in row))
+        named_columns = {"score": reading.scorer or "", **reading.columns}
+        return all(
+            _is_among(named_columns[meaning], names) if named_columns.get(meaning) else columns_named(meaning, names)
+            for meaning in NEEDED
+        )
+
+
+def list_of_rows(data: Any, reading: ReadingOptions) -> RowList:
+    """Return the one list of a file's JSON value that holds trials. Raises ValueError if there is none, or several."""
+    if isinstance(data, list):
+        return RowList("", data)
+    lists = list(_lists_in(data)) if isinstance(data, Mapping) else []
+    if reading.rows is not None:
+        return _at_place([row_list for row_list in lists if row_list.place], reading.rows)
+    fitting = [row_list for row_list in lists if row_list.holds_trials(reading)]
+    lists = [row_list for row_list in lists if row_list.place] or lists  # objects around a list look like a table by its columns
+    if len(fitting) == 1 or (fitting and not fitting[0].place):  # a table by its columns is the whole
+        return fitting[0]
+    names = _places_named(fitting or lists)
+    if fitting:
+        raise ValueError(f"several lists in it hold trials: {names}; say which is meant: --rows {shlex.quote(fitting[0].place)}")
+    if lists:
+        cure = "say which fields of its rows are the task and the score: --map task=FIELD,score=FIELD"
+        raise ValueError(f"no list in it has trials by its names, of {names}; {cure}")
+    raise ValueError("not a JSON array of rows")
+
+
+def _at_place(lists: Sequence[RowList], place: str) -> RowList:
+    """Return the list at the place that the user named. Raises ValueError if none stands there, with those that do."""
+    row_list = next((one for one in lists if one.place == place), None)
+    if row_list is None:
+        raise ValueError(f"--rows: no list of rows stands at {short_value(place)}; there are {_places_named(lists) or 'none'}")
+    return row_list
+
+
+def _places_named(lists: Sequence[RowList]) -> str:
+    more = f" and {counted(len(lists) - MAX_NAMED, 'other')}" if len(lists) > MAX_NAMED else ""
+    return (
+        ", ".join(f"{short_value(row_list.place)} ({counted(len(row_list.rows), 'row')})" for row_list in lists[:MAX_NAMED]) + more
+    )
+
+
+def holds_lists(data: Any) -> bool:
+    """Tell whether an object has a list that may be a table, or is one by its columns."""
+    return isinstance(data, Mapping) and next(_lists_in(data), None) is not None
+
+
+def _lists_in(data: Mapping[str, Any]) -> Iterator[RowList]:
+    """Yield the object itself where it is a table by columns, and the lists of objects in it, below objects alone."""
+    by_column = _by_columns(data)
+    if by_column:
+        yield RowList("", by_column)
+    yield from _lists_below(data, "")
+
+
+def _lists_below(data: Mapping[str, Any], before: str) -> Iterator[RowList]:
+    for key, value in data.items():
+        place = f"{before}{key}"
+        if isinstance(value, Mapping) and place.count(".") < MAX_LEVELS - 1:
+            yield from _lists_below(value, f"{place}.")
+        elif isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+            yield RowList(place, value)
+
+
+def _by_columns(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table that is written by its columns; none where it is no such table."""
+    names, rows = data.get("columns"), data.get("data")
+    if isinstance(names, list) and isinstance(rows, list) and {*data} <= {"columns", "index", "data"}:
+        fits = all(isinstance(row, list) and len(row) == len(names) for row in rows)
+        return [dict(zip(map(str, names), row, strict=True)) for row in rows] if fits else []
+    columns = list(data.values())
+    if columns and all(isinstance(column, Mapping) for column in columns) and len({tuple(column) for column in columns}) == 1:
+        return [{name: column[row] for name, column in data.items()} for row in columns[0]]
+    if columns and all(isinstance(column, list) for column in columns) and len({len(column) for column in columns}) == 1:
+        if any(isinstance(cell, Mapping) for column in columns for cell in column):
+            return []
+        return [dict(zip(data, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    return []
+
+
+def _is_among(place: str, names: Sequence[str]) -> bool:
+    return place in names or place.partition(".")[0] in names or bool({place.lower()} & {name.lower() for name in names})
+
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SEPARATOR = re.compile(r"\s*\"?sep=(.)\"?\r?\n", re.IGNORECASE)
@@ -51,7 +156,7 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
     if file.suffix == PARQUET:
         return _parquet(file)
     if file.suffix == ".json":
-        return _array(list_of_rows(file.json_value, reading).rows)
+        return _objects([(f"row {number}", cells) for number, cells in enumerate(list_of_rows(file.json_value, reading).rows, 1)])
     text = _decoded(file.content())
     return _json_lines(text) if file.suffix in JSON_LINES else _csv(text)
 
@@ -79,10 +184,6 @@ def _parquet(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
         error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
         raise
     return table.columns or (), rows
-
-
-def _array(data: Sequence[Any]) -> tuple[Sequence[str], list[Row]]:
-    return _objects([(f"row {number}", cells) for number, cells in enumerate(data, 1)])
 
 
 def _objects(objects: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:
@@ -137,7 +238,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
                 cells.pop()
             if len(cells) != len(names):
                 raise ValueError(f"{place}: {len(cells)} cells, and the first line names {len(names)} columns")
-            rows.append(Row(place, _by_column(names, cells)))
+            rows.append(Row(place, dict(zip(reversed(names), reversed(cells), strict=True))))
     except csv.Error as error:
         line, opened = first + lines.line_num, _open_quote(body, delimiter)
         if opened and str(error) == _NO_END:
@@ -160,12 +261,65 @@ def _open_quote(text: str, delimiter: str) -> int:
     return len(_LINE_END.findall(text[:at])) + 1
 
 
-def _by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a line by the names of their columns; of columns without a name, the first one."""
-    return dict(zip(reversed(names), reversed(cells), strict=True))
-
-
 def _delimiter(text: str) -> str:
     """Return the delimiter of the first line: comma, tab, semicolon or bar."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return max(_DELIMITERS, key=first.count)
+
+
+def trial_keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
+    """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
+
+    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds. `cure`: what to do
+    about two rows of one repeat.
+    """
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    named: list[tuple[str, str, str]] = []
+    for row in rows:
+        with located(row.place):
+            cell = (arm_of(row, default_arm), name_of(row.cells["task"], "the task"))
+            lines = cells.setdefault(cell, {})
+            name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
+            if name in lines:
+                raise ValueError(f"arm, task and repeat {short_value(name)} are in {lines[name]} already; {cure}")
+            lines[name] = row.place
+            named.append((*cell, name))
+    everywhere = _numbered({name for lines in cells.values() for name in lines})
+    if len(everywhere) == max(map(len, cells.values()), default=0):
+        return [(arm, task, everywhere[name]) for arm, task, name in named]
+    within = {cell: _numbered(lines) for cell, lines in cells.items()}
+    return [(arm, task, within[arm, task][name]) for arm, task, name in named]
+
+
+def arm_of(row: Row, default: str) -> str:
+    """Return the arm that a row names, or the default."""
+    return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
+
+
+def renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
+    """Yield which repeat is shown as which number, where the column of the repeat has other names, such as seeds."""
+    numbers: dict[str, set[int]] = {}
+    for row, (_, _, repeat) in zip(rows, keys, strict=True):
+        if "repeat" in row.cells:
+            numbers.setdefault(name_of(_integral(row.cells["repeat"]), "the repeat"), set()).add(repeat)
+    if not len(numbers) == sum(map(len, numbers.values())) == len(set().union(*numbers.values())):
+        yield "repeats are numbered from 0 within each arm and task, in the order of their column"
+    elif any(_order(name)[:2] != (0, *shown_as) for name, shown_as in numbers.items()):
+        ordered = names_in_a_line(sorted(numbers, key=_order))
+        yield f"repeat {ordered} is shown as 0" if len(numbers) == 1 else f"repeats {ordered} are shown as 0 to {len(numbers) - 1}"
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    """Number names: those that are numbers by size, then words."""
+    return {name: number for number, name in enumerate(sorted(names, key=_order))}
+
+
+def _integral(value: Any) -> Any:
+    """Return 1 for 1.0, the form that data frames write for integers in a column with gaps."""
+    text = str(value).strip()
+    return text.removesuffix(".0") if re.fullmatch(r"\d{1,9}\.0", text) else value
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    """Return what a repeat's name is sorted by."""
+    return (0, int(name), "") if re.fullmatch(r"\d{1,15}", name, re.ASCII) else (1, 0, name)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from .columns import IN_CELLS, KEPT_AS, ColumnUnit, converted
 from .table_rows import Row
-from .units import IN_CELLS, KEPT_AS, ColumnUnit, converted
 from .values import is_nothing, short_value
 
 WHOLE = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")

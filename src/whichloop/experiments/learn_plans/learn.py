@@ -209,7 +209,13 @@ class _PlanLearner:
                 raise _NoResult(f"{'none of its calls gave a result' if is_called else 'no calls'}: cannot be learned")
             draft = draft_of(trial_calls, self.task.query, self._kinds(), any_order=self.any_order)
             plan, fixed_values = self._proved(draft, record) if self.check else self._plan(draft, record, draft.sources.values)
-            _check_storable(plan)
+            data = plan_to_json(plan)
+            if any(len(path) > MAX_DEPTH for path, _ in leaves(data)):
+                raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
+            try:
+                json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+            except UnicodeEncodeError:
+                raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
             return Lesson(self.task.id, trial, plan, fixed_values)
         except Unlearnable:
             raise
@@ -332,17 +338,6 @@ def _is_right(task: Task, answer: Any, values: Mapping[str, Any], state: Any) ->
 
 MAX_DEPTH = 60
 """Maximum depth of a plan, which readers of files limit too."""
-
-
-def _check_storable(plan: Plan) -> None:
-    """Raise Unlearnable for a plan that a file cannot store: nested too deep, or with half of a surrogate pair."""
-    data = plan_to_json(plan)
-    if any(len(path) > MAX_DEPTH for path, _ in leaves(data)):
-        raise Unlearnable(f"its calls are nested deeper than {MAX_DEPTH} levels")
-    try:
-        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError:
-        raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
 
 
 def result_kind(tool: Tool) -> Kind:

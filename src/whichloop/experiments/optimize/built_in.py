@@ -1,4 +1,4 @@
-"""The base of the built-in optimizers. Each is a file of the package `optimizers`; its fields are its options.
+"""The base of the built-in optimizers, which `optimizers` has; their fields are their options.
 
 Their defaults suit a small budget.
 
@@ -17,18 +17,15 @@ from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.protocol.modules import names_in, offered_by
 from whichloop.runs.options import Option, options_of
 
 from .compiling import Workshop, compiled, loud, score, share
-from .packages import packages_of
+from .config import packages_of
 
 Part = Literal["instructions", "demos"]
 INSTRUCTIONS: frozenset[Part] = frozenset({"instructions"})
 DEMOS: frozenset[Part] = frozenset({"demos"})
 BOTH = INSTRUCTIONS | DEMOS
-OPTIMIZERS = f"{__package__}.optimizers"
-"""The package whose files are the built-in optimizers."""
 
 
 class BuiltIn:
@@ -81,17 +78,3 @@ def check_threshold(threshold: float | None) -> None:
 def bootstrap_metric(threshold: float | None) -> Callable[..., Any]:
     """Return the metric by which demonstrations are bootstrapped: full success, or the score where a threshold decides."""
     return loud(score if threshold is None else share)
-
-
-def built_in() -> tuple[type[BuiltIn], ...]:
-    """Return the optimizers of the package `optimizers`, sorted by file name: each file names its class in `OPTIMIZER`.
-
-    Raises ValueError, which names the file, for one that does not.
-    """
-    return tuple(
-        offered_by(OPTIMIZERS, name, "OPTIMIZER", _is_optimizer, "a class derived from BuiltIn") for name in names_in(OPTIMIZERS)
-    )
-
-
-def _is_optimizer(offered: object) -> bool:
-    return isinstance(offered, type) and issubclass(offered, BuiltIn)

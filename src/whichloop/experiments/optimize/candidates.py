@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt
+from whichloop.runs.engine.runner import Unwatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +174,34 @@ class Watcher(Protocol):
 
     def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         """Handle the end of a design's optimization; `final`: the candidate whose program is in optimized.json."""
+
+
+class Watchers(Unwatched):
+    """A watcher that notifies several others in turn."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def began(self, design: str, initial: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.began(design, initial)
+
+    def tried(self, design: str, candidate: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.tried(design, candidate)
+
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
+        for watcher in self.watchers:
+            watcher.rolled_out(design, candidate, record, search)
+
+    def proposed(self, design: str, proposals: SearchCost) -> None:
+        for watcher in self.watchers:
+            watcher.proposed(design, proposals)
+
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
+        for watcher in self.watchers:
+            watcher.ended(design, end, final)
+
+
+SILENT = Watchers()
+"""The watcher that does nothing."""

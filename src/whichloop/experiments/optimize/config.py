@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from whichloop._extras import EXTRA_OF, is_installed, missing
 from whichloop.protocol.cured_error import needed
 from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
 from whichloop.runs.config import (
@@ -24,7 +25,24 @@ from whichloop.runs.config import (
     read_toml,
 )
 
-from .packages import check_packages
+DSPY = "dspy"
+BESIDE_DSPY: Mapping[str, str] = {"miprov2": "optuna"}
+"""Built-in optimizer, in small letters → the package that it needs beside DSPy, whose extra has both."""
+
+
+def packages_of(optimizer: str) -> tuple[str, ...]:
+    """Return the packages that an optimizer needs; the extra of the last has all. `optimizer`: its name, without options."""
+    beside = BESIDE_DSPY.get(optimizer.lower())
+    return (DSPY,) if beside is None else (DSPY, beside)
+
+
+def check_packages(optimizer: str) -> None:
+    """Raise MissingExtra, which names one extra for all of them, where an optimizer needs a package that is not installed."""
+    packages = packages_of(optimizer)
+    for package in packages:
+        if not is_installed(package):
+            raise missing(f"optimizer {optimizer}", package, extra=EXTRA_OF[packages[-1]])
+
 
 DEFAULT_BUDGET = BudgetConfig(calls=2000)
 REPEATS = 3

@@ -54,12 +54,7 @@ def feedback(record: Record, trace: Trace | None, task: Task) -> str:
     ]
     unique = list(dict.fromkeys(map(_sentence, sentences)))
     omitted = [f"({len(unique) - MAX_SENTENCES} more.)"] if len(unique) > MAX_SENTENCES else []
-    return "\n".join([*unique[:MAX_SENTENCES], *omitted]) or (ALL_WELL if is_right else _score_only(record))
-
-
-def _score_only(record: Record) -> str:
-    """Return the sentence for a trial whose answer and calls show no mistake, such as with a user's own scorer."""
-    return f"The score was {record.accuracy:g} of 1."
+    return "\n".join([*unique[:MAX_SENTENCES], *omitted]) or (ALL_WELL if is_right else f"The score was {record.accuracy:g} of 1.")
 
 
 # --- the outcome ---

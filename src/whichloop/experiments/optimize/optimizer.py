@@ -18,9 +18,10 @@ from whichloop.protocol.own_code import load_plugin
 from whichloop.runs.options import Option, options_of
 from whichloop.runs.registry import converted_options
 
-from .built_in import BOTH, BuiltIn, Part, built_in
+from .built_in import BOTH, BuiltIn, Part
 from .compiling import Workshop, any_metric, compiled, loud
-from .packages import check_packages
+from .config import check_packages
+from .optimizers import BUILT_IN
 from .quiet_dspy import error_line
 from .raising import watched_metric
 
@@ -157,7 +158,7 @@ def _own_optimizer(name: str, target: Any, options: Mapping[str, Any]) -> OwnOpt
 
 def optimizers() -> tuple[Optimizer, ...]:
     """Return the built-in optimizers with their default options."""
-    return tuple(kind() for kind in built_in())
+    return tuple(kind() for kind in BUILT_IN)
 
 
 def optimizer_named(spec: Spec) -> Optimizer:
@@ -170,13 +171,13 @@ def optimizer_named(spec: Spec) -> Optimizer:
         raise ValueError(f"optimizer {name}: @{spec.program} is for loops: an optimizer begins with the loop's program")
     if ":" in name:
         return _own_optimizer(name, own_object("optimizer", name), spec.options)
-    by_name = {kind.name.lower(): kind for kind in built_in()}
+    by_name = {kind.name.lower(): kind for kind in BUILT_IN}
     if name.lower() in by_name:
         return _built_in(by_name[name.lower()], spec.options)
     plugins = {point.name: point for point in plugins_of(GROUP)}
     if name in plugins:
         return _own_optimizer(name, _loaded(plugins[name]), spec.options)
-    hint = nearest(name, [*(kind.name for kind in built_in()), *sorted(plugins)])
+    hint = nearest(name, [*(kind.name for kind in BUILT_IN), *sorted(plugins)])
     raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
 
 

@@ -4,48 +4,99 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dspy.utils.saving import get_dependency_versions
 
-from whichloop.datasets.task import Suite
-from whichloop.experiments.optimize.candidates import SearchEnd
-from whichloop.experiments.optimize.config import OptimizeConfig, optimize_config_from
-from whichloop.experiments.optimize.files import ENDED, PROGRAM
-from whichloop.experiments.optimize.manifest import (
-    DesignEntry,
-    OptimizationManifest,
-    OptimizerEntry,
-    SearchedSuite,
-    read_optimization_manifest,
-)
-from whichloop.experiments.optimize.optimizer import Optimizer, optimizer_named
-from whichloop.experiments.optimize.splits import Splits, split
+from whichloop.datasets.task import Suite, Task
 from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import Model, Optimizable
+from whichloop.protocol.digest import digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.runs.code_digests import code_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.folders import new_folder
-from whichloop.runs.lookup import check_answers, check_calls, check_plans, suite_of
+from whichloop.runs.lookup import check_answers, check_calls, check_plans, suite_of, tasks_of_split
 from whichloop.runs.manifest import timestamp, write_manifest
-from whichloop.runs.new_manifest import (
-    PACKAGES,
-    configuration,
-    loop_program_digest,
-    suite_code,
-    typed_options,
-    versions_of,
-)
+from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_digest, suite_code, typed_options, versions_of
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking, own_code
 from whichloop.runs.schedule import Arm, make_arms
 from whichloop.runs.scripted_price import scripted_price, with_scripted_price
 from whichloop.runs.store.files import RunError, read_document
 from whichloop.runs.trial.pricing import Pricing
 from whichloop.runs.trial_models import check_scripted_price, open_models
+
+from .candidates import SearchEnd
+from .config import OptimizeConfig, optimize_config_from
+from .files import ENDED, PROGRAM
+from .manifest import (
+    DesignEntry,
+    OptimizationManifest,
+    OptimizerEntry,
+    SearchedSuite,
+    SplitEntry,
+    SplitName,
+    read_optimization_manifest,
+)
+from .optimizer import Optimizer, optimizer_named
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The tasks of an optimization; the optimizer never gets `test`."""
+
+    train: Sequence[Task]
+    dev: Sequence[Task]
+    test: Sequence[Task]
+
+    def entries(self) -> dict[SplitName, SplitEntry]:
+        """Return sizes and digests, by split."""
+        splits = {name: SplitEntry(tasks=len(tasks), digest=_digest(tasks)) for name, tasks in self._named().items()}
+        return {**splits, "test": splits["test"].model_copy(update={"opened": None})}
+
+    @property
+    def searched(self) -> Mapping[str, tuple[str, Task]]:
+        """Task id → split name and task, for all tasks that an optimizer may see."""
+        return {task.id: (name, task) for name, tasks in (("train", self.train), ("dev", self.dev)) for task in tasks}
+
+    def _named(self) -> dict[SplitName, Sequence[Task]]:
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+
+def split(suite: Suite, config: OptimizeConfig) -> Splits:
+    """Return the suite's own splits, or if it has none, splits by task id. Raises ValueError for an empty one."""
+    search = config.search
+    by_name = {
+        "train": _usable(suite, "train", config)[: search.train],
+        "dev": _usable(suite, "dev", config)[: search.dev],
+        "test": tasks_of_split(suite, "test")[: config.compare.tasks],
+    }
+    split_of: dict[str, str] = {}
+    for name, tasks in by_name.items():
+        for task in tasks:
+            if split_of.setdefault(task.id, name) != name:
+                raise ValueError(f"suite {suite.name}: task {task.id} is in two splits, {split_of[task.id]} and {name}")
+    return Splits(**by_name)
+
+
+def _usable(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
+    """Return the usable tasks of a split, without quarantined ones and those that lack a plan for the scripted model."""
+    scripted = config.model == SCRIPTED
+    usable = [task for task in tasks_of_split(suite, name) if not task.quarantined and not (scripted and task.plan is None)]
+    if not usable:
+        reason = f"all are quarantined{f', or have no plan, which the scripted model needs; {_WAYS_OUT}' if scripted else ''}"
+        raise ValueError(f"suite {suite.name}: no task of its split {name} can be run: {reason}")
+    return usable
+
+
+_WAYS_OUT = "run a real one (--model), or learn plans from such a run by the command whichloop suite learn"
+
+
+def _digest(tasks: Sequence[Task]) -> str:
+    return digest([task.as_dict() for task in tasks])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.values import error_text
 from whichloop.runs.store.files import RunError
 
-from .budget_spent import BudgetSpent
 from .candidates import SearchCost
 from .event_loop_thread import Background
-from .log import JsonLinesLog, read_log
+from .files import JsonLinesLog, read_log
+from .raising import BudgetSpent
 from .rollouts import RunStopped
 
 

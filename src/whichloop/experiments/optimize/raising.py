@@ -16,9 +16,13 @@ from typing import Any
 
 from whichloop.protocol.values import counted
 
-from .budget_spent import BudgetSpent
 from .compiling import Uncaught
 from .quiet_dspy import Warn, with_place
+
+
+class BudgetSpent(BaseException):
+    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+
 
 LEAST_ERRORS = 3
 """Errors from which on a scorer or metric that raises more often than not ends a search."""

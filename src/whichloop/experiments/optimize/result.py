@@ -16,11 +16,9 @@ from whichloop.runs.config import BudgetConfig
 from whichloop.runs.folders import TEST
 from whichloop.runs.store.files import MANIFEST, RunError, read_document
 
-from .advice import advice
+from .advice import advice, cut_off
 from .candidates import NO_COST, SearchCost, SearchEnd
-from .cut_off import cut_off
-from .files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, saved_digest
-from .log import log_digest, read_log
+from .files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, log_digest, read_log, saved_digest
 from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
 from .tried import TriedProgram, other_rollouts, rolled_out, tasks_of, tried_programs
 

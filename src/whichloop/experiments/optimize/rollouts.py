@@ -30,15 +30,14 @@ from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
+from whichloop.runs.trial.setting import NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 
-from .budget_spent import BudgetSpent
 from .candidates import Candidate, SearchCost, Watcher
 from .event_loop_thread import Background
 from .feedback import feedback
-from .log import JsonLinesLog, read_log
-from .raising import LEAST_ERRORS, Raising
+from .files import JsonLinesLog, read_log
+from .raising import LEAST_ERRORS, BudgetSpent, Raising
 
 
 class ScorerBroken(BaseException):
@@ -299,7 +298,9 @@ class Rollouts:
         is_beyond = setting is not self.setting
         logged = self._logged.get(key)
         if logged is not None and (is_beyond or not logged.is_beyond):
-            _charge(setting.meter, logged.spent)
+            setting.meter.calls += logged.spent.calls
+            setting.meter.tokens += logged.spent.tokens
+            setting.meter.dollars += logged.spent.dollars or 0.0
             return logged
         rollout = None if setting.meter.exhausted else await self._run(key, loop, program, setting, is_beyond)
         if rollout is None:
@@ -326,7 +327,9 @@ class Rollouts:
             spent += SearchCost(0, record.lm_calls, record.tokens, record.cost_usd)
             if record.status != "errored" or _raised_in_scorer(record):  # which would raise again
                 break
-        return _rollout_of(trial, calls, task, spent, is_beyond)
+        trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
+        plain = tuple(PredictorCall(call.predictor, _publishable(call.inputs), _publishable(call.outputs)) for call in calls)
+        return Rollout(trial.record, plain, feedback(trial.record, trace, task), spent, is_beyond)
 
     def _scored(self, key: Key, rollout: Rollout | None) -> Rollout | None:
         """Add a rollout to its candidate and report it on the first request, on the requesting thread."""
@@ -390,12 +393,6 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
         raise RunStopped(str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}") from error
 
 
-def _rollout_of(trial: FinishedTrial, calls: Sequence[PredictorCall], task: Task, spent: SearchCost, is_beyond: bool) -> Rollout:
-    trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
-    plain = tuple(PredictorCall(call.predictor, _publishable(call.inputs), _publishable(call.outputs)) for call in calls)
-    return Rollout(trial.record, plain, feedback(trial.record, trace, task), spent, is_beyond)
-
-
 def _publishable(value: Any) -> Any:
     """Return a value without the harness's receipts and without secrets, because any model or reader may see a demonstration."""
     if isinstance(value, str):
@@ -403,13 +400,6 @@ def _publishable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _publishable(item) for name, item in value.items()}
     return [_publishable(item) for item in value] if isinstance(value, list) else value
-
-
-def _charge(meter: Meter, spent: SearchCost) -> None:
-    """Charge a logged rollout again, so that a resumed search stops at the same point."""
-    meter.calls += spent.calls
-    meter.tokens += spent.tokens
-    meter.dollars += spent.dollars or 0.0
 
 
 def _logged(path: Path) -> dict[Key, Rollout]:

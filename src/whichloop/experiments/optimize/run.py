@@ -7,6 +7,7 @@ import json
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,16 +18,10 @@ import dspy
 from whichloop.datasets.task import Task
 from whichloop.dspy_seam import lm_of
 from whichloop.dspy_seam.program import LoopProgram, loop_with
+from whichloop.experiments.compare import prepare as compare_prepare
+from whichloop.experiments.compare import reopen as compare_reopen
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.optimize.locked_test import open_test
-from whichloop.experiments.optimize.prepare import (
-    DesignSearch,
-    Optimization,
-    dependency_versions,
-    open_proposer,
-    proposal_pricing,
-    search_config,
-)
+from whichloop.experiments.compare.prepare import Experiment
 from whichloop.models.metering import Meter
 from whichloop.models.real import RealModel
 from whichloop.protocol import Optimizable
@@ -36,24 +31,85 @@ from whichloop.protocol.names import without_process
 from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted
+from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
 from whichloop.runs.engine.job import budget_of
 from whichloop.runs.engine.runner import Progress
-from whichloop.runs.store.files import RunError, read_document, write_whole
+from whichloop.runs.folders import TEST
+from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
+from whichloop.runs.store.files import MANIFEST, RunError, read_document, write_whole
 from whichloop.runs.store.lock import locked
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial_models import TrialModels, open_models
 from whichloop.text.output import json_safe
 
-from .budget_spent import BudgetSpent
-from .candidates import Candidate, SearchEnd, Status, Watcher
+from .candidates import SILENT, Candidate, SearchEnd, Status, Watcher
 from .compiling import OptimizerFailed, Workshop
 from .event_loop_thread import Background
-from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS
+from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS, log_digest, saved_digest
+from .manifest import SplitOpening, read_optimization_manifest
 from .optimizer import unread_proposals_warning
+from .prepare import (
+    DesignSearch,
+    Optimization,
+    dependency_versions,
+    open_proposer,
+    proposal_pricing,
+    search_config,
+    typed_permissions,
+)
 from .proposals import Proposals
+from .raising import BudgetSpent
 from .rollouts import RolloutRules, Rollouts, RunStopped, ScorerBroken
-from .watchers import SILENT
+
+
+def open_test(search: Optimization) -> Experiment:
+    """Create or reopen the comparison on the test split: each design as it was, and with its program.
+
+    Before the first trial, the manifest records when the split was opened, for which programs, and the rollouts until then.
+    Raises RunError if it was opened before for other programs.
+    """
+    programs = {design.name: design.ended().digest for design in search.designs}
+    rollouts = {design.name: log_digest(design.folder / ROLLOUTS) for design in search.designs}
+    folder = search.folder / TEST
+    manifest = read_optimization_manifest(search.folder)
+    test = manifest.splits["test"]
+    for part, now in (("programs", programs), ("rollouts", rollouts)):
+        if test.opened is not None and getattr(test.opened, part) != now:
+            raise RunError(
+                f"{search.folder}: the test split was opened before, for other {part}; it is opened once: start a new run"
+            )
+    for design in search.designs:
+        if saved_digest(design.folder / PROGRAM) != programs[design.name]:
+            raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
+    if test.opened is None:
+        test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=rollouts)})
+        write_manifest(search.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
+    config, is_begun = test_config(search), (folder / MANIFEST).is_file()
+    if not is_begun:
+        return compare_prepare.prepare(config, folder)
+    _follow(folder, config)
+    return compare_reopen.reopen(folder, typed_permissions(config))
+
+
+def test_config(optimization: Optimization) -> CompareConfig:
+    """Return the configuration of the comparison on the test split."""
+    loops = [*(design.name for design in optimization.designs), *(_optimized(design) for design in optimization.designs)]
+    return optimization.config.compare.model_copy(
+        update={"name": None, "loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
+    )
+
+
+def _optimized(design: DesignSearch) -> str:
+    return str(replace(design.arm.spec, program=str((design.folder / PROGRAM).resolve())))
+
+
+def _follow(folder: Path, config: CompareConfig) -> None:
+    """Update the paths in a test that began before the run directory was moved."""
+    manifest = read_manifest(folder)
+    if manifest.settings.loops != config.loops:
+        write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": [*config.loops]}}))
+
 
 # --- running ---
 

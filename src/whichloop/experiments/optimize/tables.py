@@ -185,12 +185,7 @@ def _brief(design: DesignResult, *, short: bool) -> Iterator[str]:
     if design.status == "failed":
         yield "failed"
     else:
-        yield _untested(design) if test is None else _verdict_of(design, test)
-
-
-def _untested(design: DesignResult) -> str:
-    """Return where a design stands whose test has no result yet."""
-    return design.status if design.ended is None else "not tested yet"
+        yield (design.status if design.ended is None else "not tested yet") if test is None else _verdict_of(design, test)
 
 
 def _tokens(use: Use | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from whichloop.runs.store.files import RunError, read_document
 
 from .candidates import NO_COST, Candidate, SearchCost, SearchEnd
-from .log import read_log
+from .files import read_log
 from .manifest import OptimizationManifest
 
 

@@ -7,8 +7,11 @@ in the path, the request's question selects the task. Further pages run the suit
 from __future__ import annotations
 
 import itertools
+import logging
 import re
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from whichloop.datasets.task import Suite, Task
@@ -18,6 +21,9 @@ from whichloop.models.wires.contract import WireRequest
 from whichloop.protocol import Request, Tool
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.redact import redact
+from whichloop.protocol.values import counted
+from whichloop.text.output import plain_line
 
 from .trials import SuiteTrial, TrialKey
 
@@ -74,7 +80,10 @@ class SuiteTrials:
         match call.path:
             case ("tasks",):
                 call.require("GET")
-                return self._listing()
+                return {
+                    "suite": self.suite.name,
+                    "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and (not task.quarantined)],
+                }
             case ("t", name):
                 call.require("GET")
                 return self._existing(name).report()
@@ -169,13 +178,6 @@ class SuiteTrials:
         if trial is not None:
             trial.close()
 
-    def _listing(self) -> dict[str, Json]:
-        """Return the tasks without plans and expected answers."""
-        return {
-            "suite": self.suite.name,
-            "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and not task.quarantined],
-        }
-
     def _entry(self, task: Task) -> dict[str, Json]:
         environment = self.suite.opened(task)
         try:
@@ -189,3 +191,53 @@ class SuiteTrials:
 def _tool_as_dict(tool: Tool) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
+
+
+SAME_AFTER_S = 60.0
+"""Seconds after which a line that was told is told again."""
+MAX_LINES, WITHIN_S = 10, 10.0
+"""Lines that are told within so many seconds."""
+MAX_CHARS = 400
+MAX_REMEMBERED = 1_000
+
+
+class RateLimitedHandler(logging.Handler):
+    """Passes on what is logged, and says how many lines it has held back."""
+
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+        self._clock = clock
+        self._told_at: dict[str, float] = {}
+        self._latest: deque[float] = deque(maxlen=MAX_LINES)
+        self._held_back = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        reason = "" if error is None else f": {type(error).__name__}: {error}"
+        line, now = plain_line(redact(f"{record.getMessage()}{reason}"))[:MAX_CHARS], self._clock()
+        is_often = len(self._latest) == MAX_LINES and now < self._latest[0] + WITHIN_S
+        if is_often or (line in self._told_at and now < self._told_at[line] + SAME_AFTER_S):
+            self._held_back += 1
+            return
+        if len(self._told_at) >= MAX_REMEMBERED:
+            self._told_at.clear()
+        self._told_at[line] = now
+        self._latest.append(now)
+        more, self._held_back = self._held_back, 0
+        self._tell(f"{line} ({counted(more, 'line')} held back before it)" if more else line)
+
+
+API_KEY = "none"
+"""Clients want some key, and the server takes any."""
+
+
+def settings(url: str, model: str) -> Iterator[tuple[str, str]]:
+    """Yield who takes a setting, and the setting. `url`: the server's, without a path, or with that of a trial."""
+    chat = f"{url}/v1"
+    yield "OpenAI's SDK, LangChain, most others", f"export OPENAI_BASE_URL={chat} OPENAI_API_KEY={API_KEY}"
+    yield "LiteLLM, and what asks through it", f"export OPENAI_API_BASE={chat} OPENAI_API_KEY={API_KEY}  # model openai/{model}"
+    yield "Anthropic's SDK, Claude Code", f"export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY={API_KEY}"
+    yield "Google's SDK, Gemini CLI", f"export GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={API_KEY}"
+    yield "DSPy", f'dspy.LM("openai/{model}", api_base="{chat}", api_key="{API_KEY}", cache=False)'
+    yield "whichloop", f"whichloop compare --loop finish --model openai/{model} --base-url {chat}"

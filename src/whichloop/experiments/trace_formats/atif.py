@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from whichloop.experiments.import_runs.token_counts import usage_in
 from whichloop.experiments.import_runs.values import (
     count,
     located,
@@ -23,6 +22,7 @@ from whichloop.experiments.import_runs.values import (
     object_at,
     objects_at,
     short_value,
+    usage_in,
 )
 from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, TracedCall, TraceEvent
 from whichloop.protocol import Message

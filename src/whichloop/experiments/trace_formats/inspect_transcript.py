@@ -10,8 +10,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from whichloop.experiments.import_runs.token_counts import TokenUsage, usage_in, with_total
-from whichloop.experiments.import_runs.values import count, json_array, list_at, mapping, number_from_zero, object_at, objects_at
+from whichloop.experiments.import_runs.values import (
+    TokenUsage,
+    count,
+    json_array,
+    list_at,
+    mapping,
+    number_from_zero,
+    object_at,
+    objects_at,
+    usage_in,
+    with_total,
+)
 from whichloop.metrics.trace import RequestError
 from whichloop.protocol import Message
 from whichloop.protocol.chat import MessageRole, NativeCall

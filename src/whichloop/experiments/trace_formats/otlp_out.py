@@ -20,8 +20,7 @@ from whichloop.protocol.modules import package_version
 from whichloop.runs.manifest import ArmEntry
 
 from .gen_ai import message_json, reply_json
-from .otlp_in import ROOT, TRIAL, children_content, told_events
-from .otlp_values import attributes_of
+from .otlp_in import ROOT, TRIAL, attributes_of, children_content, told_events
 from .own_trials import ImportedTask, own_part
 
 INTERNAL, CLIENT = 1, 3

@@ -19,7 +19,64 @@ from whichloop.protocol.digest import digest, sha256, short_digest
 from whichloop.protocol.json_text import Json
 from whichloop.runs.manifest import ArmEntry, Manifest
 
-from .differences import difference, patched
+from .atif import read_trajectory
+from .conversation import events_of
+
+IS, AT, DROP, MORE, LENGTH = "is", "at", "drop", "more", "length"
+"""Keys of a difference: another value; by key or index, what differs inside; keys to drop; items to add; items to keep."""
+
+
+def difference(old: object, new: object) -> dict[str, Any] | None:
+    """Return what makes `new` of `old`; None if they are equal. 1, 1.0 and true differ."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        dropped = [key for key in old if key not in new]
+        changed = {
+            key: change
+            for key, value in new.items()
+            if (change := difference(old[key], value) if key in old else {IS: value}) is not None
+        }
+        patch: dict[str, Any] = {AT: changed} if changed else {}
+        return (patch | {DROP: dropped} if dropped else patch) or None
+    if isinstance(old, list) and isinstance(new, list):
+        return _of_lists(old, new)
+    return None if type(old) is type(new) and old == new else {IS: new}
+
+
+def patched(old: Any, change: Any) -> Any:
+    """Return `new` of `difference(old, new)`. Raises ValueError for a change that does not fit `old`."""
+    if change is None:
+        return old
+    try:
+        if IS in change:
+            return change[IS]
+        return _patched_list(old, change) if isinstance(old, list) else _patched_object(old, change)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+        raise ValueError("the difference does not fit") from None
+
+
+def _of_lists(old: Sequence[object], new: Sequence[object]) -> dict[str, Json] | None:
+    common = min(len(old), len(new))
+    pairs = zip(old[:common], new[:common], strict=True)
+    changed = {str(place): change for place, (a, b) in enumerate(pairs) if (change := difference(a, b)) is not None}
+    patch: dict[str, Any] = {AT: changed} if changed else {}
+    if len(new) > common:
+        patch[MORE] = list(new[common:])
+    if len(old) > common:
+        patch[LENGTH] = common
+    return patch or None
+
+
+def _patched_object(old: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Json]:
+    kept_fields = {key: value for key, value in old.items() if key not in change.get(DROP, ())}
+    return kept_fields | {key: patched(old.get(key), inner) for key, inner in change.get(AT, {}).items()}
+
+
+def _patched_list(old: Sequence[Any], change: Mapping[str, Any]) -> list[Any]:
+    items = list(old[: change.get(LENGTH, len(old))])
+    for place, inner in change.get(AT, {}).items():
+        items[int(place)] = patched(items[int(place)], inner)
+    return [*items, *change.get(MORE, ())]
+
 
 FORM = 1
 """Version of what is kept."""
@@ -147,3 +204,36 @@ def _arm(name: str, data: Mapping[str, object]) -> ForeignArm:
 
 def _digest(content: object) -> str:
     return sha256(canonical(content))
+
+
+EXTRA, OWN = "extra", "whichloop"
+
+
+def with_own(
+    document: Mapping[str, object], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
+) -> dict[str, Any]:
+    """Return the document with what it does not say of the trial."""
+    extra = document.get(EXTRA)
+    own = own_part(document.get("steps"), _events_told(document), trace, record, arm, task)
+    return {**document, EXTRA: {**(extra if isinstance(extra, Mapping) else {}), OWN: own}}
+
+
+def without_own(document: Mapping[str, object]) -> dict[str, Any]:
+    """Return the document as it is without what `with_own` adds."""
+    extra = document.get(EXTRA)
+    if not isinstance(extra, Mapping) or OWN not in extra:
+        return dict(document)
+    rest = {name: value for name, value in extra.items() if name != OWN}
+    bare = {name: value for name, value in document.items() if name != EXTRA}
+    return bare | {EXTRA: rest} if rest else bare
+
+
+def own_of(document: Mapping[str, object]) -> OwnTrial | str | None:
+    """Return the trial that `with_own` put into a document, as `own_trial` does."""
+    extra = document.get(EXTRA)
+    own = extra.get(OWN) if isinstance(extra, Mapping) else None
+    return None if own is None else own_trial(own, document.get("steps"), _events_told(document))
+
+
+def _events_told(document: Mapping[str, object]) -> tuple[TraceEvent, ...]:
+    return events_of(read_trajectory(document).items)

@@ -19,8 +19,7 @@ from whichloop.metrics.trace import ToolRun
 from whichloop.protocol.values import counted
 from whichloop.protocol.wire import from_json
 
-from .chat_messages import items_of, untold_result
-from .conversation import CallResult, ConversationItem, SaidToModel, answer_in, events_of, untold_of
+from .conversation import CallResult, ConversationItem, SaidToModel, answer_in, events_of, items_of, untold_of, untold_result
 
 MEANING = "messages"
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -81,7 +80,7 @@ def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[st
         return dict(columns)
     others = {meaning: name for meaning, name in columns.items() if meaning != MEANING}
     free = (name for name in names if name and name not in others.values())
-    column = next((name for name in free if _holds_messages(name, rows)), None)
+    column = next((name for name in free if _Cells.of(name, rows).is_of_messages), None)
     return others if column is None else others | {MEANING: column}
 
 
@@ -142,10 +141,6 @@ class _Cells:
         except ValueError as error:
             return place, str(error)
         return place, "it holds no chat"
-
-
-def _holds_messages(name: str, rows: Sequence[Row]) -> bool:
-    return _Cells.of(name, rows).is_of_messages
 
 
 def _items_in(cell: Any) -> Sequence[Any] | None:

@@ -10,16 +10,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from whichloop.experiments.import_runs.token_counts import usage_in
-from whichloop.experiments.import_runs.values import mapping, number_from_zero, object_at, objects_at
+from whichloop.experiments.import_runs.values import mapping, number_from_zero, object_at, objects_at, usage_in
 from whichloop.metrics.trace import RequestError
 from whichloop.protocol import WireError
 from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.wire import read_call
 
-from .any_messages import message_of, messages_in
 from .conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
-from .gen_ai import as_text
+from .gen_ai import as_text, message_of, messages_in
 
 FINAL = "final_answer"
 """The tool by which an agent answers."""

@@ -6,17 +6,22 @@ Formats of spans other than OTLP's give theirs the attributes of the GenAI conve
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from whichloop.experiments.import_runs.column_hints import is_score
 from whichloop.experiments.import_runs.columns import columns_named
-from whichloop.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
-from whichloop.experiments.import_runs.log_builder import LogBuilder
-from whichloop.experiments.import_runs.places import mapped, nothing_at, value_at
+from whichloop.experiments.import_runs.foreign_trials import (
+    ForeignArm,
+    ForeignLog,
+    ForeignTrace,
+    ForeignTrial,
+    LogBuilder,
+    ReadingOptions,
+)
+from whichloop.experiments.import_runs.places import TraceFields, fields_of, mapped, nothing_at, value_at
 from whichloop.experiments.import_runs.pooled import can_be_typed
-from whichloop.experiments.import_runs.trace_fields import TraceFields, fields_of
 from whichloop.experiments.import_runs.values import (
     answer_of,
     cut,
@@ -34,10 +39,75 @@ from whichloop.protocol.values import counted
 from whichloop.protocol.wire import from_json
 
 from .conversation import ConversationItem, ModelTurn, answer_in, beyond_parts_in, events_of, untold_of
-from .gathered_spans import MAX_ID
 from .gen_ai import CONVENTIONS, as_text, read_messages
 from .otlp_in import TRIAL, ReadSpan, children_content, has_raw_arguments, items_of
 from .own_trials import OwnTrial, own_trial
+
+MAX_ID = 40
+"""Most characters of a span's id that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredTrace:
+    """A trace with each of its spans once."""
+
+    trace_id: str
+    spans: list[ReadSpan]
+    beside: Mapping[str, Any]
+    """What was delivered beside its first span, such as the attributes of its resource, or its own head."""
+
+
+@dataclass(slots=True)
+class _Delivered:
+    span: Mapping[str, Any]
+    """As the file has it."""
+    read: ReadSpan
+
+
+@dataclass(slots=True)
+class _Trace:
+    beside: Mapping[str, Any]
+    spans: dict[str, _Delivered] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GatheredSpans:
+    """All spans read so far, by trace; of those with one id in one trace the one that came last."""
+
+    _traces: dict[str, _Trace] = field(default_factory=dict)
+    _again: list[str] = field(default_factory=list)
+    """The places of spans that came again as they were."""
+    _other: list[str] = field(default_factory=list)
+    """The places of spans that came again with another content."""
+
+    def add(
+        self, trace_id: object, span_id: object, span: Mapping[str, object], read: ReadSpan, beside: Mapping[str, object]
+    ) -> None:
+        """Add a span as the file has it, and as it is read. Raises ValueError for a trace without a name."""
+        named = name_of(trace_id, "traceId")
+        trace = self._traces.setdefault(named, _Trace(beside))
+        key = str(span_id) if span_id not in (None, "") else f" {len(trace.spans)}"  # a span without an id is one of its own
+        before = trace.spans.get(key)
+        if before is not None:
+            place = f"span {cut(key, MAX_ID)!r} of trace {cut(named, MAX_ID)!r}"
+            (self._again if before.span == span else self._other).append(place)
+        trace.spans[key] = _Delivered(span, read)
+
+    @property
+    def traces(self) -> Iterator[GatheredTrace]:
+        """The traces, in the order of their first spans."""
+        for trace_id, trace in self._traces.items():
+            yield GatheredTrace(trace_id, [delivered.read for delivered in trace.spans.values()], trace.beside)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the user is told of spans that came more than once."""
+        if self._again:
+            spans = counted(len(self._again), "span was", "spans were")
+            yield f"{spans} delivered again, such as {self._again[0]}: each counts once"
+        if self._other:
+            spans = counted(len(self._other), "span has", "spans have")
+            yield f"{spans} the id of an earlier one and another content, such as {self._other[0]}: the later one counts"
+
 
 MEANINGS = ("arm", "task", "score", "cluster", "suite")
 NO_SCORE = "no result of an evaluation; say where the score stands: --map score=KEY"
@@ -176,7 +246,15 @@ class SpanTrials:
         Raises ValueError if the user named a score that no trace has.
         """
         columns, scorer = self.reading.columns, self.reading.scorer
-        self._settle_rootless()
+        if not len(self.log_builder):
+            for trace_id, spans, facts in self.rootless:
+                with located(f"trace {trace_id}"):
+                    self._add(trace_id, spans, facts)
+        elif self.rootless:
+            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.log_builder) + len(self.rootless)
+            lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
+            note = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
+            self.log_builder.notes.append(f"{note}; left out: {names_in_a_line(names)}")
         if scorer is not None and self.scores and scorer not in self.scores and not columns.get("score"):
             raise ValueError(f"--scorer: no result of {short_value(scorer)}; there are {names_in_a_line(list(self.scores))}")
         if self.keys and "task" not in self.reading.columns:
@@ -209,18 +287,6 @@ class SpanTrials:
             if len(likely) == 1 and can_be_typed(likely[0]):
                 text = text.replace(f"{meaning}=KEY", f"{meaning}={likely[0]}")
         return text
-
-    def _settle_rootless(self) -> None:
-        """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
-        if not len(self.log_builder):
-            for trace_id, spans, facts in self.rootless:
-                with located(f"trace {trace_id}"):
-                    self._add(trace_id, spans, facts)
-        elif self.rootless:
-            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.log_builder) + len(self.rootless)
-            lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
-            note = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
-            self.log_builder.notes.append(f"{note}; left out: {names_in_a_line(names)}")
 
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from whichloop.datasets.task import Task
 from whichloop.experiments.fit_profile.check import ChosenTasks, run_again
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
-from whichloop.experiments.fit_profile.toml import to_toml
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, to_toml
 from whichloop.metrics.record import Record
 from whichloop.protocol.digest import digest
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError, read_document, write_document
 
-from .halves import clusters_of, halves
 from .outcome import FOLDER
+
+
+class Halves(NamedTuple):
+    """Ids of tasks, sorted."""
+
+    fitted: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+
+def clusters_of(records: Iterable[Record]) -> dict[str, str]:
+    """Return task → the unit that it belongs to: its cluster, or itself. Of the records nothing else is looked at."""
+    return {record.task: record.cluster or record.task for record in records}
+
+
+def halves(units: Mapping[str, str], seed: int) -> Halves:
+    """Split tasks in halves, by their names and the seed alone; tasks of one unit stay together.
+
+    `units`: task → unit. Raises ValueError for fewer than two units.
+    """
+    ordered = sorted(set(units.values()), key=lambda unit: hashlib.sha256(f"{seed}/{unit}".encode("utf-8", "replace")).digest())
+    if len(ordered) < 2:
+        raise ValueError("a run needs two independent tasks or more to be split in halves")
+    first = set(ordered[: len(ordered) // 2])
+    return Halves(
+        tuple(sorted(task for task, unit in units.items() if unit in first)),
+        tuple(sorted(task for task, unit in units.items() if unit not in first)),
+    )
+
 
 PREDICTION = "prediction.json"
 MIN_LOOPS = 3

@@ -22,9 +22,9 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from whichloop.dspy_seam import lm_of
 from whichloop.dspy_seam.program import LoopProgram, PredictorCall, loop_with
-from whichloop.experiments.optimize.budget_spent import BudgetSpent
 from whichloop.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
 from whichloop.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
+from whichloop.experiments.optimize.raising import BudgetSpent
 from whichloop.experiments.optimize.rollouts import Rollouts
 from whichloop.protocol import Optimizable, Program, own_prompt, read_program
 from whichloop.protocol.names import Spec, parse_spec

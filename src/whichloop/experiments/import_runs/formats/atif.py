@@ -7,27 +7,117 @@ Trajectories that whichloop exported say both.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from whichloop.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, is_atif, read_trajectory, steps_of
-from whichloop.experiments.trace_formats.atif_own import own_of, without_own
-from whichloop.experiments.trace_formats.continued import later_parts, whole_trajectory
+from whichloop.experiments.import_runs.foreign_file import (
+    MAX_MEMBER_BYTES,
+    FileTree,
+    ForeignFile,
+    documents,
+    has,
+    in_document,
+    parse_json,
+    task_of,
+    unscored,
+)
+from whichloop.experiments.import_runs.foreign_trials import (
+    ForeignArm,
+    ForeignLog,
+    ForeignTrace,
+    ForeignTrial,
+    Format,
+    LogBuilder,
+    ReadingOptions,
+)
+from whichloop.experiments.import_runs.places import TraceFields, check_meanings, mapped
+from whichloop.experiments.import_runs.values import answer_of, label_of, located, mapping, name_of, score
+from whichloop.experiments.trace_formats.atif import (
+    CONTINUED,
+    NEVER_TOLD,
+    AtifTrajectory,
+    continuation_of,
+    is_atif,
+    joined_trajectory,
+    read_trajectory,
+    steps_of,
+)
 from whichloop.experiments.trace_formats.conversation import answer_in, events_of, untold_of
-from whichloop.experiments.trace_formats.differences import difference
-from whichloop.experiments.trace_formats.own_trials import OwnTrial
+from whichloop.experiments.trace_formats.own_trials import OwnTrial, difference, own_of, without_own
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 
-from ..documents import documents, has, in_document, task_of, unscored
-from ..foreign_file import ForeignFile
-from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..log_builder import LogBuilder
-from ..places import check_meanings, mapped
-from ..trace_fields import TraceFields
-from ..values import answer_of, label_of, mapping, name_of, score
+MAX_PARTS = 1000
+"""Maximum number of files in which one trajectory goes on: one more for each time that an agent has summarized its context."""
+MAX_BYTES = MAX_MEMBER_BYTES
+"""Maximum size of these files together: that of one file."""
+
+
+def whole_trajectory(name: str, first: Mapping[str, Any], tree: FileTree | None) -> tuple[Mapping[str, Any], str]:
+    """Return a trajectory with all in which it goes on, and a remark where a part is missing, or named again.
+
+    `name`: of its file in the tree. Raises ValueError that names the file that cannot be read, or whose parts are too many or too
+    large. A trajectory without parts is returned as it is, and not checked.
+    """
+    parts, part, seen, size, remark = [first], name, {name}, 0, ""
+    while part := continuation_of(part, parts[-1]) or "":
+        if part in seen:
+            remark = f"{name}: it goes on in {part} again, which is read once"
+            break
+        if tree is None or part not in tree:
+            remark = f"{name}: it goes on in {part}, which is not there"
+            break
+        seen.add(part)
+        raw = tree.read(part)
+        size += len(raw)
+        if len(parts) > MAX_PARTS or size > MAX_BYTES:
+            raise ValueError(f"{name}: it goes on in more than {MAX_PARTS} files or {MAX_BYTES} bytes")
+        parts.append(_trajectory(part, raw))
+    if len(parts) == 1:
+        return first, remark
+    with located(name):
+        read_trajectory(first)  # so that what is wrong with it is said with its name
+    return joined_trajectory(parts), remark
+
+
+def _trajectory(name: str, raw: bytes) -> Mapping[str, Any]:
+    with located(name):
+        document = mapping(parse_json(raw), "the trajectory")
+        read_trajectory(document)  # so that what is wrong with it is said with its name
+        return document
+
+
+def later_parts(tree: FileTree) -> frozenset[str]:
+    """Return the names of the files in which the trajectories of others go on. What cannot be read names none.
+
+    Of files that name each other in a circle, into which no other leads, the one with the shortest name begins it: an agent adds to
+    the name of a file to make that of the file in which it goes on.
+    """
+    follows = dict(_continuations(tree))
+    later = set(follows.values())
+    reached = set[str]()
+    for name in sorted(follows, key=lambda name: (name in later, len(name), name)):  # circles last, after all that leads into them
+        later -= set() if name in reached else {name}
+        while name in follows and name not in reached:
+            reached.add(name)
+            name = follows[name]
+    return frozenset(later)
+
+
+def _continuations(tree: FileTree) -> Iterator[tuple[str, str]]:
+    """Yield each file's name and that of another one in which its trajectory goes on."""
+    word = f'"{CONTINUED}"'.encode()
+    for name in tree.names:
+        if name.endswith(".json") and word in (raw := tree.read(name)):
+            try:
+                part = continuation_of(name, parse_json(raw))
+            except (ValueError, RecursionError):
+                continue
+            if part is not None and part != name:
+                yield name, part
+
 
 MEANINGS = ("arm", "task", "score", "cluster", "suite")
 SUITE = "trajectories"

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from whichloop.experiments.import_runs.foreign_file import FileTree
+from whichloop.experiments.import_runs.foreign_trials import LogBuilder
 from whichloop.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, read_trajectory
-from whichloop.experiments.trace_formats.continued import whole_trajectory
 from whichloop.experiments.trace_formats.conversation import ConversationItem, events_of, untold_of
 from whichloop.protocol import StopReason
 
-from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..log_builder import LogBuilder
 from ..values import (
     answer_of,
     count,
@@ -33,7 +32,7 @@ from ..values import (
     reason_line,
     score,
 )
-from .atif import measurements_of, trace_of
+from .atif import measurements_of, trace_of, whole_trajectory
 
 RESULT, TRAJECTORY = "result.json", "agent/trajectory.json"
 STOPS: Mapping[str, StopReason] = {

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from whichloop.experiments.import_runs.foreign_file import ZipArchive
 from whichloop.experiments.trace_formats.conversation import events_of, untold_of
 from whichloop.experiments.trace_formats.inspect_transcript import inspect_usage, items_of_sample, question_of
 from whichloop.protocol import StopReason
@@ -41,7 +42,6 @@ from ..values import (
     score,
     short_value,
 )
-from ..zip_file import ZipArchive
 
 HEADER, STARTED = "header.json", "_journal/start.json"
 SAMPLES, SHELL = "samples/", "/sample.json"
@@ -141,7 +141,10 @@ def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], readin
         epoch = count(sample.get("epoch"), f"sample {task}: epoch") or 1
         with located(f"sample {task}, epoch {epoch}"):
             trials.append(_trial(sample, (arm.name, task, epoch - 1), accuracy, reading))
-            questions[task] = _digest_of_question(sample)
+            texts = object_at(sample, "attachments")
+            choices = sorted(map(str, list_at(sample, "choices")))  # shuffled ones are the same question
+            target = None if choices else sample.get("target")
+            questions[task] = digest(_content([sample.get("input"), choices, target], texts))
     return ForeignLog(
         suite=name_of(spec.get("task"), "eval.task"),
         arms=(arm,),
@@ -417,14 +420,6 @@ def _seconds(sample: Mapping[str, Any]) -> float | None:
 
 
 # --- its question ---
-
-
-def _digest_of_question(sample: Mapping[str, Any]) -> str:
-    """Digest the question and its right answer, without ids of messages, which differ from run to run."""
-    texts = object_at(sample, "attachments")
-    choices = sorted(map(str, list_at(sample, "choices")))  # shuffled ones are the same question
-    target = None if choices else sample.get("target")
-    return digest(_content([sample.get("input"), choices, target], texts))
 
 
 def _content(value: Any, texts: Mapping[str, Any]) -> Any:

@@ -6,17 +6,106 @@ every root has one; `--map task=PLACE,score=PLACE` names other places in the roo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
-from whichloop.experiments.trace_formats.gathered_spans import GatheredSpans
-from whichloop.experiments.trace_formats.langsmith_runs import cost_of, feedback_of, read_run
-from whichloop.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
+from whichloop.experiments.import_runs.foreign_file import ForeignFile, documents, each_item, has, in_document
+from whichloop.experiments.import_runs.foreign_trials import ForeignLog, Format, ReadingOptions
+from whichloop.experiments.import_runs.places import check_meanings
+from whichloop.experiments.import_runs.values import located, mapping, name_of, number_from_zero, object_at, short_value
+from whichloop.experiments.trace_formats.gen_ai import as_text
+from whichloop.experiments.trace_formats.otlp_in import FAILED, ReadSpan, SpanKind, plain_span
+from whichloop.experiments.trace_formats.span_trials import MEANINGS, GatheredSpans, SpanTrials, ToldOfTrace, root_of
 
-from ..documents import documents, each_item, has, in_document
-from ..foreign_file import ForeignFile
-from ..foreign_trials import ForeignLog, Format, ReadingOptions
-from ..places import check_meanings
-from ..values import located, mapping, name_of
+COST = "total_cost"
+_KINDS: Mapping[str, SpanKind] = {"llm": "request", "tool": "tool"}
+
+
+def read_run(run: Mapping[str, Any]) -> ReadSpan:
+    """Read a run. Raises ValueError."""
+    error = run.get("error")
+    extra, outputs = object_at(run, "extra"), run.get("outputs")
+    metadata = object_at(extra, "metadata")
+    beside = {
+        **run,
+        "spanId": as_text(run.get("id")),
+        "parentSpanId": as_text(run.get("parent_run_id")),
+        "status": {"code": FAILED if error else 0, "message": as_text(error)},
+        "start": _time(run.get("start_time")),
+        "end": _time(run.get("end_time")),
+    }
+    about = {"model": metadata.get("ls_model_name"), "usage": _usage(run, outputs), "tool_call.id": _call_id(run)}
+    if error:
+        outputs = None
+    return plain_span(_KINDS.get(str(run.get("run_type")), ""), run.get("inputs"), outputs, beside, about)
+
+
+def _time(value: Any) -> int:
+    """Return nanoseconds since 1970 of a time in ISO 8601; 0 if there is none. Raises ValueError."""
+    if value is None:
+        return 0
+    try:
+        time = datetime.fromisoformat(str(value))
+        return max(round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e9), 0)
+    except (ValueError, OverflowError):
+        raise ValueError(f"a time is not in ISO 8601: {short_value(value)}") from None
+
+
+def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
+    """Return the tokens by whichever names the run has them; LangChain puts them beside the reply or into metadata."""
+    places = (("usage_metadata",), ("usage",), ("llm_output", "token_usage"))
+    usages = [_inner(outputs, place) for place in places]
+    for usage in (*usages, run, _inner(run, ("extra", "metadata", "usage_metadata"))):
+        if isinstance(usage, Mapping):
+            counts = [
+                usage.get("input_tokens", usage.get("prompt_tokens")),
+                usage.get("output_tokens", usage.get("completion_tokens")),
+            ]
+            if None not in counts:
+                return {"input_tokens": counts[0], "output_tokens": counts[1], "total_tokens": usage.get("total_tokens")}
+    return None
+
+
+def _inner(value: Any, keys: Sequence[str]) -> Any:
+    """Return what stands under the keys, one in the other; None if nothing does."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _call_id(run: Mapping[str, Any]) -> str:
+    """Return the id of the call that a tool's run answers, which its output holds as a tool message."""
+    outputs = run.get("outputs")
+    output = outputs.get("output") if isinstance(outputs, Mapping) else None
+    fields = output.get("kwargs", output) if isinstance(output, Mapping) else {}
+    return as_text(mapping(fields, "the output").get("tool_call_id")) if isinstance(fields, Mapping) else ""
+
+
+def cost_of(root: Mapping[str, Any], spans: Sequence[ReadSpan]) -> float | None:
+    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost.
+
+    None if it is not known. Raises ValueError.
+    """
+    whole = number_from_zero(root.get(COST), COST)
+    if whole is not None:
+        return whole
+    costs = [number_from_zero(span.span.get(COST), COST) for span in spans if span.kind == "request"]
+    known_costs = [cost for cost in costs if cost is not None]
+    return math.fsum(known_costs) if known_costs and len(known_costs) == len(costs) else None
+
+
+def feedback_of(run: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean of each feedback on a run, by name."""
+    stats = run.get("feedback_stats")
+    feedback = {}
+    for name, statistics in stats.items() if isinstance(stats, Mapping) else ():
+        mean = statistics.get("avg") if isinstance(statistics, Mapping) else None
+        if isinstance(mean, int | float) and not isinstance(mean, bool):
+            feedback[str(name)] = float(mean)
+    return feedback
+
 
 RUNS = "runs"
 EXAMPLE = "reference_example_id"

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from whichloop.experiments.trace_formats.gathered_spans import GatheredSpans
 from whichloop.experiments.trace_formats.otlp_in import each_span, read_span, scores_of
-from whichloop.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
+from whichloop.experiments.trace_formats.span_trials import MEANINGS, GatheredSpans, SpanTrials, ToldOfTrace, root_of
 
 from ..foreign_file import ForeignFile, parse_line
 from ..foreign_trials import ForeignLog, Format, ReadingOptions

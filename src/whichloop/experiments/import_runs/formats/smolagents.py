@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from whichloop.experiments.import_runs.foreign_file import documents, has, in_document, task_of, unscored
+from whichloop.experiments.import_runs.foreign_trials import LogBuilder
+from whichloop.experiments.import_runs.places import TraceFields
 from whichloop.experiments.trace_formats.conversation import ModelTurn, SaidToModel, beyond_parts_in, events_of, untold_of
 from whichloop.experiments.trace_formats.smolagents_memory import is_memory, items_of_steps
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 
-from ..documents import documents, has, in_document, task_of, unscored
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
-from ..trace_fields import TraceFields
 from ..values import answer_of, name_of, score
 
 MEANINGS = ("arm", "task", "score", "suite", "model")

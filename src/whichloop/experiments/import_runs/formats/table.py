@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from whichloop.experiments.import_runs.column_hints import melt_hint
+from whichloop.experiments.import_runs.columns import unit_in
+from whichloop.experiments.import_runs.pooled import copies_told, repeats_counted
+from whichloop.experiments.import_runs.statuses import answers_cut, scores_in_words
+from whichloop.experiments.import_runs.table_rows import arm_of, list_of_rows, renumbered, trial_keys
+from whichloop.experiments.import_runs.values import ToldTotal, total_is_less, total_is_more
 from whichloop.experiments.trace_formats.row_messages import (
     MessagesOfRows,
     RowMessages,
@@ -19,20 +25,14 @@ from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 from whichloop.protocol.values import counted
 
-from ..cells_told import answers_cut, scores_in_words
 from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds
 from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
-from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..json_rows import list_of_rows
 from ..places import with_filled_places, with_places
 from ..pooled import PooledBy, pooled_by, repeated_tasks
 from ..statuses import error_in, status_in_score, status_of
-from ..table_keys import arm_of, renumbered, trial_keys
 from ..table_rows import Row, rows_of
-from ..token_counts import ToldTotal, total_is_less, total_is_more
-from ..units import unit_in
 from ..values import (
     answer_of,
     count,
@@ -48,7 +48,6 @@ from ..values import (
     share,
     short_value,
 )
-from ..wide_table import melt_hint
 from ..written_numbers import NUMERIC, WHOLE, NumberColumn, NumbersRead, read_numbers
 
 SUITE = "table"
@@ -64,23 +63,19 @@ LISTED = ("cases", "simulations", "results")
 
 def recognizes(file: ForeignFile) -> bool:
     if file.suffix == ".json":
-        return _is_array_of_rows(file)
+        try:
+            data = file.json_value
+        except ValueError:
+            return False
+        if not isinstance(data, list) or not data or is_memory(data):
+            return False
+        first = data[0]
+        return (
+            isinstance(first, dict)
+            and not any(keys <= first.keys() for keys in NOT_ROWS_OF_AN_ARRAY)
+            and not any(isinstance(first.get(key), list) for key in LISTED)
+        )
     return file.suffix in ROWS and not any(keys <= file.first_row.keys() for keys in NOT_ROWS)
-
-
-def _is_array_of_rows(file: ForeignFile) -> bool:
-    try:
-        data = file.json_value
-    except ValueError:
-        return False
-    if not isinstance(data, list) or not data or is_memory(data):
-        return False
-    first = data[0]
-    return (
-        isinstance(first, dict)
-        and not any(keys <= first.keys() for keys in NOT_ROWS_OF_AN_ARRAY)
-        and not any(isinstance(first.get(key), list) for key in LISTED)
-    )
 
 
 class _Table(NamedTuple):
@@ -148,7 +143,10 @@ def _notes(table: _Table, trials: Sequence[ForeignTrial], blank: Sequence[str]) 
     yield from blank
     yield from table.numbers.notes
     yield from taken_as_seconds(columns, table.by_meaning)
-    yield from _answers_cut(rows, trials, table.chats, columns)
+    for meaning, in_chat in (("messages", True), ("answer", False)):
+        each = zip(rows, trials, table.chats.each, strict=True)
+        answers = [(row.place, trial.answer) for row, trial, chat in each if bool(chat and chat.answer) is in_chat]
+        yield from answers_cut(answers, columns.get(meaning, ""))
     yield from _rows_in_one_arm(table)
     if "repeat" not in columns:
         yield from copies_told(table.by_column, columns)
@@ -362,16 +360,6 @@ def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingO
         place, reason = chats.odd[0]
         raise ValueError(f"{place}: {columns['messages']}: {reason}; to leave the column out: --map messages=")
     return chats
-
-
-def _answers_cut(
-    rows: Sequence[Row], trials: Sequence[ForeignTrial], chats: MessagesOfRows, columns: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield how many answers of each column that gave some are cut."""
-    for meaning, in_chat in (("messages", True), ("answer", False)):
-        each = zip(rows, trials, chats.each, strict=True)
-        answers = [(row.place, trial.answer) for row, trial, chat in each if bool(chat and chat.answer) is in_chat]
-        yield from answers_cut(answers, columns.get(meaning, ""))
 
 
 def _reason(cell: Any, columns: Mapping[str, str]) -> str:

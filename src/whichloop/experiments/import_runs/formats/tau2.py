@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from whichloop.experiments.trace_formats.chat_messages import items_of
+from whichloop.experiments.import_runs.values import usage_in
 from whichloop.experiments.trace_formats.conversation import (
     CallResult,
     ConversationItem,
@@ -18,13 +18,13 @@ from whichloop.experiments.trace_formats.conversation import (
     SaidToModel,
     beyond_parts_in,
     events_of,
+    items_of,
 )
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..token_counts import usage_in
 from ..values import count, located, mapping, name_of, number_from_zero, object_at, objects_at, score, without_floats
 
 STOPS: Mapping[str, StopReason] = {

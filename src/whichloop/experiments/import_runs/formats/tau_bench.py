@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from whichloop.experiments.trace_formats.chat_messages import items_of, raw_arguments, untold_result
 from whichloop.experiments.trace_formats.conversation import (
     CallResult,
     ConversationItem,
@@ -18,6 +17,9 @@ from whichloop.experiments.trace_formats.conversation import (
     SaidToModel,
     answer_in,
     events_of,
+    items_of,
+    raw_arguments,
+    untold_result,
 )
 from whichloop.protocol import StopReason
 from whichloop.protocol.chat import NativeCall

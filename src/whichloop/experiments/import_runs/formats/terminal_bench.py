@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from whichloop.experiments.import_runs.foreign_file import FileTree
+from whichloop.experiments.import_runs.foreign_trials import LogBuilder
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 from whichloop.protocol.values import counted
 
-from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions
-from ..log_builder import LogBuilder
 from ..values import count, json_array, located, mapping, name_of, reason_line
 
 METADATA = "run_metadata.json"
