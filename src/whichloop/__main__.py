@@ -23,7 +23,7 @@ def main() -> None:
     gc.set_threshold(*SELDOM)  # the import of what a command needs takes a tenth longer otherwise
     sys.unraisablehook = _press_again
     try:
-        from whichloop.cli.first_process import main as commands  # takes a moment
+        from whichloop.cli.main import main as commands  # takes a moment
 
         commands()
         code = 0
