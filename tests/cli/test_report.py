@@ -44,20 +44,6 @@ def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(whichloop, compa
     assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.zst", "trials.jsonl"]
 
 
-def test_a_page_is_not_made_again_unless_something_has_changed(whichloop, here, monkeypatch):
-    monkeypatch.setenv("WHICHLOOP_HOME", str(here / "home"))
-    run = Path(whichloop("compare", *QUICK, "--suite", "arithmetic(size=12)", "--json").json["run"])
-    page = run / "report.html"
-    first = page.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("whichloop.reports.html.page.render", lambda document: pytest.fail("a page was made"))
-        assert whichloop("report", "latest").err == f"page: runs/{run.name}/report.html\n"
-    assert page.read_bytes() == first
-    page.write_text("<script>alert(1)</script>")
-    assert whichloop("report", "latest").err == f"page: runs/{run.name}/report.html\n"
-    assert page.read_bytes() == first
-
-
 def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(whichloop, compared, here):
     run = compared("arithmetic")
     (run / "report.html").unlink()

@@ -72,9 +72,7 @@ def carry_out_run(
 def _publish(experiment: Experiment, run: Results) -> Sequence[str]:
     """Write the page and log the run; a failure of either is a note and loses no result."""
     page = report_html(run)
-    notes = write_or_note(page, run.folder)
-    tracked = log_results(run, experiment.config, page)
-    return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
+    return [*write_or_note(page, run.folder), *filter(None, [log_results(run, experiment.config, page)])]
 
 
 def write_or_note(page: str, folder: Path) -> list[str]:

@@ -12,7 +12,6 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE, write_page
-from whichloop.reports.known_pages import is_known, remember
 
 from . import render, render_effects
 from .codes import DONE, INVALID
@@ -50,24 +49,11 @@ def _ablation_json(result: AblationResult) -> dict[str, Any]:
     return result.to_json() | {"answer": ablation_answer_json(result)}
 
 
-def write_report(run: Results, html: Path | None = None, *, source: str = "", announce: bool = True) -> str:
-    """Write a run's page, into its directory unless another file was typed, and return its text. `announce`: say where it is.
-
-    `source`: what `source_of` said of the directory before the run was read; the page is remembered as made from that.
-    """
-    page = pages.report_html(run, with_fork=True)
+def write_report(run: Results, html: Path | None = None, *, announce: bool = True) -> str:
+    """Write a run's page, into its directory unless another file was typed, and return its text. `announce`: say where it is."""
+    page = pages.report_html(run)
     write(page, html, run.folder / PAGE, announce=announce)
-    if source and html is None:
-        remember(source, page)
     return page
-
-
-def renew_report(run: Results, html: Path | None, source: str) -> None:
-    """Write a run's page unless it is there already. `source`: as of `write_report`."""
-    if html is None and is_known(source, run.folder):
-        say(f"page: {run.folder / PAGE}")
-    else:
-        write_report(run, html, source=source)
 
 
 def write_optimization(result: OptimizationResult, html: Path | None = None, page: str = "") -> None:

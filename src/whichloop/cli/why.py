@@ -76,7 +76,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     in_full = options.verbose or options.show_all
     in_sums = a is None and not in_full and not output.as_json
     pairs, arms = _for_sums(run) if in_sums else _asked_for(run, a, b)
-    reasons = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most, with_fork=True)
+    reasons = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
