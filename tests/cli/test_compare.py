@@ -158,11 +158,9 @@ def test_show_explains_a_trial_that_failed(machine, whichloop):
     assert whole["stop"] == "error_valve"
     refused = whichloop("show", "latest", "bare/stub")
     assert (refused.code, "matches 30 trials" in refused.err) == (2, True)
-    trial = f"bare/stubborn/{failed['task']}/0"
-    for command, *typed in (("show", trial), ("show", "bare"), ("why", trial), ("why", "bare", "finish")):
-        refused = whichloop(command, *typed)
-        run_first = shlex.join(["whichloop", command, "latest", *typed])
-        assert (refused.code, refused.err) == (2, f"error: no run '{typed[0]}'; put the run before it: {run_first}\n")
+    for command in ("show", "why"):
+        refused = whichloop(command, "bare")
+        assert (refused.code, refused.err.partition(";")[0]) == (2, "error: no run 'bare'")
 
 
 def test_what_a_model_says_cannot_touch_the_terminal(whichloop, here, monkeypatch):

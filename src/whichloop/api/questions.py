@@ -32,7 +32,6 @@ from whichloop.models.profiles import Profile
 from whichloop.protocol import Loop
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
 from whichloop.reports.dataframes import Loaded, load
-from whichloop.reports.in_python import said_in_python
 from whichloop.reports.why_shown import ShownWhy, shown_why
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Progress
@@ -233,7 +232,7 @@ def carried_out_search(request: OptimizeConfig | CutSearch, progress: bool | Non
 
     result = carry_out_search(request, progress)
     sentences = [*optimize_tables.verdicts(result), *optimize_tables.brief_lines(result)]
-    return OptimizeAnswer(result.title, said_in_python(sentences), optimize_tables.optimization_tables(result), result)
+    return OptimizeAnswer(result.title, sentences, optimize_tables.optimization_tables(result), result)
 
 
 @question
@@ -259,7 +258,7 @@ def size(
     request = SizeRequest(metric, power=power, purposes=purposes, **settings)
     sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
     scope = size_tables.scope(sizing)
-    sentences = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats])
+    sentences = [*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats]
     return SizeAnswer(sizing.run, sentences, size_tables.sizing_tables(sizing), sizing)
 
 
@@ -343,7 +342,7 @@ def _gate_answer(judged: gates.GateResult) -> GateAnswer:
         *brief.brief_sentences(judged),
         *brief.examples(judged, "finding.tasks"),
     ]
-    return GateAnswer(gate_sentences.headline(judged), said_in_python(lines), [gate_outputs.table(judged)], judged)
+    return GateAnswer(gate_sentences.headline(judged), lines, [gate_outputs.table(judged)], judged)
 
 
 def _run_again(

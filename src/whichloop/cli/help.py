@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,17 +53,10 @@ MAX_UNGROUPED = 9
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help shows many options under headings, and which explains a value that no flag stands before."""
+    """A command whose help shows many options under headings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what was typed. Raises ValueError for `--loop a b`, in a command whose values all stand behind flags."""
-        params = self.get_params(ctx)
-        if not any(param.param_type_name == "argument" for param in params):
-            repeatable = {flag for param in params if getattr(param, "multiple", False) for flag in param.opts}
-            for flag, value, extra in zip(args, args[1:], args[2:], strict=False):
-                if flag in repeatable and not value.startswith("-") and not extra.startswith("-"):
-                    repeated = shlex.join([flag, value, flag, extra])
-                    raise ValueError(f"unexpected {extra!r} behind {flag}; each value needs a flag of its own: {repeated}")
+        """Read what was typed."""
         try:
             return list(super().parse_args(ctx, args))
         except UsageError as error:

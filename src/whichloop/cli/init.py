@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from whichloop._extras import is_installed
+from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import IfAbsent
+from whichloop.runs.registry import converted_options, find
 from whichloop.text.plain_text import terminal_safe
 
-from .named_code import check_loop, check_program
 from .options import OptionGroup, with_options
 from .starter_project import write_project
 
@@ -31,10 +32,9 @@ def init(options: InitOptions) -> None:
     """Write settings, example tasks with plans, tools, a test and a recipe for CI into a project."""
     if options.program is not None and options.loop != "bare":
         raise ValueError("--loop and --program: give one of them")
-    if options.program is None:
-        check_loop(options.loop, options.folder)
-    else:
-        check_program(options.program, options.folder)
+    loop = parse_spec(options.loop)
+    if ":" not in loop.name:
+        converted_options(find("loop", loop.name), loop.options, f"loop {loop.name}")
     for name in write_project(options.folder, options.loop, options.program):
         print(f"wrote {terminal_safe(str(options.folder / name))}")
     print("next:")

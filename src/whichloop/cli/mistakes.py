@@ -14,8 +14,6 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
 from whichloop.text.plain_text import terminal_safe
 
-from .usage import usage_line
-
 
 def error_line(error: ValueError | OSError) -> str:
     """Return the line for a user's mistake; what would be right has lines of its own where it is known apart from the mistake."""
@@ -32,7 +30,8 @@ def _indented(line: str) -> str:
 
 def usage_error_line(error: Any) -> str:
     """Return the line for what the parser of the command line raises."""
-    return _line(usage_line(error))
+    path = "whichloop" if error.ctx is None else error.ctx.command_path
+    return _line(f"error: {error.format_message().replace('Value error, ', '').rstrip('.')}; see {path} --help")
 
 
 def exit_line(raised: SystemExit) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from whichloop.metrics.record import Record
+from whichloop.runs.folders import trials_folder
 from whichloop.runs.newer import newer_versions
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
@@ -19,7 +20,6 @@ from whichloop.text.trace_text import as_judged
 from . import render_trace
 from .console import say
 from .options import JsonOption, OptionGroup, ReadRunChoice, with_options
-from .run_left_out import folder_of
 
 
 class ShowOptions(OptionGroup):
@@ -37,7 +37,7 @@ class ShowOptions(OptionGroup):
 @with_options()
 def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> None:
     """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
-    folder = folder_of(choice, "show", options.trial)
+    folder = trials_folder(choice.folder)
     manifest = read_manifest_json(folder)
     if newer := newer_versions(folder, versions_in(manifest)):
         say(f"warning: {newer}")

@@ -18,13 +18,13 @@ from whichloop.experiments.why.why import comparable, losses_explained, lost_tri
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import meant
 from whichloop.reports import why_lines
-from whichloop.reports.ways_to_see_more import ShellCommands
+from whichloop.reports.why_lines import WaysToSeeMore
+from whichloop.runs.folders import trials_folder
 
 from .console import print_line, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
 from .render_why import print_shown
-from .run_left_out import folder_of
 from .typed_files import check_writable
 
 MIN_RUNS = 2
@@ -59,7 +59,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
-    run = results(folder := folder_of(choice, "why", a, b), paired=False)
+    run = results(folder := trials_folder(choice.folder), paired=False)
     if len(comparable(run)) == 1:
         run = results(folder)  # how the two stand to each other is said, too
     if smallest.minimal:
@@ -80,13 +80,13 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     if output.as_json:
         print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
-        print_shown(why_lines.sums(run, reasons, ShellCommands(run.folder)))
+        print_shown(why_lines.sums(run, reasons, WaysToSeeMore(run.folder)))
     elif a is None:
-        print_shown(why_lines.in_full(run, reasons, ShellCommands(run.folder), show_all=options.show_all))
+        print_shown(why_lines.in_full(run, reasons, WaysToSeeMore(run.folder), show_all=options.show_all))
     else:
         print_shown(
             why_lines.why_lines_of(
-                run, reasons, ShellCommands(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
+                run, reasons, WaysToSeeMore(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
             )
         )
 
@@ -114,7 +114,7 @@ def _trial(run: Results, record: Record, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(run.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        print_shown(why_lines.lost(record.arm, lost, ShellCommands(run.folder)))
+        print_shown(why_lines.lost(record.arm, lost, WaysToSeeMore(run.folder)))
 
 
 def _refuse_unlost(record: Record) -> None:

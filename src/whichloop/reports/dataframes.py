@@ -43,7 +43,6 @@ from whichloop.text.numbers import interval
 from whichloop.text.plain_text import plain_line
 
 from .added_measures import added_columns
-from .in_python import in_python, said_in_python
 from .notebook import block
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
 from .trial_shown import ShownTrial, shown_trial
@@ -82,10 +81,7 @@ def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
     assert isinstance(place, str | Path)
     if os.path.isfile(place):  # which takes a text of any length
         raise RunError(f"{place} is a file, not a run; whichloop.import_results({str(place)!r}) reads results of other tools")
-    try:
-        folder = run_folder(place, None if runs is None else Path(runs))
-    except RunError as error:
-        raise RunError(in_python(str(error))) from None
+    folder = run_folder(place, None if runs is None else Path(runs))
     return Loaded(results(trials_folder(folder)))
 
 
@@ -153,7 +149,7 @@ class Loaded:
     @property
     def verdicts(self) -> list[str]:
         """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
-        return said_in_python([f"{sentence}." for sentence in self.results.answer.sentences])
+        return [f"{sentence}." for sentence in self.results.answer.sentences]
 
     @property
     def comparison(self) -> Comparison:
@@ -221,14 +217,14 @@ class Loaded:
         comparison, ablation = self.comparison, ablation_result(self.results)
         invalid = [INVALID_RUN] if comparison.invalid else []
         every = warned(comparison)
-        warnings = said_in_python(every[:MAX_WARNINGS])
+        warnings = [*every[:MAX_WARNINGS]]
         if hidden := len(every) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         dead = [] if ablation is None else [f"{each.text}." for each in dead_arm_sentences(comparison)]
         sentences = self.verdicts if ablation is None else [*dead, *conclusions(ablation)]
         about = [defaults_sentence(self.results.manifest)]
         about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
-        return [*invalid, *(sentences or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
+        return [*invalid, *(sentences or self._accuracies()), *filter(None, about), *warnings]
 
     def _compared(self) -> list[str]:
         """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""

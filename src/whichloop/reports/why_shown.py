@@ -19,7 +19,6 @@ from whichloop.text.table import Table
 from . import why_lines
 from .notebook import block
 from .row_frames import flat, interval_columns, rows_frame
-from .ways_to_see_more import PythonCalls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,9 +138,10 @@ class ShownWhy(Why):
         return rows_frame(rows, HABITS)
 
     def _shown(self) -> Iterator[why_lines.Shown]:
+        ways = why_lines.WaysToSeeMore(self.run.folder)
         if self.is_sum:
-            return why_lines.sums(self.run, self, PythonCalls())
-        return why_lines.why_lines_of(self.run, self, PythonCalls(), show_all=False, with_tasks=bool(self.untraced))
+            return why_lines.sums(self.run, self, ways)
+        return why_lines.why_lines_of(self.run, self, ways, show_all=False, with_tasks=bool(self.untraced))
 
 
 def _cause_row(arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause) -> dict[str, Any]:
