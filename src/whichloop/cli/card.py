@@ -24,10 +24,9 @@ from whichloop.runs.store.files import MANIFEST
 
 from .check_program import AgentChoice
 from .codes import FAILED
-from .console import say
+from .console import check_writable, say
 from .options import OptionGroup, OutputOptions, Texts, with_options
 from .own_prints import own_prints_aside, quiet_loops
-from .typed_files import check_writable
 
 PROFILES = ("clean", "flaky-tools", "flaky-format")
 

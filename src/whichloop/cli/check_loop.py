@@ -13,7 +13,7 @@ from rich.text import Text
 
 from whichloop.checks import loop as laws
 from whichloop.checks.loop import LAWS, Finding
-from whichloop.checks.loop.check import LAW_LIMIT_S, NOT_CHECKED
+from whichloop.checks.loop.check import NOT_CHECKED
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.registry import make_loop
@@ -21,7 +21,6 @@ from whichloop.runs.registry import make_loop
 from .codes import DONE, FAILED
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
-from .process import given_up_after
 
 _MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}
 
@@ -30,7 +29,7 @@ class LoopChoice(OptionGroup):
     name: Annotated[str, typer.Argument()]
     """Loop, `name`, `name(option=value)` or `package.module:Name`."""
     limit: Annotated[float | None, IfAbsent("60, and 900 for a law on a foreign loop")] = None
-    """Seconds that the import of the loop may take, and the check of each law; what takes longer hangs."""
+    """Seconds that the check of each law may take; what takes longer hangs."""
 
 
 @with_options()
@@ -42,8 +41,7 @@ def check_loop(choice: LoopChoice, output: JsonOption) -> None:
     if choice.limit is not None and not 0 < choice.limit < math.inf:
         raise ValueError(f"--limit {choice.limit:g}: a number of seconds above 0 is needed")
     spec = parse_spec(choice.name)
-    with given_up_after(choice.limit or LAW_LIMIT_S, f"loop {spec}: importing and creating it"):
-        loop = make_loop(spec)
+    loop = make_loop(spec)
     findings = laws.check_loop(loop, None if output.as_json else _print_finding, limit_s=choice.limit)
     broken = any(finding.status == "failed" for finding in findings)
     if output.as_json:

@@ -54,7 +54,7 @@ from whichloop.runs.typed_runs import run_folder
 from whichloop.text.plain_text import terminal_safe
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
-from .console import say
+from .console import make_room, say
 from .environment import load_env
 from .gate_targets import GateTargets, OnOtherAnswers, OnUndecided, OnWorseHere
 from .mistakes import error_words
@@ -71,7 +71,6 @@ from .options import (
 from .outcome import write_report
 from .own_prints import own_prints_aside, quiet_loops
 from .render_gate import print_gate
-from .typed_files import make_room
 
 HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN, "calls_doubled": MARGIN}
 """Metric that a baseline's command has judged beside accuracy → its margin."""

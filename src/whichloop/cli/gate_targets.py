@@ -16,7 +16,7 @@ from whichloop.experiments.gate.output.junit import error_junit
 from whichloop.experiments.gate.output.next_steps import let_through
 from whichloop.protocol.own_code import raised_in
 
-from .typed_files import check_writable
+from .console import check_writable
 
 
 class OnUndecided(StrEnum):

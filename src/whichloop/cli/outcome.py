@@ -15,9 +15,8 @@ from whichloop.reports.html.files import PAGE, write_page
 
 from . import render, render_effects
 from .codes import DONE, INVALID
-from .console import say
+from .console import make_room, say
 from .options import Depth
-from .typed_files import make_room
 
 
 def code_of_run(run: Results) -> int:

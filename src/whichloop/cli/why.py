@@ -21,11 +21,10 @@ from whichloop.reports import why_lines
 from whichloop.reports.why_lines import WaysToSeeMore
 from whichloop.runs.folders import trials_folder
 
-from .console import print_line, say
+from .console import check_writable, print_line, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
 from .render_why import print_shown
-from .typed_files import check_writable
 
 MIN_RUNS = 2
 
