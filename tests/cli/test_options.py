@@ -17,11 +17,9 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from whichloop.cli.catalogue import entries, outlines
-from whichloop.cli.catalogue.entry import values_of
+from whichloop.cli.catalogue import CATALOGUES, entries, outlines, values_of
 from whichloop.cli.help import COMMANDS as HEADINGS
 from whichloop.cli.help import OPTIONS, REST, argument_name, heading_of
-from whichloop.cli.list_ import CATALOGUES
 from whichloop.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config

@@ -14,14 +14,10 @@ from whichloop.protocol.counts import counted
 from whichloop.protocol.names import nearest
 from whichloop.text.plain_text import terminal_safe
 
-from .catalogue import entries, outlines
-from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite, own_loop
+from .catalogue import CATALOGUES, CatalogueEntry, CatalogueFramework, CatalogueSuite, entries, outlines, own_loop
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
 from .own_prints import own_prints_aside
-
-CATALOGUES = ("loops", "suites", "profiles", "metrics", "models", "optimizers")
-"""What `list` can list."""
 
 
 def _completed(incomplete: str) -> list[str]:
