@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from pages import write_block
-from whichloop.cli.own_prints import quiet_loops
+from whichloop.cli.process import quiet_loops
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results

@@ -22,7 +22,7 @@ from typing import Any
 from gate_rates import head, row, share
 
 from pages import write_block
-from whichloop.cli.starter_project import write_project
+from whichloop.cli.init import write_project
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run

@@ -222,7 +222,7 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
 
 
 def test_where_pytest_is_missing_the_next_commands_install_it(whichloop, tmp_path, monkeypatch):
-    monkeypatch.setattr("whichloop.cli.new_loop.is_installed", lambda package: package != "pytest")
+    monkeypatch.setattr("whichloop.cli.check_loop.is_installed", lambda package: package != "pytest")
     lines = whichloop("new", "loop", "thinker").out.splitlines()
     place = lines.index("  pip install pytest  # which test_thinker.py needs")
     assert lines[place + 1] == "  python -m pytest test_thinker.py"

@@ -22,7 +22,7 @@ from tests.sealing import unseal
 from whichloop.cli import running
 from whichloop.cli.console import WIDE
 from whichloop.cli.process import _OutlastingOutput
-from whichloop.cli.render_arms import arm_lines
+from whichloop.cli.render import arm_lines
 from whichloop.experiments.compare.results import results
 from whichloop.metrics.comparison import ArmResult
 

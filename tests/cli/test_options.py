@@ -18,9 +18,7 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from whichloop.cli.catalogue import CATALOGUES, entries, outlines, values_of
-from whichloop.cli.help import COMMANDS as HEADINGS
-from whichloop.cli.help import OPTIONS, REST, argument_name, heading_of
-from whichloop.cli.main import COMMANDS, GROUPS, LazyCommand, app, main
+from whichloop.cli.main import COMMANDS, GROUPS, HEADINGS, OPTIONS, REST, LazyCommand, app, argument_name, heading_of, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
 from whichloop.runs.field_docs import field_docs
@@ -247,7 +245,7 @@ def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules, rest = ended.stderr.splitlines()[-2:]
-    assert modules == "['whichloop.cli.codes', 'whichloop.cli.help', 'whichloop.cli.main', 'whichloop.cli.process']"
+    assert modules == "['whichloop.cli.main', 'whichloop.cli.process']"
     count, _, heavy = rest.partition(" ")
     assert int(count) <= 13
     assert heavy == "set()"

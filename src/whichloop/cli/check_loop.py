@@ -1,26 +1,30 @@
-"""`whichloop check loop`: whether a loop obeys the laws."""
+"""`whichloop check loop`: whether a loop obeys the laws; and `whichloop new loop`: a first version of one."""
 
 from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from whichloop._extras import is_installed
 from whichloop.checks import loop as laws
-from whichloop.checks.loop import LAWS, Finding
+from whichloop.checks.loop import LAWS, Finding, scaffold
 from whichloop.checks.loop.check import NOT_CHECKED
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.registry import make_loop
+from whichloop.text.plain_text import terminal_safe
 
-from .codes import DONE, FAILED
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
+from .process import DONE, FAILED
 
 _MARKS = {"ok": ("ok", "green"), "failed": ("FAILED", "bold red"), "not applicable": ("not applicable", "yellow")}
 
@@ -70,3 +74,29 @@ def _print_total(name: str, findings: Sequence[Finding]) -> None:
         out().print(Text(f"{unchecked} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
     total = f"{failed} of {len(findings)} laws do not hold" if failed else "every law holds"
     out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)
+
+
+FIRST_PROFILE = "flaky-format"
+"""A first comparison is under faults: in clean air every sound loop solves every task."""
+
+
+class NewLoopOptions(OptionGroup):
+    name: Annotated[str, typer.Argument()]
+    """Name of the module, such as my_loop."""
+    into: Path = Path()
+    """Folder to write to."""
+
+
+@with_options()
+def new_loop(options: NewLoopOptions) -> None:
+    """Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."""
+    files = scaffold.new_loop(options.name, options.into)
+    print(f"wrote {terminal_safe(str(files.loop))} and {terminal_safe(str(files.test))}; next:")
+    if files.root != Path.cwd():
+        print(f"  cd {shlex.quote(str(files.root))}")
+    print(f"  whichloop check loop {files.target}")
+    if not is_installed("pytest"):
+        print(f"  pip install pytest  # which {terminal_safe(files.test.name)} needs")
+    test, at = files.test.resolve(), files.root.resolve()
+    print(f"  python -m pytest {shlex.quote(str(test.relative_to(at) if test.is_relative_to(at) else test))}")
+    print(f"  whichloop compare --loop {files.target} --loop bare --profile {FIRST_PROFILE}")

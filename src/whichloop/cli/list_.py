@@ -17,7 +17,7 @@ from whichloop.text.plain_text import terminal_safe
 from .catalogue import CATALOGUES, CatalogueEntry, CatalogueFramework, CatalogueSuite, entries, outlines, own_loop
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 
 
 def _completed(incomplete: str) -> list[str]:

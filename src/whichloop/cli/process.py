@@ -1,12 +1,24 @@
-"""Standard output that ends early or lacks characters."""
+"""What a command shares with the shell: exit codes, and standard output that is for results and may end early."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO, cast
+
+DONE = 0
+FAILED = 1
+"""A check or a gate failed."""
+BAD_INPUT = 2
+UNDECIDED = 3
+INVALID = 4
+"""The run supports no verdict."""
+INTERRUPTED = 130
+"""The run can be resumed."""
 
 
 class _OutlastingOutput:
@@ -51,3 +63,22 @@ def lasting_stdout() -> Iterator[None]:
             yield
         finally:
             stream.flush()
+
+
+@contextmanager
+def own_prints_aside() -> Iterator[None]:
+    """Redirect what the user's own tools and loops print to stderr: stdout is for results, which a program may read."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
+def quiet_loops() -> Iterator[None]:
+    """Silence the loops' warnings: each is in its trial's trace, and thousands of trials would flood the terminal."""
+    loops = logging.getLogger("whichloop.loops")
+    level = loops.level
+    loops.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        loops.setLevel(level)

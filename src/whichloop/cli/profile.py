@@ -20,7 +20,7 @@ from whichloop.text.table import Table
 
 from .console import check_writable, out, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, Texts, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 from .tables import print_table
 
 

@@ -21,9 +21,9 @@ from whichloop.protocol.counts import counted
 from whichloop.text.output import shortened, wrapped_words
 from whichloop.text.plain_text import plain_line
 
-from .columns import folded, with_folded_heads
 from .console import WIDE, wrapped
 from .render_matrix import matrix_lines
+from .tables import folded, with_folded_heads
 
 MAX_LINES = 12
 """Of an answer at 80 columns: what gives way is cut to reach it, and no loop of a few, nor what is undecided."""

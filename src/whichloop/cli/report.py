@@ -26,7 +26,7 @@ from whichloop.runs.typed_runs import run_folder
 from . import render
 from .optimize_report import exit_code, print_optimization
 from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
-from .outcome import code_of_run, print_results, write, write_optimization, write_report
+from .render import code_of_run, print_results, write, write_optimization, write_report
 
 
 class RunsChoice(RunsOption):

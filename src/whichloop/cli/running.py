@@ -29,11 +29,10 @@ from whichloop.runs.run_state import larger, overrun, read_state
 from whichloop.runs.store.files import CutShort
 from whichloop.runs.typed_runs import named_alike
 
-from .codes import INTERRUPTED
 from .console import say
 from .options import ResultsOptions
-from .outcome import code_of_run, print_results, write_report
-from .own_prints import own_prints_aside, quiet_loops
+from .process import INTERRUPTED, own_prints_aside, quiet_loops
+from .render import code_of_run, print_results, write_report
 
 
 def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOptions, otlp: str | None) -> NoReturn:

@@ -21,12 +21,11 @@ from whichloop.reports.tracking import not_logged
 from whichloop.runs.permissions import Permissions, resume_flags
 
 from .catalogue import CatalogueEntry, OptionLine, plugins, shown_default
-from .codes import INTERRUPTED
 from .console import say
 from .optimize_report import exit_code, print_optimization
 from .options import ResultsOptions
-from .outcome import write_optimization
-from .own_prints import own_prints_aside, quiet_loops
+from .process import INTERRUPTED, own_prints_aside, quiet_loops
+from .render import write_optimization
 
 
 def carry_out_search(config: OptimizeConfig, output: ResultsOptions) -> NoReturn:

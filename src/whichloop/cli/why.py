@@ -1,10 +1,10 @@
-"""`whichloop why`: why one arm loses to another, task by task; no model is called."""
+"""`whichloop why`: why one arm loses to another, task by task; no model is called; and `whichloop replay`: one trial again."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,17 +14,33 @@ from whichloop.experiments import why as reruns
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.why.arms import arms_named, pairs_named, required_arms
 from whichloop.experiments.why.delta_debugging import MAX_RUNS
+from whichloop.experiments.why.replay import landed, profile_named, replayable_run, trace_of, unmet
 from whichloop.experiments.why.why import comparable, losses_explained, lost_trial
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import meant
 from whichloop.reports import why_lines
-from whichloop.reports.why_lines import WaysToSeeMore
+from whichloop.reports.why_lines import Shown, WaysToSeeMore
 from whichloop.runs.folders import trials_folder
+from whichloop.runs.store.each_record import find_trial
+from whichloop.runs.store.files import read_manifest_json, step_limit
+from whichloop.text.table import Table
+from whichloop.text.trace_text import as_judged
 
-from .console import check_writable, print_line, say
-from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
-from .own_prints import own_prints_aside, quiet_loops
-from .render_why import print_shown
+from .console import check_writable, out, print_line, print_text, say
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, RunChoice, with_options
+from .process import own_prints_aside, quiet_loops
+from .show import print_trace
+from .tables import print_table
+
+
+def print_shown(lines: Iterable[Shown]) -> None:
+    """Print lines, sentences and tables."""
+    for line in lines:
+        if isinstance(line, Table):
+            print_table(line, out())
+        else:
+            print_text(line)
+
 
 MIN_RUNS = 2
 
@@ -147,3 +163,46 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
     again = ["whichloop", "replay", str(run.folder), record.name, "--faults", str(options.out or minimal.as_typed)]
     again += [word for name in options.allow for word in ("--allow", name)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")
+
+
+class ReplayOptions(OptionGroup):
+    trial: Annotated[str, typer.Argument()]
+    """ARM/TASK/REPEAT, or a unique part of it."""
+    faults: str | None = None
+    """Faults that strike instead of those of the run: KIND@ROLE:CALL between commas, such as tool.raises@decide:c2; none; or the
+    file of a profile."""
+    trace: bool = False
+    """Print the whole trial, as `whichloop show` does."""
+
+
+@with_options()
+def replay(choice: RunChoice, options: ReplayOptions, code: AllowOption, output: JsonOption) -> None:
+    """Run one trial of a run again, as it was or with other faults.
+
+    The model is the scripted one. Nothing is written.
+    """
+    folder = trials_folder(choice.folder)
+    before = find_trial(folder, options.trial)
+    with own_prints_aside(), quiet_loops():
+        trial = replayable_run(folder, code.allow).trial(before)
+        profile = profile_named(trial, options.faults)
+        with trial.opened() as replays:
+            done = replays.run(profile)
+    now = done.record
+    for fault in unmet(profile, now):
+        say(f"{fault}: the trial did not come to where it strikes")
+    if output.as_json:
+        print(json.dumps({"before": before.to_json(), "now": now.to_json(), "faults": landed(now)}, ensure_ascii=True))
+    elif options.trace:
+        limit = step_limit(read_manifest_json(folder), now.arm)
+        print_trace(as_judged(trace_of(done), now, limit), now, full=False)
+    else:
+        print_line(f"{now.name} {_in_words(now)}; in the run it {_in_words(before)}")
+
+
+def _in_words(record: Record) -> str:
+    """Return `was solved, stop finished, 5 steps, with no fault`."""
+    if record.status != "scored":
+        return f"was {record.status}: {record.reason}"
+    result = "was solved" if record.is_solved else f"was lost, accuracy {record.accuracy:.2f}"
+    return f"{result}, stop {record.stop}, {record.steps} steps, with {', '.join(landed(record)) or 'no fault'}"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.cli.render_effects import answer_of_ablation
+from whichloop.cli.render import answer_of_ablation
 from whichloop.experiments.ablate.ablation import Ablation, AblationResult
 from whichloop.experiments.ablate.answer_json import ablation_answer_json
 from whichloop.experiments.ablate.recommendation import recommendation, recommendation_sentences

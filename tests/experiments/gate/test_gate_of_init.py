@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.pages import block
 from tests.benchmarks import load_benchmark
-from whichloop.cli.starter_project import write_project
+from whichloop.cli.init import write_project
 
 
 def test_what_did_not_change_passes_and_twice_the_tokens_are_found():
