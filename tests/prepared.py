@@ -42,7 +42,7 @@ _LARGEST_BYTES = 1 << 17
 _MOST_HANDLES = 16
 _LATER = (
     *(f"whichloop.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
-    "whichloop.checks.suite.quick",
+    "whichloop.checks.suite.check",
     "whichloop.datasets.arithmetic",
     "whichloop.metrics.scorers.numeric",
     "whichloop.runs.engine.worker",

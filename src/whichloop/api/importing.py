@@ -26,8 +26,7 @@ from whichloop.reports.html.page import report_html
 from whichloop.runs.folders import RUNS
 
 from .arguments import Kind, check_known, naming_files, question
-from .carry_out import write_or_note
-from .warned import warn_caller
+from .carry_out import warn_caller, write_or_note
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ _HOMES = {
     "whichloop.cli.frameworks": ("framework_entries",),
     "whichloop.cli.mistakes": ("crash_text", "error_line", "exit_line", "usage_error_line"),
     "whichloop.cli.running": ("carry_out_new",),
-    "whichloop.cli.searching": ("carry_out_search", "optimizer_entries"),
+    "whichloop.cli.searching": ("carry_out_search",),
     "whichloop.models.profiles": ("built_in_profiles",),
     "whichloop.protocol.installed": ("package_version",),
     "whichloop.runs.built_in": ("builtin_names", "loop_names"),

@@ -7,7 +7,6 @@ from whichloop.cli.mistakes import exit_line as exit_line
 from whichloop.cli.mistakes import usage_error_line as usage_error_line
 from whichloop.cli.running import carry_out_new as carry_out_new
 from whichloop.cli.searching import carry_out_search as carry_out_search
-from whichloop.cli.searching import optimizer_entries as optimizer_entries
 from whichloop.models.profiles import built_in_profiles as built_in_profiles
 from whichloop.protocol.installed import package_version as package_version
 from whichloop.runs.built_in import builtin_names as builtin_names

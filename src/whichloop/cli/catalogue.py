@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from statistics import median
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from whichloop import cli
 from whichloop._extras import MissingExtra, is_installed
@@ -20,7 +20,7 @@ from whichloop.metrics.scoring import SCORERS, scorer_names
 from whichloop.models.local.weights import INSTALL, LIBRARY, find_weights
 from whichloop.models.profiles import built_in_profiles, load_profile
 from whichloop.protocol.installed import plugins_of
-from whichloop.protocol.modules import meaning_in
+from whichloop.protocol.modules import meaning_in, module_in
 from whichloop.protocol.names import LOCAL, LOCAL_FILE, SCRIPTED, Spec
 from whichloop.runs.built_in import FOREIGN, PACKAGES, builtin_names, summary_of
 from whichloop.runs.options import options_of
@@ -247,7 +247,7 @@ _ENTRIES: dict[str, Callable[[], list[CatalogueEntry]]] = {
     "profiles": _profiles,
     "metrics": _metrics,
     "models": _models,
-    "optimizers": lambda: cli.optimizer_entries(),
+    "optimizers": lambda: cast(list[CatalogueEntry], module_in("whichloop.cli", "searching").optimizer_entries()),
 }
 _OUTLINES = {"loops": _loop_outlines, "suites": _suite_outlines}
 CATALOGUES = tuple(_ENTRIES)

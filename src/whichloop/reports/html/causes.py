@@ -37,8 +37,7 @@ from .document import (
     section_or_none,
     under_headings,
 )
-from .grouping import arms_by_group, by_frequency, group_by, in_order
-from .names import group_name
+from .grouping import arms_by_group, by_frequency, group_by, group_name, in_order
 from .side_by_side import show_command, side_by_side
 
 MAX_TRACES = 8

@@ -18,7 +18,7 @@ from whichloop.metrics.ranking import ranked
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.counts import counted
 from whichloop.reports.html import charts
-from whichloop.reports.html.histograms import steps_chart
+from whichloop.reports.html.failures import steps_chart
 from whichloop.reports.html.svg import standalone
 from whichloop.text.counts import counts
 from whichloop.text.numbers import interval, p_value, relation, verdict
