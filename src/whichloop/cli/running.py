@@ -112,7 +112,7 @@ def _conclude(experiment: Experiment, output: ResultsOptions, halted: str, stopp
 
 
 def _say_what_is_left(why: str, now: Experiment, run: Results) -> None:
-    left = _left(now, run)
+    left = len(now.missing()) if run.looked is None else run.scheduled - len(run.records)
     if not left:
         say(f"{why}: no trial is left")
         return
@@ -151,11 +151,6 @@ def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
     """Return the experiment with what this session has added to the run's past."""
     read = run.records.store if isinstance(run.records, RecordTable) else None
     return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past, read))
-
-
-def _left(experiment: Experiment, run: Results) -> int:
-    """Return the number of trials still to be run, retries included; in a run with looks, up to the last look."""
-    return len(experiment.missing()) if run.looked is None else run.scheduled - len(run.records)
 
 
 def resume_command(experiment: Experiment) -> str:
