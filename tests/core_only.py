@@ -25,7 +25,7 @@ EACH_IN_A_FORK = f"""
 import atexit, contextlib, gc, importlib, json, os, pkgutil, sys
 from collections import deque
 import jinja2, numpy.ma, numpy.random
-import whichloop.checks.suite.quick, whichloop.cli, whichloop.datasets.arithmetic, whichloop.metrics.scorers
+import whichloop.checks.suite.check, whichloop.cli, whichloop.datasets.arithmetic, whichloop.metrics.scorers
 import whichloop.loops.bare, whichloop.loops.finish, whichloop.loops.phased, whichloop.reports.html
 from whichloop.cli.main import main
 for package in (whichloop.cli, whichloop.reports.html):

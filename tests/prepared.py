@@ -42,7 +42,7 @@ _LARGEST_BYTES = 1 << 17
 _MOST_HANDLES = 16
 _LATER = (
     *(f"whichloop.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
-    "whichloop.checks.suite.quick",
+    "whichloop.checks.suite.check",
     "whichloop.datasets.arithmetic",
     "whichloop.metrics.scorers",
     "whichloop.runs.engine.worker",
@@ -253,22 +253,7 @@ def _as_python_ends() -> Iterator[NoReturn]:
 
 
 def _start_workers_by_helpers() -> None:
-    """Have this command's workers be forks.
-
-    It goes on in a child before it imports code of the user's own, which needs a helper of its own.
-    """
-    first_process = importlib.import_module("whichloop.cli.first_process")
-    go_on = first_process._go_on_in_child
-
-    def go_on_with_helper() -> None:
-        while _HELPERS:
-            helper, (pid, _) = _HELPERS.popitem()
-            helper.close()
-            os.waitpid(pid, 0)
-        go_on()
-        _have_a_helper()
-
-    vars(first_process)["_go_on_in_child"] = go_on_with_helper
+    """Have this command's workers be forks."""
     vars(asyncio.unix_events)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})
     _have_a_helper()
 

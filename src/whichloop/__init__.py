@@ -9,9 +9,8 @@ from ._lazy import lazy
 
 _HOMES = {
     "whichloop.api.importing": ("import_results",),
-    "whichloop.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "size", "why"),
-    "whichloop.api.resuming": ("resume",),
-    "whichloop.api.warned": ("WhichloopWarning",),
+    "whichloop.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "resume", "size", "why"),
+    "whichloop.api.carry_out": ("WhichloopWarning",),
     "whichloop.datasets.importing.frame": ("suite_from_frame",),
     "whichloop.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "whichloop.dspy_seam": ("DspyModel",),

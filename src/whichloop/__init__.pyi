@@ -1,15 +1,15 @@
 """The public names of whichloop for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
 
+from whichloop.api.carry_out import WhichloopWarning as WhichloopWarning
 from whichloop.api.importing import import_results as import_results
 from whichloop.api.questions import ablate as ablate
 from whichloop.api.questions import bless as bless
 from whichloop.api.questions import compare as compare
 from whichloop.api.questions import gate as gate
 from whichloop.api.questions import optimize as optimize
+from whichloop.api.questions import resume as resume
 from whichloop.api.questions import size as size
 from whichloop.api.questions import why as why
-from whichloop.api.resuming import resume as resume
-from whichloop.api.warned import WhichloopWarning as WhichloopWarning
 from whichloop.datasets.importing.frame import suite_from_frame as suite_from_frame
 from whichloop.datasets.task import Environment as Environment
 from whichloop.datasets.task import StatelessEnvironment as StatelessEnvironment

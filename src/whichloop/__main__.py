@@ -15,7 +15,7 @@ def main() -> None:
     """Run the command. Ctrl-C is one line even while modules are still being imported."""
     code: int | str | None = 1
     try:
-        from whichloop.cli.first_process import main as commands  # takes a moment
+        from whichloop.cli.main import main as commands  # takes a moment
 
         commands()
         code = 0

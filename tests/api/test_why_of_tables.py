@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import whichloop
-from whichloop.api.warned import WhichloopWarning
+from whichloop.api.carry_out import WhichloopWarning
 from whichloop.reports.dataframes import Loaded
 
 ENDS = ("ToolError: db down", "", "", "max_steps", "finished")

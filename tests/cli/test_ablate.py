@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.cli.render_effects import interval_plot
+from whichloop.cli.render import interval_plot
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.statistics import Interval, Verdict
 

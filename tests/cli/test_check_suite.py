@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from whichloop.checks.suite import CHECKS
-from whichloop.cli.catalogue import suites
+from whichloop.cli import catalogue
 
 NAMES = [check.name for check in CHECKS]
 Command = Callable[..., Any]
@@ -181,7 +181,7 @@ def test_long_checks_tell_how_far_they_are(whichloop, monkeypatch) -> None:
 
 
 def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need(whichloop, monkeypatch) -> None:
-    monkeypatch.setattr(suites, "entries", functools.cache(suites.entries))  # all suites are made once, and not for each list
+    monkeypatch.setitem(catalogue._ENTRIES, "suites", functools.cache(catalogue._suites))
     listed = {entry["name"]: entry for entry in json.loads(whichloop("list", "suites", "--json").out)}
     own = listed["arithmetic"]
     assert (own["needs"], own["version"], own["tasks"]) == ("", "2", 120)

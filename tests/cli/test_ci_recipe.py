@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from whichloop.cli.starter_project import SETTINGS
+from whichloop.cli.init import SETTINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
 GATES = "gate --baseline baselines/mine.json --loop my_package.loops:Mine"

@@ -24,7 +24,6 @@ def test_junit_summary_and_annotations(whichloop, blessed, here, monkeypatch):
     blessed(*FLAKY)
     ended = whichloop(*WORSE, "--junit", "out/gate.xml", "--summary", "summary.md", "--annotations")
     assert ended.code == 1
-    assert ended.err.startswith("made the folder out\n")
     root = ElementTree.parse(here / "out/gate.xml").getroot()
     assert root.find("testsuite/testcase/failure") is not None
     assert (here / "summary.md").read_text().startswith("## Gate: regression\n")
@@ -82,11 +81,6 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(whichlo
     before = sorted((here / "runs").iterdir())
     ended = whichloop("gate", "--baseline", "b.json", "--junit", ".")
     assert (ended.code, ended.err) == (2, "error: --junit .: cannot be written (Is a directory); nothing was judged\n")
-    for elsewhere in ("/nosuch", "../nosuch"):  # a slip of the keyboard would leave a folder anywhere
-        ended = whichloop("gate", "--baseline", "b.json", "--junit", f"{elsewhere}/x.xml")
-        why = f"there is no folder {elsewhere}; none is made outside of this one"
-        said = f"error: --junit {elsewhere}/x.xml: cannot be written ({why}); nothing was judged\n"
-        assert (ended.code, ended.err, Path(elsewhere).exists()) == (2, said, False)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here))
     ended = whichloop("gate", "--baseline", "b.json")
     assert ended.code == 2

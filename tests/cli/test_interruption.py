@@ -7,12 +7,11 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-
-from tests.cli.test_commands_that_die import children
 
 QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
 LOOP = """
@@ -167,3 +166,8 @@ def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_sam
         found = machine.ended(child)
     assert found.code == 0, found.err
     assert json.loads(found.out)["digest"] == calm.json["digest"]
+
+
+def children(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(word) for word in listed.split()]

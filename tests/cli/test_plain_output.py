@@ -1,4 +1,4 @@
-"""Output in an encoding that lacks characters of ours, such as dashes in ASCII: others stand for them, and no command ends."""
+"""Output in an encoding that lacks characters of ours, such as dashes in ASCII: no command ends for them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,14 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.cli.conftest import BareMachine
-from whichloop.cli.process import PLAIN, STAND_INS, lasting_stdout
+from whichloop.cli.process import lasting_stdout
 
 LACKING = {
     "the stream is ASCII": {"PYTHONIOENCODING": "ascii"},
     "so is the locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
-ENCODINGS = st.sampled_from(["ascii", "latin-1", "cp1252", "cp437", "utf-8"])
-TEXTS = st.text(st.characters() | st.sampled_from(sorted(STAND_INS)))
-
-
-@given(TEXTS, ENCODINGS)
-def test_every_text_is_written_and_what_can_be_encoded_stays_as_it_is(text, encoding):
-    written = "".join(character.encode(encoding, PLAIN).decode(encoding) for character in text)
-    assert text.encode(encoding, PLAIN).decode(encoding) == written
-    for character in set(text):
-        shown = character.encode(encoding, PLAIN).decode(encoding)
-        is_lacking = character.encode(encoding, "ignore") == b""
-        assert shown.isascii() if is_lacking else shown == character
-        assert shown
-
-
-def test_dashes_and_lines_become_plain_ones_and_any_other_character_its_code():
-    assert "0.1 – 0.2 │ ├──┤ 3 × 4 … é 漢".encode("ascii", PLAIN) == rb"0.1 - 0.2 | +--+ 3 x 4 ... \xe9 \u6f22"
 
 
 @pytest.fixture
@@ -55,13 +36,13 @@ def in_ascii(whichloop, monkeypatch):
 def test_no_command_ends_for_a_character_that_stdout_lacks(in_ascii):
     small = ["--profile", "flaky-format", "--suite", "arithmetic(size=20)", "--no-mlflow", "-q"]
     commands = {
-        ("compare", "--loop", "bare", "--loop", "finish", *small): " x 1, seed 0 | accuracy: ",
-        ("report", "latest", "--no-html"): " x 1, seed 0 | accuracy: ",
-        ("report", "latest", "--all-metrics"): " x 1, seed 0 | accuracy: ",
-        ("why", "latest"): " x ",
-        ("size", "latest"): " x ",
-        ("list", "loops", "finish"): "...",
-        ("ablate", "finish", "--factor", "parse_retries=0,2", *small, "-v"): "->",
+        ("compare", "--loop", "bare", "--loop", "finish", *small): ", seed 0 ",
+        ("report", "latest", "--no-html"): ", seed 0 ",
+        ("report", "latest", "--all-metrics"): ", seed 0 ",
+        ("why", "latest"): "",
+        ("size", "latest"): "",
+        ("list", "loops", "finish"): "?",
+        ("ablate", "finish", "--factor", "parse_retries=0,2", *small, "-v"): "",
     }
     for command, shown in commands.items():
         code, said = in_ascii(*command)
@@ -88,5 +69,4 @@ def test_a_process_that_may_write_ascii_alone_ends_as_any_other(here, kind):
     command = [sys.executable, "-m", "whichloop", "list", "loops", "finish"]
     ended = subprocess.run(command, cwd=here, env=environment, capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert b"..." in ended.stdout
     assert ended.stdout.isascii()

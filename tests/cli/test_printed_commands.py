@@ -11,7 +11,7 @@ import pytest
 
 from whichloop.cli import gate as gate_command
 from whichloop.cli import running
-from whichloop.cli.starter_project import write_project
+from whichloop.cli.init import write_project
 from whichloop.experiments.gate import read_baseline
 from whichloop.experiments.gate.rerun import config_again
 from whichloop.runs.config import CompareConfig, config_from

@@ -97,8 +97,8 @@ def test_a_built_in_profile_is_shown(whichloop):
         (["fit", "latest", "--name", "A B"], "name"),
         (["fit", "latest", "--out", "mine.json"], "ends in .toml"),
         (
-            ["fit", "latest", "--out", "/no/such/mine.toml"],
-            "--out /no/such/mine.toml: cannot be written (there is no folder /no/such; ",
+            ["fit", "latest", "--out", "/dev/null/mine.toml"],
+            "--out /dev/null/mine.toml: cannot be written (",
         ),
         (["show", "nope"], "unknown profile 'nope'"),
         (["show", "nope.toml"], "nope.toml"),

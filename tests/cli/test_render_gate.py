@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from tests.experiments.gate.test_outputs import judgements, no_command, safe_lines
-from whichloop.cli import render_gate
-from whichloop.cli.columns import GAP, folded, side_by_side, widest_fitting
+from whichloop.cli import gate_targets as render_gate
 from whichloop.cli.console import WIDE
-from whichloop.cli.render_gate import print_gate
+from whichloop.cli.gate_targets import print_gate
+from whichloop.cli.tables import GAP, folded, side_by_side, widest_fitting
 from whichloop.experiments.gate import GateArm, GateResult, Side, TaskChange
 from whichloop.experiments.gate.output import brief
 from whichloop.experiments.gate.output.line_words import is_gain

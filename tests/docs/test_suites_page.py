@@ -14,7 +14,7 @@ import pytest
 from benchmarks.pages import block, write_block
 from whichloop.checks.suite import CHECKS
 from whichloop.checks.suite.reference_agents import ORACLE, BaselineResult, ReferenceAgent, baselines, bench, passed, trial
-from whichloop.cli.catalogue.suites import median_plan
+from whichloop.cli.catalogue import median_plan
 from whichloop.datasets.task import Suite
 from whichloop.protocol import run_sync
 from whichloop.runs.registry import generated_suites

@@ -14,7 +14,7 @@ import pytest
 # pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
 for each in (
     "checks.pytest_items",
-    "checks.suite.quick",
+    "checks.suite.check",
     "datasets.arithmetic",
     "experiments.compare.run",
     "experiments.gate.output.github",

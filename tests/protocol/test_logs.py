@@ -94,7 +94,7 @@ def test_every_logger_of_ours_is_made_so() -> None:
         for node in nodes_of(parsed(path))
         if isinstance(node, ast.Assign) and "getLogger" in ast.unparse(node.value) and "level" not in ast.unparse(node.value)
     }
-    assert makers == {"protocol/redact.py", "cli/own_prints.py", "cli/serve.py"}
+    assert makers == {"protocol/redact.py", "cli/process.py", "cli/serve.py"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import MAX_VALUE, METRICS
 from whichloop.protocol import render_value
-from whichloop.reports import added_measures
+from whichloop.reports import dataframes
 
 Value = Callable[[Record], float | None]
 
@@ -29,7 +29,7 @@ VALUES: dict[str, Value] = {
 
 def add(patch: pytest.MonkeyPatch, values: dict[str, Value]) -> None:
     added = {name: Measure(value, "", in_trials=True, name=name, label=name) for name, value in values.items()}
-    for module in (summary, added_measures):
+    for module in (summary, dataframes):
         patch.setattr(module, "METRICS", {**METRICS, **added})
 
 

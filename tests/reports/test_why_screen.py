@@ -13,7 +13,6 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run as carry_out
 from whichloop.experiments.why.why import losses_explained
 from whichloop.reports import why_lines
-from whichloop.reports.ways_to_see_more import ShellCommands
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.output import Prose, prose_lines
@@ -56,7 +55,7 @@ def printed(shown: list[why_lines.Shown], width: int) -> list[str]:
 def test_the_sums_are_one_screen_and_tell_every_arm_in_full(made, loops, profiles):
     run = made(loops, profiles)
     reasons = losses_explained(run, pairs=(), arms=None, task=None, most=why_lines.MAX_EXAMPLES)
-    ways = ShellCommands(Path("runs/20260301-093000-arithmetic-0a1b"))
+    ways = why_lines.WaysToSeeMore(Path("runs/20260301-093000-arithmetic-0a1b"))
     shown = printed(list(why_lines.sums(run, reasons, ways)), 80)
     assert len(shown) <= why_lines.SCREEN == 24
     lost = {arm.arm: arm.lost for arm in reasons.arms if arm.lost}

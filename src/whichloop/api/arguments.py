@@ -1,4 +1,4 @@
-"""What a call from Python may pass: a table of the kinds of values, checked before anything else, and errors in Python's words."""
+"""What a call from Python may pass: a table of the kinds of values, checked before anything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from whichloop.experiments.optimize.config import SearchConfig
 from whichloop.protocol.names import nearest
 from whichloop.protocol.values import shown_short
 from whichloop.reports.dataframes import Loaded
-from whichloop.reports.in_python import in_python
 from whichloop.runs.config import CompareConfig, SettingError
 
 from .conclusion import Conclusion
@@ -143,7 +142,7 @@ def _places(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Make a function a question: its arguments are checked first, and every ValueError is one line in Python's words."""
+    """Make a function a question: its arguments are checked first."""
     signature = inspect.signature(function)
     optional = {name for name, parameter in signature.parameters.items() if parameter.default is None}
 
@@ -159,12 +158,7 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
             with needed_by(function.__name__):
                 return function(*args, **kwargs)
         except SettingError as error:
-            raise ValueError(in_python(error.in_python)) from None
-        except ValueError as error:
-            message = in_python(str(error))
-            if message != str(error):
-                error.args = (message,)
-            raise
+            raise ValueError(error.in_python) from None
 
     return asked
 

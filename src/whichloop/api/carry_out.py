@@ -1,11 +1,14 @@
-"""Runs and searches that a program starts: carried out with progress, a page and a log, also where an event loop is running."""
+"""Runs that a program starts: carried out with progress, a page and a log, also where an event loop is running."""
 
 from __future__ import annotations
 
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from whichloop.experiments.compare.prepare import Experiment
@@ -27,7 +30,25 @@ from whichloop.runs.run_state import read_state
 from whichloop.runs.typed_runs import named_alike
 
 from .arguments import naming_files
-from .warned import warn_caller
+
+
+class WhichloopWarning(UserWarning):
+    """What is worth knowing and stops nothing, such as columns that were not read."""
+
+
+def warn_caller(notes: Sequence[str]) -> None:
+    """Warn once, a line for each note, at the line of the user's code that asked."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    if notes:  # one warning, for each shows the line of the call anew
+        warnings.warn("\n".join(notes), WhichloopWarning, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    package: str = frame.f_globals.get("__name__", "")
+    return package.partition(".")[0] == __name__.partition(".")[0]
+
 
 Result = TypeVar("Result")
 
@@ -72,9 +93,7 @@ def carry_out_run(
 def _publish(experiment: Experiment, run: Results) -> Sequence[str]:
     """Write the page and log the run; a failure of either is a note and loses no result."""
     page = report_html(run)
-    notes = write_or_note(page, run.folder)
-    tracked = log_results(run, experiment.config, page)
-    return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
+    return [*write_or_note(page, run.folder), *filter(None, [log_results(run, experiment.config, page)])]
 
 
 def write_or_note(page: str, folder: Path) -> list[str]:

@@ -14,8 +14,7 @@ from whichloop.runs.permissions import own_code
 from whichloop.runs.typed_runs import named_alike
 
 from .arguments import naming_files
-from .carry_out import CutSearch, apart, way_on, write_or_note
-from .warned import warn_caller
+from .carry_out import CutSearch, apart, warn_caller, way_on, write_or_note
 
 
 def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:

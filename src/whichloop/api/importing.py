@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
@@ -27,9 +26,7 @@ from whichloop.reports.html.page import report_html
 from whichloop.runs.folders import RUNS
 
 from .arguments import Kind, check_known, naming_files, question
-from .carry_out import write_or_note
-from .import_words import import_words
-from .warned import warn_caller
+from .carry_out import warn_caller, write_or_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,25 +103,13 @@ def import_results(
         if settings_given.get(setting) is not None:
             kind.check(setting, settings_given[setting])
     runs = Path(settings.get("runs") or RUNS)
-    with _in_python(), naming_files({"files": files, "name": name, "runs": runs}):
+    with naming_files({"files": files, "name": name, "runs": runs}):
         request = _request(settings_given)
         imported = import_files(_sources(files), request, run_place(name, runs), runs)
     run_results = results(imported.folder)
     notes = [*imported.remarks, *write_or_note(report_html(run_results), run_results.folder)]
-    warn_caller([import_words(note) for note in notes])
+    warn_caller(notes)
     return Loaded(run_results)
-
-
-@contextmanager
-def _in_python() -> Iterator[None]:
-    """Let every error name settings as a call passes them."""
-    try:
-        yield
-    except ValueError as error:
-        message = import_words(str(error))
-        if message != str(error):
-            error.args = (message,)
-        raise
 
 
 def _request(settings: Mapping[str, Any]) -> ImportRequest:

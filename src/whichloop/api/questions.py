@@ -16,6 +16,7 @@ from whichloop.experiments import gate as gates
 from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import run as run_trials
 from whichloop.experiments.gate.data.damaged import check_suffix
 from whichloop.experiments.gate.output import brief
@@ -32,25 +33,17 @@ from whichloop.models.profiles import Profile
 from whichloop.protocol import Loop
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
 from whichloop.reports.dataframes import Loaded, load
-from whichloop.reports.in_python import said_in_python
 from whichloop.reports.why_shown import ShownWhy, shown_why
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Progress
+from whichloop.runs.folders import is_optimization
 from whichloop.runs.permissions import Permissions
+from whichloop.runs.typed_runs import run_folder
 
 from .arguments import check_known, naming_files, question
-from .carry_out import CutSearch, carry_out_run
+from .carry_out import CutSearch, carry_out_run, warn_caller
 from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
-from .objects import (
-    AnyScorer,
-    AnySuite,
-    check_workers_can_import,
-    loop_name,
-    optimizer_name,
-    profile_name,
-    suite_name,
-)
-from .warned import warn_caller
+from .objects import AnyScorer, AnySuite, check_workers_can_import, loop_name, optimizer_name, profile_name, suite_name
 
 AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
@@ -233,7 +226,7 @@ def carried_out_search(request: OptimizeConfig | CutSearch, progress: bool | Non
 
     result = carry_out_search(request, progress)
     sentences = [*optimize_tables.verdicts(result), *optimize_tables.brief_lines(result)]
-    return OptimizeAnswer(result.title, said_in_python(sentences), optimize_tables.optimization_tables(result), result)
+    return OptimizeAnswer(result.title, sentences, optimize_tables.optimization_tables(result), result)
 
 
 @question
@@ -259,7 +252,7 @@ def size(
     request = SizeRequest(metric, power=power, purposes=purposes, **settings)
     sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
     scope = size_tables.scope(sizing)
-    sentences = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats])
+    sentences = [*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats]
     return SizeAnswer(sizing.run, sentences, size_tables.sizing_tables(sizing), sizing)
 
 
@@ -343,7 +336,7 @@ def _gate_answer(judged: gates.GateResult) -> GateAnswer:
         *brief.brief_sentences(judged),
         *brief.examples(judged, "finding.tasks"),
     ]
-    return GateAnswer(gate_sentences.headline(judged), said_in_python(lines), [gate_outputs.table(judged)], judged)
+    return GateAnswer(gate_sentences.headline(judged), lines, [gate_outputs.table(judged)], judged)
 
 
 def _run_again(
@@ -380,3 +373,33 @@ def _loaded(run: AnyRun, runs: str | Path | None = None) -> Loaded:
 def _arm_name(loop: AnyLoop, setting: str) -> str:
     """Return the name of an arm or a loop as it is typed, or that of a loop object as a run has it."""
     return loop if isinstance(loop, str) else str(parse_spec(loop_name(loop, setting)))
+
+
+@question
+def resume(
+    run: AnyRun,
+    *,
+    runs: str | Path | None = None,
+    allow: Sequence[str] = (),
+    base_url: str | None = None,
+    cassette: str | Path | None = None,
+    progress: bool | None = None,
+) -> Loaded | OptimizeAnswer:
+    """Go on with a run that was cut off: only what is missing is run. A whole one is only read.
+
+    `run`: a comparison or an ablation, which gives what `compare` returns, or an optimization, which gives what `optimize` returns.
+    `allow`, `base_url`, `cassette`: code of your own, the server and the recordings that the run names, which have to be passed
+    again; what this program handed over as objects is allowed already. Raises ValueError for a run that is none of these, and
+    where code, suite or profiles have changed since it began.
+    """
+    folder = _folder(run, None if runs is None else Path(runs))
+    allowed = Permissions([*allow, *session.names()], base_url, None if cassette is None else Path(cassette))
+    if not is_optimization(folder):
+        return carry_out_run(lambda: reopen(folder, allowed), {"cassette": cassette}, progress)
+    return carried_out_search(CutSearch(folder, allowed), progress)
+
+
+def _folder(run: AnyRun, runs: Path | None) -> Path:
+    if isinstance(run, Loaded):
+        return run.results.folder
+    return run.finding.folder if isinstance(run, Conclusion) else run_folder(run, runs)

@@ -235,7 +235,7 @@ async def _carried_out(sound: Mapping[str, _ReadTask], tools: OwnTools, found: M
         if finished.record.status != "scored" or not finished.record.is_solved:
             found[where].append(why_it_failed(read.task, finished))
         elif _yields(read.task, oracle.replayed):
-            yielded += not _refers(read.task)
+            yielded += not (read.task.plan is not None and read.task.plan.is_referring)
         elif problem := _unlike(read, oracle.replayed):
             found[where].append(problem)
     return yielded
@@ -254,10 +254,6 @@ async def _alone(findings: PlanFindings, where: str, suite: Suite) -> PlanFindin
         return replace(findings, answer=planned_answer(task, calls))
     except ValueError as error:
         return replace(findings, problems=(*findings.problems, f"{where}: {error}"))
-
-
-def _refers(task: Task) -> bool:
-    return task.plan is not None and task.plan.is_referring
 
 
 def _yields(task: Task, calls: Sequence[Replayed]) -> bool:

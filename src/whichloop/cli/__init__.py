@@ -8,7 +8,7 @@ from __future__ import annotations
 from whichloop._lazy import lazy
 
 _HOMES = {
-    "whichloop.cli.env_file": ("variables_in",),
+    "whichloop.cli.frameworks": ("framework_entries",),
     "whichloop.cli.mistakes": ("crash_text", "error_line", "exit_line", "usage_error_line"),
     "whichloop.cli.running": ("carry_out_new",),
     "whichloop.cli.searching": ("carry_out_search",),

@@ -1,6 +1,6 @@
 """The names of whichloop.cli for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
 
-from whichloop.cli.env_file import variables_in as variables_in
+from whichloop.cli.frameworks import framework_entries as framework_entries
 from whichloop.cli.mistakes import crash_text as crash_text
 from whichloop.cli.mistakes import error_line as error_line
 from whichloop.cli.mistakes import exit_line as exit_line

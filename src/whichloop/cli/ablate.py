@@ -15,7 +15,7 @@ from whichloop.runs.config import FILE_ONLY, IfAbsent, load_config
 
 from .environment import load_env
 from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 from .running import carry_out
 
 CONFIG_FLAGS = ConfigFlags(

@@ -23,11 +23,9 @@ from whichloop.runs.registry import make_loop
 from whichloop.runs.store.files import MANIFEST
 
 from .check_program import AgentChoice
-from .codes import FAILED
-from .console import say
+from .console import check_writable, say
 from .options import OptionGroup, OutputOptions, Texts, with_options
-from .own_prints import own_prints_aside, quiet_loops
-from .typed_files import check_writable
+from .process import FAILED, own_prints_aside, quiet_loops
 
 PROFILES = ("clean", "flaky-tools", "flaky-format")
 

@@ -33,11 +33,10 @@ from whichloop.runs.registry import make_loop
 from whichloop.text import junit
 from whichloop.text.output import plain_line, terminal_safe
 
-from .codes import DONE, FAILED
-from .console import out, print_row, say
+from .console import check_writable, out, print_row, say
 from .options import JsonOption, OptionGroup, Texts, with_options
-from .outcome import write
-from .typed_files import check_writable
+from .process import DONE, FAILED
+from .render import write
 
 MAX_TOLD_CHARS = 160
 """Characters of what the model was told in the rows; --json and --page have all."""

@@ -25,10 +25,9 @@ from whichloop.runs.registry import make_suite
 from whichloop.text.numbers import interval
 from whichloop.text.table import Table
 
-from .codes import DONE, FAILED
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
-from .own_prints import own_prints_aside
+from .process import DONE, FAILED, own_prints_aside
 from .tables import print_table
 
 SAY_EVERY_S = 5.0

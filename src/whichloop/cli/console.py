@@ -1,4 +1,4 @@
-"""Where commands print: results to stdout, messages about them to stderr."""
+"""Where commands write: results to stdout, messages about them to stderr, and files whose names were typed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -94,3 +95,23 @@ def print_cells(cells: Sequence[str], console: Console) -> None:
 def say(line: str) -> None:
     """Print one line to stderr."""
     print(terminal_safe(line), file=sys.stderr)
+
+
+def make_room(path: Path) -> None:
+    """Make the folder of a file that was typed where there is none. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def check_writable(flag: str, path: Path, undone: str) -> None:
+    """Make room for a file, and find out whether it can be written, which leaves it as it is.
+
+    `undone`: what was not done, as the end of the sentence. Raises ValueError, which names the flag.
+    """
+    try:
+        make_room(path)
+        is_new = not path.exists()
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(f"{flag} {path}: cannot be written ({error.strerror}); {undone}") from None

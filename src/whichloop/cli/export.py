@@ -13,9 +13,8 @@ from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import trials_folder
 
-from .console import say
+from .console import make_room, say
 from .options import OptionGroup, ReadRunChoice, with_options
-from .typed_files import make_room
 
 
 class ExportOptions(OptionGroup):

@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from whichloop.frameworks.environments import environments, known_frameworks
-from whichloop.frameworks.installing import InstallError, Release, install, read_release
+from whichloop.frameworks.installing import InstallError, Release, framework_class, install, pinned_version, read_release
+from whichloop.runs.built_in import builtin_names
 from whichloop.text.output import terminal_safe
 
-from .catalogue import entries
-from .catalogue.entry import CatalogueFramework
+from .catalogue import CatalogueFramework, built_in
 from .console import out, say
 from .list_ import print_framework
 from .options import JsonOption, OptionGroup, with_options
@@ -67,10 +67,24 @@ def _install(release: Release, *, again: bool, quiet: bool) -> None:
 @with_options()
 def list_frameworks(output: JsonOption) -> None:
     """List the frameworks: the version that `install` gives, the one that is installed, and their options."""
-    frameworks = [entry for entry in entries("frameworks") if isinstance(entry, CatalogueFramework)]
+    frameworks = framework_entries()
     if output.as_json:
         print(json.dumps([entry.as_dict() for entry in frameworks], ensure_ascii=True))
         return
     for entry in frameworks:
         print_framework(entry)
     out().print(Text(f"environments: {terminal_safe(str(environments()))}"), soft_wrap=True)
+
+
+def framework_entries() -> list[CatalogueFramework]:
+    """Return the agent frameworks, with their options and versions."""
+    return [_entry(name) for name in builtin_names("framework")]
+
+
+def _entry(name: str) -> CatalogueFramework:
+    plain = built_in("framework", name)
+    try:
+        installed = framework_class(name)().version
+    except ValueError:
+        installed = None
+    return CatalogueFramework(name, plain.summary, plain.options, pinned_version(name), installed)

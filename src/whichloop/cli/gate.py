@@ -53,10 +53,9 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.typed_runs import run_folder
 from whichloop.text.output import terminal_safe
 
-from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
-from .console import say
+from .console import make_room, say
 from .environment import load_env
-from .gate_targets import GateTargets, OnOtherAnswers, OnUndecided, OnWorseHere
+from .gate_targets import GateTargets, OnOtherAnswers, OnUndecided, OnWorseHere, print_gate
 from .mistakes import error_words
 from .options import (
     ConfigFlags,
@@ -68,10 +67,8 @@ from .options import (
     Texts,
     with_options,
 )
-from .outcome import write_report
-from .own_prints import own_prints_aside, quiet_loops
-from .render_gate import print_gate
-from .typed_files import make_room
+from .process import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED, own_prints_aside, quiet_loops
+from .render import write_report
 
 HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN, "calls_doubled": MARGIN}
 """Metric that a baseline's command has judged beside accuracy → its margin."""

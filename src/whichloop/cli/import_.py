@@ -23,10 +23,10 @@ from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import RUNS
 
-from .codes import INVALID
 from .console import say
 from .options import JsonOption, OptionGroup, RunsOption, Texts, VerboseOption, with_options
-from .outcome import code_of_run, print_results, write_report
+from .process import INVALID
+from .render import code_of_run, print_results, write_report
 
 
 class ImportOptions(OptionGroup):

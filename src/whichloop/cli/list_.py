@@ -10,18 +10,14 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from whichloop.cli.catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite, own_loop
 from whichloop.protocol.names import nearest
 from whichloop.protocol.values import counted
 from whichloop.text.output import terminal_safe
 
-from .catalogue import entries, outlines
+from .catalogue import CATALOGUES, CatalogueEntry, CatalogueFramework, CatalogueSuite, entries, outlines, own_loop
 from .console import out, print_row
 from .options import JsonOption, OptionGroup, with_options
-from .own_prints import own_prints_aside
-
-CATALOGUES = ("loops", "suites", "profiles", "metrics", "models", "optimizers")
-"""What `list` can list."""
+from .process import own_prints_aside
 
 
 def _completed(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The `whichloop` command: its subcommands by name, and how a user's mistake is reported.
+"""The `whichloop` command: its subcommands by name, how their help is laid out, and how a user's mistake is reported.
 
 A subcommand's module is imported only when the subcommand is chosen, so `whichloop --help` is quick.
 """
@@ -6,12 +6,13 @@ A subcommand's module is imported only when the subcommand is chosen, so `whichl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group, get_install_completion_arguments
 
@@ -19,22 +20,20 @@ from whichloop import cli
 from whichloop._lazy import explained_imports
 from whichloop.runs.silent_end import terminated_as_interrupted, told_of_exit
 
-from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
-from .help import GroupedCommand, UsageError, write_commands
-from .process import lasting_stdout
+from .process import BAD_INPUT, DONE, INTERRUPTED, INVALID, lasting_stdout
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare:compare", "Run loops over a suite's tasks and say which is better, with intervals."),
     "init": ("init:init", "Write settings, example tasks with plans, tools, a test and a recipe for CI into a project."),
     "list": ("list_:list_", "List what can be named on the command line, or show one with its options."),
     "resume": ("resume:resume", "Continue an interrupted run: run only the trials that are missing."),
-    "extend": ("extend:extend", "Add loops, profiles, models, repeats or tasks to a run."),
-    "rescore": ("rescore:rescore", "Judge a run's answers again with today's scorers and expected answers."),
+    "extend": ("resume:extend", "Add loops, profiles, models, repeats or tasks to a run."),
+    "rescore": ("resume:rescore", "Judge a run's answers again with today's scorers and expected answers."),
     "ablate": ("ablate:ablate", "Vary a loop's options together and say what each of them does."),
     "report": ("report:report", "Print what a run says, and write its page."),
     "show": ("show:show", "Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."),
     "why": ("why:why", "Say where arms diverge, and why trials were lost."),
-    "replay": ("replay:replay", "Run one trial of a run again, as it was or with other faults."),
+    "replay": ("why:replay", "Run one trial of a run again, as it was or with other faults."),
     "card": (
         "card:card",
         "Disclose an agent on one page, in Markdown, or as JSON.",
@@ -56,7 +55,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "check model": ("check_model:check_model", "Send a real model a few tiny requests and say what works."),
     "check program": ("check_program:check_program_", "Run an agent with one fault at a time, and say what it does with each."),
     "check suite": ("check_suite:check_suite", "Run every check on a suite, and try agents that must not pass it."),
-    "new loop": ("new_loop:new_loop", "Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."),
+    "new loop": (
+        "check_loop:new_loop",
+        "Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws.",
+    ),
     "profile fit": ("profile:fit", "Estimate from a run's traces how often its model failed."),
     "profile show": ("profile:show", "Print a profile: its kinds of fault, what they mean, and how often they occur."),
     "frameworks install": (
@@ -81,6 +83,111 @@ GROUPS: Mapping[str, str] = {
     "profile": "Fit a fault profile to a run, or show one.",
     "suite": "Learn plans for the tasks of your own suite.",
 }
+
+
+UsageError: type[Exception] = BadParameter.__mro__[1]
+"""What the parser raises; the parser's own module has another name in each version of Typer."""
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "What is compared": (
+        *("loop", "program", "suite", "data", "tools", "profile", "arm", "model", "user", "factor", "interactions", "design"),
+        *("config", "name", "prediction"),
+    ),
+    "How files are read": ("format", "map", "scorer", "rows", "scale", "cluster", "errors-as-failures", "max-left-out"),
+    "Tasks and repeats": (
+        "split",
+        "tasks",
+        "skip-unplanned",
+        "quarantine",
+        "common-tasks",
+        "repeats",
+        "looks",
+        "seed",
+        "ahead",
+        "train",
+        "dev",
+        "test",
+    ),
+    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided", "on-worse-here", "on-other-answers"),
+    "Limits": (
+        *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
+        *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),
+        *("price", "proposer-budget", "budget-trials"),
+    ),
+    "Search for prompts": ("optimizer", "proposer", "threads"),
+    "Real models": (
+        *("base-url", "call-timeout", "attempts", "requests-per-minute", "tokens-per-minute", "prices", "without"),
+        *("context-tokens", "probe", "constrain", "temperature", "top-p", "max-tokens", "provider-seed"),
+        *("cassette", "cassette-mode"),
+    ),
+    "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
+    "Where it is served": ("host", "port", "mcp"),
+    "What is kept": ("traces", "replace", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
+}
+"""Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
+REST = "What is printed"
+MAX_UNGROUPED = 9
+"""Options up to which a command shows them in one list."""
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows many options under headings."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what was typed."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # type: ignore[attr-defined]  # so that the line about it names the command
+            raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments first, then the options."""
+        documented = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        arguments = [
+            (f"{argument_name(param)}{'' if param.nargs == 1 else '...'}", text)
+            for param, (_, text) in documented
+            if param.param_type_name == "argument"
+        ]
+        options = [(param, record) for param, record in documented if param.param_type_name == "option"]
+        _section(formatter, "Arguments", arguments)
+        if len(options) <= MAX_UNGROUPED:
+            _section(formatter, "Options", [record for _, record in options])
+            return
+        for heading in (*OPTIONS, REST):
+            _section(formatter, heading, [record for param, record in options if heading_of(param.opts) == heading])
+
+
+def argument_name(param: Any) -> str:
+    """Return what the help and errors call an argument, such as RUN."""
+    return str(param.metavar or param.name.upper())
+
+
+def heading_of(flags: Sequence[str]) -> str:
+    """Return the heading of an option; `flags`: as they are typed, such as `--loop`."""
+    names = {flag.lstrip("-") for flag in flags}
+    return next((heading for heading, listed in OPTIONS.items() if names & {*listed}), REST)
+
+
+def _section(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(heading):
+            formatter.write_dl(rows)
+
+
+HEADINGS: Mapping[str, Sequence[str]] = {
+    "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
+    "Read a run": ("report", "why", "show", "replay", "validate", "export"),
+    "Guard against regressions": ("gate", "bless", "check", "card"),
+    "Optimize prompts": ("optimize", "show-program", "diff"),
+    "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
+}
+"""Heading → commands and groups of commands."""
+
+
+def write_commands(formatter: Any, summaries: Mapping[str, str]) -> None:
+    """Write commands under headings, each with its whole summary."""
+    for heading, names in HEADINGS.items():
+        _section(formatter, heading, [(name, summaries[name]) for name in names if name in summaries])
 
 
 MAX_SUMMARY = 200

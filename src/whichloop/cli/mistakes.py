@@ -14,25 +14,21 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
 from whichloop.text.output import terminal_safe
 
-from .usage import usage_line
-
 
 def error_line(error: ValueError | OSError) -> str:
     """Return the line for a user's mistake; what would be right has lines of its own where it is known apart from the mistake."""
     if isinstance(error, CuredError):
         first, *others = error.lines
-        return "\n".join([_line(f"error: {first}"), *(_indented(line) for line in others)])
+        return "\n".join(
+            [_line(f"error: {first}"), *(f"{' ' * (len(line) - len(line.lstrip(' ')))}{_line(line)}" for line in others)]
+        )
     return _line(f"error: {error_words(error)}")
-
-
-def _indented(line: str) -> str:
-    """Return a line in one line, with the spaces before it."""
-    return f"{' ' * (len(line) - len(line.lstrip(' ')))}{_line(line)}"
 
 
 def usage_error_line(error: Any) -> str:
     """Return the line for what the parser of the command line raises."""
-    return _line(usage_line(error))
+    path = "whichloop" if error.ctx is None else error.ctx.command_path
+    return _line(f"error: {error.format_message().replace('Value error, ', '').rstrip('.')}; see {path} --help")
 
 
 def exit_line(raised: SystemExit) -> str:

@@ -14,12 +14,10 @@ from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.optimize.tables import BRIEF, brief_rows, optimization_notes, optimization_tables, to_markdown, verdicts
 from whichloop.text.output import plain_line, terminal_safe
 
-from .codes import DONE, FAILED
-from .columns import Rows, folded, print_lines
 from .console import out, print_prose, with_whole_intervals
-from .outcome import code_of_run
-from .render import print_note
-from .tables import print_table
+from .process import DONE, FAILED
+from .render import code_of_run, print_note
+from .tables import Rows, folded, print_lines, print_table
 
 
 @dataclass(frozen=True, slots=True)

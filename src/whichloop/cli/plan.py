@@ -17,10 +17,9 @@ from whichloop.protocol.values import cap, counted
 from whichloop.runs.registry import tools_named
 from whichloop.text.output import terminal_safe
 
-from .codes import DONE, FAILED
 from .console import out
 from .options import JsonOption, OptionGroup, with_options
-from .own_prints import own_prints_aside
+from .process import DONE, FAILED, own_prints_aside
 
 MAX_SHOWN = 20
 """Problems that are printed; --json has all of them."""

@@ -1,52 +1,24 @@
-"""What a command shares with the shell that it runs in: signals, and streams that end early or lack characters."""
+"""What a command shares with the shell: exit codes, and standard output that is for results and may end early."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
+import logging
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
-from types import FrameType
+from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO, cast
 
-from whichloop.runs.silent_end import leave
-
-from .codes import BAD_INPUT
-
-STAND_INS = {
-    **dict.fromkeys("\u2010\u2011–—−─━╴╶╸╺", "-"),
-    **dict.fromkeys("├┤┼┬┴╞╡", "+"),
-    **dict.fromkeys("│┃·", "|"),
-    **dict.fromkeys("●•✓", "*"),
-    **dict.fromkeys("‘’", "'"),
-    **dict.fromkeys("“”", '"'),
-    "○": "o",
-    "×": "x",
-    "…": "...",
-    "→": "->",
-    "≤": "<=",
-    "≥": ">=",
-    "±": "+/-",
-    "\u00a0": " ",
-}
-"""What is written for a character that a stream cannot encode; for any other its code, such as `\\xe9`."""
-PLAIN = "whichloop.plain"
-"""The name of this rule for streams."""
-
-
-def _in_plain_characters(error: UnicodeError) -> tuple[str, int]:
-    """Return what stands for the characters that cannot be encoded, and where those after them begin."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    lacking = error.object[error.start : error.end]
-    plain = (STAND_INS.get(character, character.encode("ascii", "backslashreplace").decode()) for character in lacking)
-    return "".join(plain), error.end
-
-
-codecs.register_error(PLAIN, _in_plain_characters)
+DONE = 0
+FAILED = 1
+"""A check or a gate failed."""
+BAD_INPUT = 2
+UNDECIDED = 3
+INVALID = 4
+"""The run supports no verdict."""
+INTERRUPTED = 130
+"""The run can be resumed."""
 
 
 class _OutlastingOutput:
@@ -59,8 +31,9 @@ class _OutlastingOutput:
         self._stream = stream
 
     def write(self, text: str) -> int:
+        encoding = self._stream.encoding or "utf-8"  # a stream in memory has none
         try:
-            self._stream.write(self._encodable(text))
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
         except BrokenPipeError:
             self._let_go()
         return len(text)
@@ -70,15 +43,6 @@ class _OutlastingOutput:
             self._stream.flush()
         except BrokenPipeError:
             self._let_go()
-
-    def _encodable(self, text: str) -> str:
-        """Return the text with plain characters for those that the stream cannot encode."""
-        encoding = self._stream.encoding or "utf-8"  # a stream in memory has none
-        try:
-            text.encode(encoding, self._stream.errors or "strict")
-        except UnicodeEncodeError:
-            return text.encode(encoding, PLAIN).decode(encoding)
-        return text
 
     def _let_go(self) -> None:
         """Discard what is still buffered and all that follows."""
@@ -101,32 +65,20 @@ def lasting_stdout() -> Iterator[None]:
             stream.flush()
 
 
-MAX_TOLD = 3
-"""Times that code is told that its time is up before the process ends."""
-
-
-@contextlib.contextmanager
-def given_up_after(seconds: float, what: str) -> Iterator[None]:
-    """Let code of the user's own within the block raise TimeoutError when its time is up, and end the process if it goes on.
-
-    `what`: the beginning of the sentence that says so. It does nothing on other threads than the main one.
-    """
-    if threading.current_thread() is not threading.main_thread():
+@contextmanager
+def own_prints_aside() -> Iterator[None]:
+    """Redirect what the user's own tools and loops print to stderr: stdout is for results, which a program may read."""
+    with redirect_stdout(sys.stderr):
         yield
-        return
-    problem, presses = f"{what} did not end within {seconds:g} s", 0
 
-    def tell(number: int, frame: FrameType | None) -> None:
-        nonlocal presses
-        presses += 1
-        if presses > MAX_TOLD:
-            os.write(2, f"error: {problem}\n".encode())
-            leave(BAD_INPUT)
-        raise TimeoutError(problem)
 
-    handler, timer = signal.signal(signal.SIGALRM, tell), signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+@contextmanager
+def quiet_loops() -> Iterator[None]:
+    """Silence the loops' warnings: each is in its trial's trace, and thousands of trials would flood the terminal."""
+    loops = logging.getLogger("whichloop.loops")
+    level = loops.level
+    loops.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, handler)
+        loops.setLevel(level)

@@ -17,11 +17,10 @@ from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import trials_folder
 from whichloop.text.table import Table
 
-from .console import out, say
+from .console import check_writable, out, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, Texts, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 from .tables import print_table
-from .typed_files import check_writable
 
 
 class FitOptions(OptionGroup):

@@ -18,9 +18,9 @@ from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, war
 from whichloop.protocol.values import counted
 from whichloop.text.output import plain_line, shortened, wrapped_words
 
-from .columns import folded, with_folded_heads
 from .console import WIDE, wrapped
 from .render_matrix import matrix_lines
+from .tables import folded, with_folded_heads
 
 MAX_LINES = 12
 """Of an answer at 80 columns: what gives way is cut to reach it, and no loop of a few, nor what is undecided."""

@@ -25,8 +25,8 @@ from whichloop.protocol.values import counted, joined
 from whichloop.text.numbers import hundredths, interval, interval_of
 from whichloop.text.output import plain_line, without_middle
 
-from .columns import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
 from .console import WIDE, wrapped
+from .tables import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
 
 MIN_NAME = 16
 """Columns of a loop's name on however narrow a terminal."""

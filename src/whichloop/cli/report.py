@@ -19,7 +19,6 @@ from whichloop.experiments.compare.tables import to_csv, to_markdown
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE
-from whichloop.reports.known_pages import source_of
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import TEST, is_optimization, run_name
 from whichloop.runs.typed_runs import run_folder
@@ -27,7 +26,7 @@ from whichloop.runs.typed_runs import run_folder
 from . import render
 from .optimize_report import exit_code, print_optimization
 from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
-from .outcome import code_of_run, print_results, renew_report, write, write_optimization
+from .render import code_of_run, print_results, write, write_optimization, write_report
 
 
 class RunsChoice(RunsOption):
@@ -84,7 +83,6 @@ def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> No
 
 
 def _one(folder: Path, form: str, options: ReportOptions) -> int:
-    source = "" if options.no_html else source_of(folder)
     run = results(folder)
     if form == "csv":
         print(to_csv(run.comparison), end="")
@@ -93,7 +91,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
     else:
         print_results(run, as_json=form == "json", depth=options.depth)
     if not options.no_html:
-        renew_report(run, options.html, source)
+        write_report(run, options.html)
     return code_of_run(run)
 
 

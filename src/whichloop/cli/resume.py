@@ -1,23 +1,37 @@
-"""`whichloop resume`: continue an interrupted run."""
+"""`whichloop resume`, `extend` and `rescore`: continue a run, add to it, or judge its answers again."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
+
+from whichloop.experiments.compare import extend as extending
+from whichloop.experiments.compare import rescore as rescoring
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.reopen import SESSION_SETTINGS, SessionSettings, reopen
+from whichloop.experiments.compare.rescore import Rescored
 from whichloop.experiments.optimize.config import check_packages
 from whichloop.experiments.optimize.manifest import read_optimization_manifest
+from whichloop.metrics.statistics import Interval
 from whichloop.protocol.values import counted
+from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import is_optimization
+from whichloop.text.output import plain_line, terminal_safe
+from whichloop.text.table import Table
 
-from .console import say
+from .console import out, print_prose, say
 from .environment import load_env
-from .options import ConfigFlags, OptionGroup, PermissionOptions, ResultsOptions, RunChoice, with_options
-from .own_prints import own_prints_aside
+from .options import AllowOption, ConfigFlags, JsonOption, OptionGroup, PermissionOptions, ResultsOptions, RunChoice, with_options
+from .process import own_prints_aside
+from .render import code_of_run, write_report
+from .render_answer import FAULT_STYLE, faults_of
 from .running import carry_out
+from .tables import print_table
 
 SESSION_FLAGS = ConfigFlags(
     only=SESSION_SETTINGS,
@@ -86,3 +100,74 @@ def _warn_of_retries(experiment: Experiment, sitting: SessionSettings) -> None:
             f"warning: {again} run again, though they count as they are: "
             "what comes of it is favourable, and the results will say so"
         )
+
+
+ADDED = ConfigFlags(
+    only=("loops", "profiles", "models", "repeats", "tasks"),
+    helps={
+        "loops": "Loop to add, under every profile and model of the run; repeat the option for more loops.",
+        "profiles": "Fault profile to add, for every loop; repeat the option for more profiles.",
+        "models": "Model to add, for every loop; repeat the option for more models.",
+        "repeats": "New total number of trials for each arm and task.",
+        "tasks": "New total number of tasks.",
+    },
+)
+
+
+@with_options(ADDED, SESSION_FLAGS)
+def extend(choice: RunChoice, flags: dict[str, Any], typed: PermissionOptions, output: ResultsOptions) -> None:
+    """Add loops, profiles, models, repeats or tasks to a run.
+
+    The run's trials are kept, and only the new ones are run.
+    """
+    settings = {name: value for name, value in flags.items() if name in SESSION_SETTINGS}
+    additions = extending.Additions(**{name: value for name, value in flags.items() if name not in SESSION_SETTINGS})
+    load_env()  # keys may stand in a .env of the current directory
+    folder, allowed = choice.folder, typed.permissions(flags.get("address"))
+    with own_prints_aside():
+        experiment = extending.extend(folder, additions, allowed, SessionSettings(settings))
+    schedule = f"{counted(len(experiment.arms), 'arm')} × {counted(len(experiment.tasks), 'task')} × {experiment.config.repeats}"
+    present = counted(len(experiment.past.ended), "trial is", "trials are")
+    say(f"{folder}: now {schedule}; {present} there, {counted(len(experiment.missing()), 'is', 'are')} to be run")
+    carry_out(experiment, output)
+
+
+class DataOption(OptionGroup):
+    data: Annotated[Path | None, IfAbsent("the file of the run")] = None
+    """File that the suite reads its tasks from, if it is no longer the file of the run."""
+
+
+@with_options()
+def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: JsonOption) -> None:
+    """Judge a run's answers again with today's scorers and expected answers.
+
+    No model and no tool is called.
+    """
+    folder = choice.folder
+    with own_prints_aside():
+        rescored = rescoring.rescore(folder, code.allow, suite.data)
+    if output.as_json:
+        print(json.dumps(rescored.to_json(), ensure_ascii=True, allow_nan=False))
+    else:
+        _print(rescored)
+    write_report(rescored.results)
+    raise typer.Exit(code_of_run(rescored.results))
+
+
+def _print(rescored: Rescored) -> None:
+    console = out()
+    every = counted(len(rescored.results.records), "trial")
+    judged = counted(rescored.judged, f"of {every} was", f"of {every} were")
+    console.print(terminal_safe(f"{judged} judged again: {counted(rescored.changed, 'counts', 'count')} otherwise now"))
+    rows = [(arm.arm, _accuracy_text(arm.before), _accuracy_text(arm.after), str(arm.changed)) for arm in rescored.arms]
+    print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
+    for why, count in rescored.kept_scores.items():
+        console.print(terminal_safe(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
+    for fault in faults_of(rescored.results):
+        print_prose(plain_line(fault), FAULT_STYLE)
+
+
+def _accuracy_text(accuracy: Interval | None) -> str:
+    if accuracy is None:
+        return "–"
+    return f"{accuracy.value:.3f} [{accuracy.low:.3f}, {accuracy.high:.3f}] (n = {accuracy.n})"

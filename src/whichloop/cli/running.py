@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,23 +19,20 @@ from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.cured_error import naming_file
 from whichloop.protocol.values import counted
 from whichloop.reports.html.files import PAGE
-from whichloop.reports.known_pages import source_of
 from whichloop.reports.progress.trials import watching
-from whichloop.reports.tracking import not_logged
-from whichloop.reports.tracking_beside import MlflowLog, run_log
+from whichloop.reports.tracking import log_results, not_logged, where_logged
 from whichloop.runs.config import load_config
 from whichloop.runs.engine.forked import ForkedWorker
 from whichloop.runs.engine.messages import WorkerError
-from whichloop.runs.permissions import own_code, resume_flags
+from whichloop.runs.permissions import resume_flags
 from whichloop.runs.run_state import larger, overrun, read_state
 from whichloop.runs.store.files import CutShort
 from whichloop.runs.typed_runs import named_alike
 
-from .codes import INTERRUPTED
 from .console import say
 from .options import ResultsOptions
-from .outcome import code_of_run, print_results, write_report
-from .own_prints import own_prints_aside, quiet_loops
+from .process import INTERRUPTED, own_prints_aside, quiet_loops
+from .render import code_of_run, print_results, write_report
 
 
 def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOptions, otlp: str | None) -> NoReturn:
@@ -45,30 +41,25 @@ def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOp
     Raises ValueError for bad input.
     """
     endpoint, config = None if otlp is None else SpanEndpoint(otlp), load_config(file, flags)
-    with ExitStack() as opened:
-        log = None if own_code(config) else opened.enter_context(run_log(config))  # this process goes on in a fork for such code
-        with own_prints_aside(), naming_file(file, flags):
-            config, note = without_formless(config)
-            experiment = prepare(config)
-        if note:
-            say(note)
-        carry_out(experiment, output, endpoint, log)
+    with own_prints_aside(), naming_file(file, flags):
+        config, note = without_formless(config)
+        experiment = prepare(config)
+    if note:
+        say(note)
+    carry_out(experiment, output, endpoint)
 
 
-def carry_out(
-    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None, log: MlflowLog | None = None
-) -> NoReturn:
+def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None) -> NoReturn:
     """Run what is missing, print and write the results, and exit with the command's code.
 
-    `spans`: the endpoint that gets trials as they end. `log`: the run's, if it is begun already.
-    Raises ValueError if no worker can be started.
+    `spans`: the endpoint that gets trials as they end. Raises ValueError if no worker can be started.
     """
-    with run_log(experiment.config) if log is None else nullcontext(log) as begun, forks_of(experiment) as forks:
-        _carry_out(experiment, output, spans, begun, forks)
+    with forks_of(experiment) as forks:
+        _carry_out(experiment, output, spans, forks)
 
 
 def _carry_out(
-    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog, forks: Sequence[ForkedWorker]
+    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, forks: Sequence[ForkedWorker]
 ) -> NoReturn:
     halted, stopped = "", ""
     if not output.quiet:
@@ -88,22 +79,19 @@ def _carry_out(
     except WorkerError as error:
         now = _as_it_stands(experiment, results(experiment.folder))
         raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
-    else:
-        log.trials_ended(experiment.folder)
     try:
-        code = _conclude(experiment, output, log, halted, stopped)
+        code = _conclude(experiment, output, halted, stopped)
     except KeyboardInterrupt:
         say(f"interrupted before everything was written; go on with: {resume_command(experiment)}")
         code = INTERRUPTED
     raise typer.Exit(code)
 
 
-def _conclude(experiment: Experiment, output: ResultsOptions, log: MlflowLog, halted: str, stopped: str) -> int:
+def _conclude(experiment: Experiment, output: ResultsOptions, halted: str, stopped: str) -> int:
     """Print the results, write page and log, and return the exit code.
 
     `halted`, `stopped`: why the trials ended early, if they did; of a run that was halted nothing is logged.
     """
-    source = source_of(experiment.folder)
     run = results(experiment.folder)
     now = _as_it_stands(experiment, run)
     if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
@@ -114,17 +102,17 @@ def _conclude(experiment: Experiment, output: ResultsOptions, log: MlflowLog, ha
             return INTERRUPTED
     _say_how_it_went(experiment, run, quiet=output.quiet)
     if not halted:
-        _say_where_it_is_logged(experiment, log, quiet=output.quiet)
+        _say_where_it_is_logged(experiment, quiet=output.quiet)
     print_results(run, as_json=output.as_json, depth=output.depth)
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
-    page = write_report(run, source=source, announce=False)
-    if not halted and (warning := log.finish(run, page)):
-        say(warning)
+    page = write_report(run, announce=False)
+    if not halted and (unlogged := log_results(run, experiment.config, page)):
+        say(f"warning: {unlogged}")
     return INTERRUPTED if halted or stopped else code_of_run(run)
 
 
 def _say_what_is_left(why: str, now: Experiment, run: Results) -> None:
-    left = _left(now, run)
+    left = len(now.missing()) if run.looked is None else run.scheduled - len(run.records)
     if not left:
         say(f"{why}: no trial is left")
         return
@@ -151,11 +139,11 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
         say(line)
 
 
-def _say_where_it_is_logged(experiment: Experiment, log: MlflowLog, *, quiet: bool) -> None:
+def _say_where_it_is_logged(experiment: Experiment, *, quiet: bool) -> None:
     """Say above the answer, which waits for no log, where the run will be in MLflow, or unasked that MLflow is not installed."""
     if line := not_logged(experiment.config):
         say(line)
-    for line in () if quiet else log.place(experiment.folder):
+    for line in () if quiet else where_logged(experiment.config, experiment.folder):
         say(line)
 
 
@@ -163,11 +151,6 @@ def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
     """Return the experiment with what this session has added to the run's past."""
     read = run.records.store if isinstance(run.records, RecordTable) else None
     return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past, read))
-
-
-def _left(experiment: Experiment, run: Results) -> int:
-    """Return the number of trials still to be run, retries included; in a run with looks, up to the last look."""
-    return len(experiment.missing()) if run.looked is None else run.scheduled - len(run.records)
 
 
 def resume_command(experiment: Experiment) -> str:

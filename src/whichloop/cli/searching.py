@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from whichloop.experiments.optimize.config import OptimizeConfig
+from whichloop.experiments.optimize.optimizer import optimizers
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.result import EVERYTHING_RAN, optimization_result
 from whichloop.experiments.optimize.rollouts import RunStopped
@@ -19,12 +20,12 @@ from whichloop.reports.search_tracking import LoggedSearch, run_logged
 from whichloop.reports.tracking import not_logged
 from whichloop.runs.permissions import Permissions, resume_flags
 
-from .codes import INTERRUPTED
+from .catalogue import CatalogueEntry, OptionLine, plugins, shown_default
 from .console import say
 from .optimize_report import exit_code, print_optimization
 from .options import ResultsOptions
-from .outcome import write_optimization
-from .own_prints import own_prints_aside, quiet_loops
+from .process import INTERRUPTED, own_prints_aside, quiet_loops
+from .render import write_optimization
 
 
 def carry_out_search(config: OptimizeConfig, output: ResultsOptions) -> NoReturn:
@@ -90,3 +91,17 @@ def _resume_command(optimization: Optimization) -> str:
     optimizer = parse_spec(optimization.config.search.optimizer).name
     optimizers = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
     return " ".join(["whichloop resume", shlex.quote(str(optimization.folder)), *resume_flags(compare), *optimizers])
+
+
+def optimizer_entries() -> list[CatalogueEntry]:
+    """Return the optimizers, with their options."""
+    optimizer_entries = []
+    for optimizer in optimizers():
+        options = tuple(
+            OptionLine(option.name, shown_default(option.default), option.doc) for option in optimizer.described.values()
+        )
+        optimizer_entries.append(CatalogueEntry(optimizer.name, optimizer.summary, options))
+    own = CatalogueEntry(
+        "package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile"
+    )
+    return [*optimizer_entries, *plugins("optimizer"), own]

@@ -29,7 +29,7 @@ from whichloop.runs.registry import make_suite
 
 from .console import say
 from .options import ConfigFlags, OptionGroup, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 
 CONFIG_FLAGS = ConfigFlags(only=("suite", "data", "tools", "tasks", "seed", "real_time"))
 

@@ -15,11 +15,10 @@ from whichloop.protocol.names import Spec
 from whichloop.runs.folders import trials_folder
 from whichloop.text.table import Table
 
-from .console import out, say
+from .console import make_room, out, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 from .tables import print_table
-from .typed_files import make_room
 
 MAX_ROWS = 20
 """Rows of a table that are printed; --json has all."""

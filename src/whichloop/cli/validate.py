@@ -32,7 +32,7 @@ from whichloop.text.table import Table
 
 from .console import out, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
-from .own_prints import own_prints_aside
+from .process import own_prints_aside
 from .tables import print_table
 
 

@@ -1,10 +1,10 @@
-"""`whichloop why`: why one arm loses to another, task by task; no model is called."""
+"""`whichloop why`: why one arm loses to another, task by task; no model is called; and `whichloop replay`: one trial again."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,18 +14,33 @@ from whichloop.experiments import why as reruns
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.why.arms import arms_named, pairs_named, required_arms
 from whichloop.experiments.why.minimal import MAX_RUNS
+from whichloop.experiments.why.replay import landed, profile_named, replayable_run, trace_of, unmet
 from whichloop.experiments.why.why import comparable, losses_explained, lost_trial
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import meant
 from whichloop.reports import why_lines
-from whichloop.reports.ways_to_see_more import ShellCommands
+from whichloop.reports.why_lines import Shown, WaysToSeeMore
+from whichloop.runs.folders import trials_folder
+from whichloop.runs.store.each_record import find_trial
+from whichloop.runs.store.files import read_manifest_json, step_limit
+from whichloop.text.table import Table
+from whichloop.text.trace_text import as_judged
 
-from .console import print_line, say
-from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
-from .own_prints import own_prints_aside, quiet_loops
-from .render_why import print_shown
-from .run_left_out import folder_of
-from .typed_files import check_writable
+from .console import check_writable, out, print_line, print_text, say
+from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, RunChoice, with_options
+from .process import own_prints_aside, quiet_loops
+from .show import print_trace
+from .tables import print_table
+
+
+def print_shown(lines: Iterable[Shown]) -> None:
+    """Print lines, sentences and tables."""
+    for line in lines:
+        if isinstance(line, Table):
+            print_table(line, out())
+        else:
+            print_text(line)
+
 
 MIN_RUNS = 2
 
@@ -59,7 +74,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
-    run = results(folder := folder_of(choice, "why", a, b), paired=False)
+    run = results(folder := trials_folder(choice.folder), paired=False)
     if len(comparable(run)) == 1:
         run = results(folder)  # how the two stand to each other is said, too
     if smallest.minimal:
@@ -76,17 +91,17 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     in_full = options.verbose or options.show_all
     in_sums = a is None and not in_full and not output.as_json
     pairs, arms = _for_sums(run) if in_sums else _asked_for(run, a, b)
-    reasons = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most, with_fork=True)
+    reasons = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
-        print_shown(why_lines.sums(run, reasons, ShellCommands(run.folder)))
+        print_shown(why_lines.sums(run, reasons, WaysToSeeMore(run.folder)))
     elif a is None:
-        print_shown(why_lines.in_full(run, reasons, ShellCommands(run.folder), show_all=options.show_all))
+        print_shown(why_lines.in_full(run, reasons, WaysToSeeMore(run.folder), show_all=options.show_all))
     else:
         print_shown(
             why_lines.why_lines_of(
-                run, reasons, ShellCommands(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
+                run, reasons, WaysToSeeMore(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
             )
         )
 
@@ -114,7 +129,7 @@ def _trial(run: Results, record: Record, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(run.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        print_shown(why_lines.lost(record.arm, lost, ShellCommands(run.folder)))
+        print_shown(why_lines.lost(record.arm, lost, WaysToSeeMore(run.folder)))
 
 
 def _refuse_unlost(record: Record) -> None:
@@ -148,3 +163,46 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
     again = ["whichloop", "replay", str(run.folder), record.name, "--faults", str(options.out or minimal.as_typed)]
     again += [word for name in options.allow for word in ("--allow", name)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")
+
+
+class ReplayOptions(OptionGroup):
+    trial: Annotated[str, typer.Argument()]
+    """ARM/TASK/REPEAT, or a unique part of it."""
+    faults: str | None = None
+    """Faults that strike instead of those of the run: KIND@ROLE:CALL between commas, such as tool.raises@decide:c2; none; or the
+    file of a profile."""
+    trace: bool = False
+    """Print the whole trial, as `whichloop show` does."""
+
+
+@with_options()
+def replay(choice: RunChoice, options: ReplayOptions, code: AllowOption, output: JsonOption) -> None:
+    """Run one trial of a run again, as it was or with other faults.
+
+    The model is the scripted one. Nothing is written.
+    """
+    folder = trials_folder(choice.folder)
+    before = find_trial(folder, options.trial)
+    with own_prints_aside(), quiet_loops():
+        trial = replayable_run(folder, code.allow).trial(before)
+        profile = profile_named(trial, options.faults)
+        with trial.opened() as replays:
+            done = replays.run(profile)
+    now = done.record
+    for fault in unmet(profile, now):
+        say(f"{fault}: the trial did not come to where it strikes")
+    if output.as_json:
+        print(json.dumps({"before": before.to_json(), "now": now.to_json(), "faults": landed(now)}, ensure_ascii=True))
+    elif options.trace:
+        limit = step_limit(read_manifest_json(folder), now.arm)
+        print_trace(as_judged(trace_of(done), now, limit), now, full=False)
+    else:
+        print_line(f"{now.name} {_in_words(now)}; in the run it {_in_words(before)}")
+
+
+def _in_words(record: Record) -> str:
+    """Return `was solved, stop finished, 5 steps, with no fault`."""
+    if record.status != "scored":
+        return f"was {record.status}: {record.reason}"
+    result = "was solved" if record.is_solved else f"was lost, accuracy {record.accuracy:.2f}"
+    return f"{result}, stop {record.stop}, {record.steps} steps, with {', '.join(landed(record)) or 'no fault'}"

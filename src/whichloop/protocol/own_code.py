@@ -1,10 +1,9 @@
-"""The import of code of the user's own, and what has to happen before the first one in a process."""
+"""The import of code of the user's own, and the lines of it that errors passed."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -18,17 +17,10 @@ _NOT_THEIRS = (_PYTHONS, _OURS)
 """Folders of Python's own modules and of ours."""
 MAX_DIGITS = 9
 """Digits of a line's number."""
-_PREPARATIONS: list[Callable[[], None]] = []
-
-
-def before_own_code(prepare: Callable[[], None]) -> None:
-    """Let `prepare` be called once, before this process imports code of the user's own for the first time."""
-    _PREPARATIONS.append(prepare)
 
 
 def import_own(module: str) -> ModuleType:
     """Import a module of the user's own. Raises whatever the import raises."""
-    _prepare()
     return importlib.import_module(module)
 
 
@@ -136,10 +128,4 @@ def is_theirs(file: str) -> bool:
 
 def load_plugin(point: EntryPoint) -> Any:
     """Load what a plug-in offers. Raises whatever its import raises."""
-    _prepare()
     return point.load()
-
-
-def _prepare() -> None:
-    while _PREPARATIONS:
-        _PREPARATIONS.pop()()

@@ -9,8 +9,8 @@ NumPy's own types but for text, so that statsmodels and scikit-learn take them a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,9 +28,10 @@ from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.why.arms import required_arms
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison
+from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import RecordTable, distinct
-from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
+from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, measured_value, task_values
 from whichloop.protocol import Loop, render_value
 from whichloop.protocol.values import counted, shown_short
 from whichloop.runs.folders import trials_folder
@@ -40,16 +41,37 @@ from whichloop.runs.typed_runs import run_folder
 from whichloop.text.numbers import interval
 from whichloop.text.output import plain_line
 
-from .added_measures import added_columns
-from .in_python import in_python, said_in_python
 from .notebook import block
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
-from .trial_shown import ShownTrial, shown_trial
 from .views_shown import ShownViews
-from .why_shown import ShownWhy, shown_why
+from .why_shown import ShownTrial, ShownWhy, shown_trial, shown_why
 
 if TYPE_CHECKING:
-    import pandas as pd  # an extra, and half a second to import: only a table needs it
+    import pandas as pd
+
+
+_FIELDS = frozenset(item.name for item in fields(Record))
+
+
+def added_columns(records: Sequence[Record], others: Collection[str]) -> dict[str, list[float | None]]:
+    """Return the values of each added measure, one for each record; None where the trial was not scored, or the value is not known.
+
+    A measure with the name of one of the `others`, the table's own columns, or of a field of records is left out.
+    """
+    added = {name: measure for name, measure in METRICS.items() if measure.in_trials}
+    return {name: _values(records, measure) for name, measure in added.items() if name not in others and name not in _FIELDS}
+
+
+def _values(records: Sequence[Record], measure: Measure) -> list[float | None]:
+    """Return the measure of each record; of a table it is read once for each kind of trials, unless their own fields decide it."""
+    if isinstance(records, RecordTable):
+        try:
+            by_kind = {code: measured_value(kind, measure) for code, kind in records.each_kind()}
+        except AttributeError:  # a field of the trial's own, or a mistake of the measure's: then it is raised again
+            return [measured_value(record, measure) for record in records]
+        return [by_kind[code] for code in records.codes.tolist()]
+    return [measured_value(record, measure) for record in records]
+
 
 MAX_ARMS = 12
 """Arms whose accuracy a run prints beside its verdicts."""
@@ -80,10 +102,7 @@ def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
     assert isinstance(place, str | Path)
     if os.path.isfile(place):  # which takes a text of any length
         raise RunError(f"{place} is a file, not a run; whichloop.import_results({str(place)!r}) reads results of other tools")
-    try:
-        folder = run_folder(place, None if runs is None else Path(runs))
-    except RunError as error:
-        raise RunError(in_python(str(error))) from None
+    folder = run_folder(place, None if runs is None else Path(runs))
     return Loaded(results(trials_folder(folder)))
 
 
@@ -151,7 +170,7 @@ class Loaded:
     @property
     def verdicts(self) -> list[str]:
         """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
-        return said_in_python([f"{sentence}." for sentence in self.results.answer.sentences])
+        return [f"{sentence}." for sentence in self.results.answer.sentences]
 
     @property
     def comparison(self) -> Comparison:
@@ -219,14 +238,14 @@ class Loaded:
         comparison, ablation = self.comparison, ablation_result(self.results)
         invalid = [INVALID_RUN] if comparison.invalid else []
         every = warned(comparison)
-        warnings = said_in_python(every[:MAX_WARNINGS])
+        warnings = [*every[:MAX_WARNINGS]]
         if hidden := len(every) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         dead = [] if ablation is None else [f"{each.text}." for each in dead_arm_sentences(comparison)]
         sentences = self.verdicts if ablation is None else [*dead, *conclusions(ablation)]
         about = [defaults_sentence(self.results.manifest)]
         about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
-        return [*invalid, *(sentences or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
+        return [*invalid, *(sentences or self._accuracies()), *filter(None, about), *warnings]
 
     def _compared(self) -> list[str]:
         """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""

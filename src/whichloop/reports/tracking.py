@@ -5,12 +5,14 @@ MLflow is an extra and takes seconds to import, so it is imported only where som
 
 from __future__ import annotations
 
-from types import ModuleType
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whichloop._extras import how_to_install, is_installed
 from whichloop.experiments.compare.results import Results
+from whichloop.protocol.redact import redact
 from whichloop.runs.config import CompareConfig
+from whichloop.runs.store_addresses import ui_command, uri_of
 
 if TYPE_CHECKING:
     from .mlflow import Tracked
@@ -28,13 +30,21 @@ def not_logged(config: CompareConfig) -> str:
     return f"not logged to MLflow, which is not installed: {how_to_install('mlflow')}; --no-mlflow leaves out this line"
 
 
-def log_results(run: Results, config: CompareConfig, page: str) -> Tracked | str | None:
-    """Log a run; return the reason in one line if that fails, and None if nothing is to be logged. `page`: its report."""
-    return tracking().track_as_configured(run, config, lambda _: page) if logs(config) else None
+def where_logged(config: CompareConfig, folder: Path) -> tuple[str, ...]:
+    """Return lines that say where a run will be once it is logged; none if it will not be logged."""
+    if not logs(config):
+        return ()
+    return ("MLflow: the run is there once this command has ended:", f"  {ui_command(uri_of(config, folder.parent))}")
 
 
-def tracking() -> ModuleType:
-    """Import the package that imports MLflow."""
-    from . import mlflow
-
-    return mlflow
+def log_results(run: Results, config: CompareConfig, page: str) -> str:
+    """Log a run, if that is wanted; return in one line why nothing was logged if that fails, else nothing. `page`: its report."""
+    if not logs(config):
+        return ""
+    try:
+        from . import mlflow
+    except Exception as error:  # MLflow cannot be imported: that may not cost a result
+        tracked: Tracked | str = redact(" ".join(f"{type(error).__name__}: {error}".split()))
+    else:
+        tracked = mlflow.track_as_configured(run, config, lambda _: page)
+    return f"nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.verdict.air import STILL
@@ -31,8 +33,6 @@ from whichloop.text.numbers import interval, relation
 from whichloop.text.output import UNBROKEN, OutputLine, Prose, prose_lines
 from whichloop.text.table import Table
 
-from .ways_to_see_more import WaysToSeeMore
-
 Shown = OutputLine | Prose | Table
 
 MIN_PAIRS = 3
@@ -55,6 +55,27 @@ BESIDE = (
     "trial by itself, so that the same trial may have another cause there."
 )
 """Why the counts of a pair and the sums may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaysToSeeMore:
+    """The commands that show more of the losses of a run in one directory."""
+
+    folder: Path
+
+    @property
+    def choices(self) -> str:
+        """What shows one arm, or two."""
+        one = f"whichloop why {shlex.quote(str(self.folder))} ARM"
+        return f"One arm: {one}; two arms where they part: A B; every pair, and tasks: -v"
+
+    def show(self, trial: str) -> str:
+        """Return what shows one trial. `trial`: ARM/TASK/REPEAT."""
+        return shlex.join(["whichloop", "show", str(self.folder), trial])
+
+    def why(self, a: str, b: str) -> str:
+        """Return what shows where two arms part."""
+        return shlex.join(["whichloop", "why", str(self.folder), a, b])
 
 
 def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = False) -> Iterator[Shown]:
@@ -85,7 +106,7 @@ def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = Fal
     yield from shown
     if rest := lost[len(shown) :]:
         some = f"{sum(arm.lost for arm in rest)} of {counted(sum(arm.trials for arm in rest), 'trial')}"
-        yield Prose(f"{counted(len(rest), 'more arm')} lost {some}: {ways.more_arms}", "dim")
+        yield Prose(f"{counted(len(rest), 'more arm')} lost {some}: -v", "dim")
     yield from causes
 
 
@@ -128,7 +149,7 @@ def _summed_causes(run: Results, reasons: Why, lost: Sequence[ArmLosses], ways: 
     for cause in shown_causes:
         yield from _sum_of(cause, lost, run, ways)
     if others := [f"{cause} {many}" for cause, many in total.most_common() if cause not in shown_causes]:
-        yield Prose(f"other causes: {', '.join(others)}; examples: {ways.more_causes}", "dim")
+        yield Prose(f"other causes: {', '.join(others)}; examples: -v", "dim")
     if reasons.untraced:
         yield from _untraced(run, reasons)
     if reasons.untraced and not total:
@@ -199,7 +220,7 @@ def _remedy(remedy: ProposedAblation, arm: ArmLosses, lost: Sequence[ArmLosses],
         yield OutputLine(f"  where the two part: {ways.why(arm.arm, cured.arm)}", "dim")
         return
     asks = f"{remedy.cure} reads such replies; whether that helps" if remedy.cure else "whether an option helps"
-    yield OutputLine(f"  {asks}: {ways.ablate(remedy)}", "dim")
+    yield OutputLine(f"  {asks}: {remedy.command}", "dim")
 
 
 def _only_pair(comparison: Comparison, reasons: Why, ways: WaysToSeeMore) -> Iterator[Shown]:
@@ -243,7 +264,7 @@ def why_lines_of(run: Results, reasons: Why, ways: WaysToSeeMore, *, show_all: b
     for group in reasons.findings.groups if with_tasks else ():
         yield from _group(group, show_all=show_all)
     if not with_tasks:
-        yield OutputLine(f"\nTasks that one arm alone solved, or none, and false successes: {ways.tasks}", "dim")
+        yield OutputLine("\nTasks that one arm alone solved, or none, and false successes: -v", "dim")
 
 
 def _explained(reasons: Why, ways: WaysToSeeMore, *, show_all: bool) -> Iterator[Shown]:
@@ -334,10 +355,10 @@ class _LostTo:
         counts = _counts(self.causes, self.kinds, self.rates)
         return f"{self.many}: {counts}" if counts else self.many
 
-    def heading(self, cause: Cause, shown_trials: int, ways: WaysToSeeMore) -> str:
+    def heading(self, cause: Cause, shown_trials: int) -> str:
         """Return a cause, how many of its trials are shown where it is not all of them, and how many solved trials show it."""
         many = self.causes[cause]
-        first = f" (first {shown_trials} of {many}; all: {ways.all_of_a_cause})" if shown_trials < many else ""
+        first = f" (first {shown_trials} of {many}; all: --all)" if shown_trials < many else ""
         return f"{cause}{first}{f'; of all its trials: {self.rates[cause].in_short}' if cause in self.rates else ''}"
 
 
@@ -347,7 +368,7 @@ def _causes(ways: WaysToSeeMore, lost: _LostTo, examples: Sequence[_Example], *,
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
             shown_trials = sum(each.cause == example.cause for each in examples)
-            yield Prose(lost.heading(example.cause, shown_trials, ways), indent="  ", hanging="    ")
+            yield Prose(lost.heading(example.cause, shown_trials), indent="  ", hanging="    ")
         last = example.cause
         yield Prose(
             f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "

@@ -6,19 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.results import Results, find_record
 from whichloop.experiments.why.arms import pairs_named, required_arms
 from whichloop.experiments.why.base_rates import BaseRate
 from whichloop.experiments.why.why import Why, losses_explained
+from whichloop.metrics.record import Record
 from whichloop.metrics.trajectory.causes import Cause
+from whichloop.reports import trial_lines, why_lines
 from whichloop.runs.store.files import RunError
-from whichloop.text.output import UNBROKEN, Prose, plain_line, terminal_safe
+from whichloop.runs.store.traces import read_trace
+from whichloop.text.output import UNBROKEN, OutputLine, Prose, plain_line, terminal_safe
 from whichloop.text.table import Table
+from whichloop.text.trace_text import JudgedTrace, as_judged
 
-from . import why_lines
 from .notebook import block
 from .row_frames import flat, interval_columns, rows_frame
-from .ways_to_see_more import PythonCalls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,9 +140,10 @@ class ShownWhy(Why):
         return rows_frame(rows, HABITS)
 
     def _shown(self) -> Iterator[why_lines.Shown]:
+        ways = why_lines.WaysToSeeMore(self.run.folder)
         if self.is_sum:
-            return why_lines.sums(self.run, self, PythonCalls())
-        return why_lines.why_lines_of(self.run, self, PythonCalls(), show_all=False, with_tasks=bool(self.untraced))
+            return why_lines.sums(self.run, self, ways)
+        return why_lines.why_lines_of(self.run, self, ways, show_all=False, with_tasks=bool(self.untraced))
 
 
 def _cause_row(arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause) -> dict[str, Any]:
@@ -174,3 +177,37 @@ def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task:
     arms = None if a is None or b is not None else required_arms(run, a)
     losses = losses_explained(run, pairs=pairs, arms=arms, task=task)
     return ShownWhy(**{item.name: getattr(losses, item.name) for item in fields(losses)}, run=run, is_sum=a is None)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ShownTrial:
+    """One trial of a run."""
+
+    record: Record
+    judged: JudgedTrace
+
+    def __repr__(self) -> str:
+        """Return the lines that the command prints, and how to see all that was asked."""
+        return "\n".join([*self.lines, self._more])
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook; every text is escaped."""
+        return block(self.record.name, self.lines, [], self._more)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the trial that the command prints into a file."""
+        return [line for each in self._shown() for line in text_lines(each)]
+
+    def _shown(self) -> Iterator[OutputLine | Prose]:
+        return trial_lines.step_lines(self.judged, self.record)
+
+    @property
+    def _more(self) -> str:
+        return f"prompts and replies: .trace({self.record.name!r})"
+
+
+def shown_trial(run: Results, trial: str) -> ShownTrial:
+    """Return one trial, by its name or a unique part of it. Raises RunError if none or several match, or it has no trace."""
+    record = find_record(run, trial)
+    return ShownTrial(record, as_judged(read_trace(run.folder, record), record, run.manifest.step_limits.get(record.arm)))

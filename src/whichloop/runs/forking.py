@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import BinaryIO, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from whichloop.runs.silent_end import die_with, go_on_here, leave
 
@@ -74,62 +71,6 @@ def safe_forks(make: Callable[[], SomeFork], count: int) -> list[SomeFork]:
             for fork in forks:
                 fork.close()
     return forks if is_safe else []
-
-
-@dataclass(frozen=True, slots=True)
-class TextFork:
-    """A fork that makes one text while this process goes on."""
-
-    process: Fork
-    orders: BinaryIO
-    answers: BinaryIO
-
-    @classmethod
-    def make(cls, write: Callable[[], str]) -> TextFork:
-        """Fork what will call `write`. Raises OSError if the system grants no process."""
-        process = fork(partial(_answer_with, write))
-        return cls(process, os.fdopen(process.orders, "wb", buffering=0), os.fdopen(process.answers, "rb"))
-
-    def begin(self) -> None:
-        """Give it its order."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: the missing text says that
-            self.orders.write(b"\n")
-
-    def text(self) -> str | None:
-        """Wait for the text; None if the fork has ended without a whole one."""
-        answer = self.answers.read()
-        return str(json.loads(answer)) if answer.endswith(b"\n") else None
-
-    def close(self) -> None:
-        """End it, if it has not ended, and close its pipes."""
-        self.process.end()
-        self.orders.close()
-        self.answers.close()
-
-
-def _answer_with(write: Callable[[], str], orders: int, answers: int) -> int:
-    if os.read(orders, 1):
-        with os.fdopen(answers, "wb") as pipe:
-            pipe.write(json.dumps(write()).encode("ascii") + b"\n")
-    return 0
-
-
-@contextmanager
-def text_beside(write: Callable[[], str], *, wanted: bool) -> Iterator[Callable[[], str | None]]:
-    """Let a fork make a text within the block, and give what waits for it and returns it.
-
-    That is None unless it is `wanted`, where there is one processor, where no fork can be had or is safe, and where it ended
-    without a text, by an exception say: the caller then makes the text itself.
-    """
-    is_quicker = wanted and may_fork() and len(os.sched_getaffinity(0)) > 1
-    forks = safe_forks(partial(TextFork.make, write), int(is_quicker))
-    try:
-        for each in forks:
-            each.begin()
-        yield lambda: next((each.text() for each in forks), None)
-    finally:
-        for each in forks:
-            each.close()
 
 
 def may_fork() -> bool:

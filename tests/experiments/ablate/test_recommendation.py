@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.cli.render_effects import answer_of_ablation
+from whichloop.cli.render import answer_of_ablation
 from whichloop.experiments.ablate.ablation import Ablation, AblationResult
 from whichloop.experiments.ablate.recommendation import ablation_answer_json, recommendation, recommendation_sentences
 from whichloop.experiments.ablate.tables import conclusions

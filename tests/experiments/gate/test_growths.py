@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.experiments.gate.conftest import ALL, TASKS, failing
 from tests.experiments.gate.test_better_here import of_other_code
-from whichloop.cli.render_gate import print_gate
+from whichloop.cli.gate_targets import print_gate
 from whichloop.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
 from whichloop.experiments.gate.data.findings import Growth
 from whichloop.experiments.gate.output.line_words import growth_in_words

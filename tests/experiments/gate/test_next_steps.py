@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.gate.conftest import ALL, failing, task
-from whichloop.cli import render_gate
+from whichloop.cli import gate_targets as render_gate
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
 from whichloop.experiments.gate.data.advice import Larger

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.api.import_words import import_words
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
 from whichloop.experiments.import_runs.importing import read_file
 
@@ -58,9 +57,8 @@ def test_names_that_say_something_else_are_not_read(kit, head):
 def test_two_columns_of_scores_are_told_by_any_spelling(kit):
     with pytest.raises(ValueError, match=r"columns Score, accuracy \(%\); say which is the accuracy: --scorer Score$"):
         read(kit.put("task,Score,accuracy (%)\nx,1,1\n", ".csv"))
-    with pytest.raises(ValueError, match=r"columns Score \(%\), passed; .*: --scorer 'Score \(%\)'$") as caught:
+    with pytest.raises(ValueError, match=r"columns Score \(%\), passed; .*: --scorer 'Score \(%\)'$"):
         read(kit.put("task,passed,Score (%)\nx,1,1\n", ".csv"))
-    assert import_words(str(caught.value)).endswith("scorer='Score (%)'")
 
 
 def test_a_table_is_told_what_reads_more_of_it(kit):
@@ -70,7 +68,6 @@ def test_a_table_is_told_what_reads_more_of_it(kit):
     (note,) = read(path).notes
     cure = "repeat=Seed no,tokens=usage tokens,cost_usd=Spend (USD),seconds=model latency ms,cluster=Category"
     assert note.endswith(f"; to read more of them: --map {shlex.quote(cure)}")
-    assert import_words(note).endswith(f"map={dict(part.split('=') for part in cure.split(','))}")
     log = read(path, [cure])
     assert log.notes == ("columns left out: note",)
     assert [(trial.seconds, trial.cost_usd, trial.tokens, trial.cluster) for trial in log.trials[:2]] == [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,6 @@ from whichloop.experiments.why.base_rates import (
     BaseRate,
     BaseRates,
     doubts_in_words,
-    solved_beside,
-    solved_trials,
     split_by_doubt,
 )
 from whichloop.experiments.why.why import losses_explained
@@ -63,61 +59,6 @@ def test_of_many_solved_trials_as_many_of_each_arm_are_looked_at(found: Results,
     rates = [rate for arm in losses_explained(found).arms for rate in arm.base_rates.values()]
     assert {(rate.of_solved, rate.is_sample) for rate in rates} == {(5, True)}
     assert all(rate.in_short.endswith(" of a sample of 5 solved") for rate in rates)
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that forks have made, in this process; none is made before it is waited for."""
-    made: list[str] = []
-
-    @contextmanager
-    def made_here(write: Callable[[], str], *, wanted: bool) -> Iterator[Callable[[], str]]:
-        def text() -> str:
-            made.append(write())
-            return made[-1]
-
-        assert wanted
-        yield text
-
-    monkeypatch.setattr(base_rates, "text_beside", made_here)
-    return made
-
-
-def test_a_fork_that_looks_at_solved_trials_changes_nothing(
-    found: Results, texts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base_rates, "MIN_BESIDE", len(found.records))
-    beside = losses_explained(found, with_fork=True).to_json()
-    assert len(texts) == 1
-    monkeypatch.undo()
-    assert beside == losses_explained(found).to_json()
-
-
-def test_fewer_arms_than_a_fork_looks_at_are_looked_at_on_the_spot(
-    found: Results, texts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base_rates, "MIN_BESIDE", 0)
-    traces, arms = Traces(found.folder), [arm.info.arm for arm in found.comparison.arms]
-    with solved_beside(traces, found.records, wanted=True) as looked_at:
-        assert looked_at(arms[:1]) == solved_trials(traces, found.records, arms[:1])
-        assert looked_at([]) == {}
-        assert not texts
-        assert looked_at(arms) == solved_trials(traces, found.records, arms)
-        assert len(texts) == 1
-
-
-def test_few_trials_ask_for_no_fork(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    @contextmanager
-    def nowhere(write: Callable[[], str], *, wanted: bool) -> Iterator[Callable[[], None]]:
-        asked.append(wanted)
-        yield lambda: None
-
-    monkeypatch.setattr(base_rates, "text_beside", nowhere)
-    assert losses_explained(found, with_fork=True).to_json() == losses_explained(found).to_json()
-    assert len(found.records) < base_rates.MIN_BESIDE
-    assert asked == [False, False]
 
 
 def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -> None:

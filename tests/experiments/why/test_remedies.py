@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import shlex
 from dataclasses import replace
 from typing import get_args
 
 import pytest
 
-import whichloop
-from whichloop.api import questions
 from whichloop.experiments.ablate.prepare import AblationRequest, prepare
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
@@ -31,20 +28,6 @@ def found(info: ArmInfo, cause: Cause) -> ProposedAblation:
     made = ablation_of(info, cause, SETTINGS)
     assert made is not None
     return made
-
-
-@pytest.mark.parametrize(("loop", "cause"), CASES)
-def test_the_call_of_python_means_the_same(loop, cause, monkeypatch):
-    """It is run with the question's own work taken out, so that what it hands on can be held against the command."""
-    asked: list[AblationRequest] = []
-    monkeypatch.setattr(questions, "prepare_ablation", lambda request, config: asked.append(request))
-    monkeypatch.setattr(questions, "carry_out_run", lambda prepared, settings, progress: prepared())
-    call = ast.parse(found(arm(loop), cause).call, mode="eval").body
-    assert isinstance(call, ast.Call)
-    assert ast.unparse(call.func) == "whichloop.ablate"
-    named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-    whichloop.ablate(*map(ast.literal_eval, call.args), **named)
-    assert asked == [AblationRequest(loop, FACTORS[loop][cause])]
 
 
 @pytest.mark.parametrize(

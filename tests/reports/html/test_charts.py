@@ -18,7 +18,7 @@ from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.statistics import Interval, Verdict
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.reports.html import charts
-from whichloop.reports.html.histograms import MAX_BINS, steps_chart
+from whichloop.reports.html.failures import MAX_BINS, steps_chart
 from whichloop.reports.html.svg import (
     CHAR,
     COLUMN_CHARS,

@@ -12,8 +12,7 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_runs_tables, to_markdown, verdicts
 from whichloop.reports.html.document import Grid
 from whichloop.reports.html.overview import overview_section
-from whichloop.reports.html.page import collection_html
-from whichloop.reports.html.titles import run_title
+from whichloop.reports.html.page import collection_html, run_title
 from whichloop.runs.store.files import RunError
 
 IN_ONE_FORK = "the run of three designs that has a page"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.protocol.names import Spec
-from whichloop.reports.html.names import MAX_CHARS, chart_names
+from whichloop.reports.html.grouping import MAX_CHARS, chart_names
 
 OPTIONS = st.dictionaries(
     st.sampled_from(["max_steps", "parse_retries", "forced_finish", "typed_output"]),

@@ -9,7 +9,7 @@ import pytest
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
-from whichloop.reports.html.titles import MAX_LOOPS, compared
+from whichloop.reports.html.page import MAX_LOOPS, compared
 from whichloop.runs.manifest import ArmEntry, Manifest
 
 

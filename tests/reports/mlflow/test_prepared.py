@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from whichloop.reports.mlflow import prepared
-from whichloop.reports.mlflow.prepared import prepare_store
-from whichloop.reports.mlflow.store import open_store
+from whichloop.reports.mlflow import store as prepared
+from whichloop.reports.mlflow.store import open_store, prepare_store
 
 
 def content(store: Path) -> list[list[str]]:

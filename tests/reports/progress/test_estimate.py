@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.reports.progress.estimate import LONG_S, MIN_TASKS, Pace, about, fewer_tasks
+from whichloop.reports.progress.counts import LONG_S, MIN_TASKS, Pace, about, fewer_tasks
 
 
 @given(st.floats(0.01, 1e5), st.integers(2, 10_000), st.integers(1, 5_000))
@@ -16,7 +16,7 @@ def test_a_steady_run_is_estimated_as_it_will_take_and_told_once_if_it_is_long(s
     told: list[float] = []
     with pytest.MonkeyPatch.context() as patch:
         now = [7.0]
-        patch.setattr("whichloop.reports.progress.estimate.time.monotonic", lambda: now[0])
+        patch.setattr("whichloop.reports.progress.counts.time.monotonic", lambda: now[0])
         pace, done = Pace(), 0
         while done < min(total, asked):
             now[0] += seconds_each

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from whichloop.protocol import ForeignLoop, Loop
 from whichloop.protocol.threads import run_blocking
 
-from . import codecs, contract, endings, honesty, interruption, prompts, typed_answers
-from .apart import can_be_apart, finding_apart
-from .hang_watch import watched_for_hangs
+from . import codecs, contract, endings, honesty, interruption, prompts
+from .apart import can_be_apart, finding_apart, watched_for_hangs
 from .law import HUNG, Broken, Finding, Law, NotApplicable, hung
 from .scene import error_summary
 
@@ -33,7 +32,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "typed answers",
         "the answer to a query with a type is an instance of it, or there is none",
-        typed_answers.typed_answers,
+        codecs.typed_answers,
     ),
     Law("once", "each call that the model decides on is made once", contract.once),
     Law("cancellation", "run lets CancelledError through at once, and leaves no task or tool running", interruption.cancellation),

@@ -15,15 +15,16 @@ from typing import Any
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import load_profile
+from whichloop.models.receipts import call_digest
 from whichloop.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
 from whichloop.protocol.names import Spec
+from whichloop.protocol.receipts import sightings
 from whichloop.protocol.values import counted
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial_models import TrialModels
 
-from .asking_again import asked_again
 from .law import NotApplicable, require
 from .random_moves import any_reply, busy, done, say
 from .scene import (
@@ -51,6 +52,29 @@ from .scene import (
     scripted,
     yielding_gate,
 )
+
+
+def asked_again(finished: FinishedRun) -> str:
+    """Return which request lacks a result that the loop had been given, so that the model decided on the call again.
+
+    Empty if there is none, as in a run whose requests show what was found out.
+    """
+    shown = [sightings(request_text(request)).keys() for request in finished.log.requests]
+    for decision in finished.log.decisions:
+        for call in decision.calls:
+            digest = call_digest(call.name, call.arguments)
+            if digest in decision.given:
+                before, now = shown[: decision.request - 1], shown[decision.request - 1]
+                return f"request {decision.request} {_lack(call.name, any(digest in seen for seen in before), digest in now)}"
+    return ""
+
+
+def _lack(tool: str, was_shown: bool, is_shown: bool) -> str:
+    """Return what a request does not show of the result of a tool, in words."""
+    if is_shown:
+        return f"shows the result of {tool} without what the task needs of it, so the model asked for it again"
+    return f"{'no longer shows' if was_shown else 'does not show'} the result of {tool}, so the model asked for it again"
+
 
 SPARE = 3
 """Number of tool steps allowed beyond a task's plan, as in a suite."""

@@ -11,8 +11,7 @@ from whichloop.protocol.legibility import bare
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.receipts import Sighting, sightings
 
-from .asking_again import asked_again
-from .contract import is_right, limited
+from .contract import asked_again, is_right, limited
 from .law import require
 from .random_moves import ANSWER_TEXT, done, say
 from .scene import CHAIN, NO_CALL, ONE_CALL, SCHEMA, TASKS, Scene, not_looked_at, play, request_text, scripted

@@ -69,7 +69,7 @@ def new_loop(name: str, folder: Path) -> Scaffold:
             raise ValueError(f"{path} already exists; nothing was written")
     if not packages and name in builtin_names("loop"):
         raise ValueError(f"a built-in loop is named {name!r}; choose another name")
-    if not packages and _is_taken(name):
+    if not packages and (name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None):
         raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
     module = ".".join([*packages, name])
     design = _class_name(name)
@@ -99,10 +99,6 @@ def _packages(folder: Path) -> tuple[Path, list[str]]:
         names.insert(0, folder.name)
         folder = folder.parent
     return folder, names
-
-
-def _is_taken(name: str) -> bool:
-    return name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None
 
 
 def _write(path: Path, text: str) -> None:

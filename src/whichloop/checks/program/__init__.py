@@ -1,9 +1,7 @@
 """What an agent does with one fault at a time: a run for each, judged from its requests, its calls and its answer."""
 
-from .agent_faults import FAULTS, AgentFault
+from .agent_faults import FAULTS, OUTCOMES, RECOVERED, AgentFault, FaultFinding, Outcome, Requirement, parse_requirements
 from .check import ProgramReport, Trouble, check_program
-from .finding import OUTCOMES, RECOVERED, FaultFinding, Outcome
-from .requirements import Requirement, parse_requirements
 
 __all__ = [
     "FAULTS",

@@ -1,12 +1,59 @@
-"""The faults, in the order in which they are reported."""
+"""The faults, in the order in which they are reported; what an agent did with one, and what a team demands of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from .finding import RECOVERED, Outcome
+from whichloop.protocol.names import nearest
+
+Outcome = Literal["told", "untold", "unaware", "handled", "silent", "error", "unlimited", "not applicable"]
+
+OUTCOMES: Mapping[Outcome, str] = {
+    "told": "recovered, and the model was told why",
+    "untold": "recovered, and the model was not told why",
+    "unaware": "recovered without noticing: the call was repaired, or a part of it dropped",
+    "handled": "nothing was lost, and the model had nothing to mend",
+    "silent": "ended as if all were well, with a wrong or an empty answer",
+    "error": "ended, and said so",
+    "unlimited": "had no limit: the check stopped it",
+    "not applicable": "cannot happen to this agent",
+}
+"""Outcome → what it means."""
+
+RECOVERED: frozenset[Outcome] = frozenset({"told", "untold", "unaware", "handled"})
+"""The outcomes with the right answer."""
+
+MAX_SHOWN_CHARS = 4_000
+"""Characters of a request's new text that a finding keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultFinding:
+    """The finding of one fault."""
+
+    fault: str
+    outcome: Outcome
+    detail: str
+    """How it ended, in words: the answer, the exception or the limit."""
+    request: int | None = None
+    """Number of the request that shows it, from 1; None if none followed the fault."""
+    shown: str = ""
+    """What is new in that request, beside the model's own reply: what the model was told. At most MAX_SHOWN_CHARS characters."""
+    requests: int = 0
+    """Requests of the whole run."""
+    calls: int = 0
+    """Calls of tools that ran, failed ones among them."""
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the answer was right in spite of the fault."""
+        return self.outcome in RECOVERED
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"means": OUTCOMES[self.outcome]}
+
 
 Strikes = Literal["reply", "call", "order", "provider", "tool", "result", "endless"]
 """What a fault strikes: a reply's form, its calls, the order in which these end, the provider, a tool's run, a tool's result, or
@@ -135,3 +182,56 @@ FAULTS: tuple[AgentFault, ...] = (
 )
 
 BY_NAME: Mapping[str, AgentFault] = {fault.name: fault for fault in FAULTS}
+
+
+GROUPS: Mapping[str, frozenset[Outcome]] = {"recovered": RECOVERED}
+"""Words for several outcomes."""
+EITHER = "|"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """The outcomes that one fault may have."""
+
+    fault: str
+    allowed: frozenset[Outcome]
+    says: str
+    """The outcomes as they were typed."""
+
+    def missing(self, finding: FaultFinding) -> str:
+        """Say in a line that a finding is not what was demanded."""
+        return f"{self.fault}: demanded {self.says}, found {finding.outcome}"
+
+    def is_met(self, finding: FaultFinding) -> bool:
+        """Return whether a finding is allowed; a fault that cannot happen is."""
+        return finding.outcome in self.allowed or finding.outcome == "not applicable"
+
+
+def parse_requirements(texts: Mapping[str, str] | str) -> tuple[Requirement, ...]:
+    """Read requirements, as text or fault → outcomes. Raises ValueError for an unknown fault or outcome, and for a fault twice."""
+    pairs = list(texts.items()) if isinstance(texts, Mapping) else list(_pairs(texts))
+    requirements: dict[str, Requirement] = {}
+    for fault, says in pairs:
+        if fault not in BY_NAME:
+            raise ValueError(f"there is no fault {fault!r}; {nearest(fault, BY_NAME)}")
+        if fault in requirements:
+            raise ValueError(f"{fault} stands twice; join its outcomes with {EITHER!r}")
+        requirements[fault] = Requirement(fault, frozenset(_outcomes(fault, says)), says)
+    return tuple(requirements.values())
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        fault, equals, says = (piece.strip() for piece in part.partition("="))
+        if not equals or not says:
+            raise ValueError(f"{part!r} is not FAULT=OUTCOME, such as unknown_tool=told")
+        yield fault, says
+
+
+def _outcomes(fault: str, says: str) -> Iterator[Outcome]:
+    by_word: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | dict(GROUPS)
+    for word in (part.strip() for part in says.split(EITHER)):
+        if word not in by_word:
+            names = [name for name in by_word if name != "not applicable"]
+            raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, names)}")
+        yield from by_word[word]

@@ -15,11 +15,9 @@ from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import counted
 
-from .agent_faults import FAULTS, AgentFault, BenchTask
+from .agent_faults import FAULTS, AgentFault, BenchTask, FaultFinding, Requirement
 from .bench import TASKS, BenchRun, bench_run
-from .finding import FaultFinding
 from .judging import AgentEnd, is_right, judged
-from .requirements import Requirement
 
 MAX_REQUESTS = 60
 """Requests after which a run counts as one without a limit."""

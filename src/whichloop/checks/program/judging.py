@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from whichloop.protocol import Outcome as LoopOutcome
 from whichloop.protocol import Request, StopReason, render_value
 
-from .agent_faults import AgentFault
+from .agent_faults import MAX_SHOWN_CHARS, AgentFault, FaultFinding, Outcome
 from .bench import AgentLog
 from .explanation import new_text, telling_lines, telling_request
-from .finding import MAX_SHOWN_CHARS, FaultFinding, Outcome
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 MAX_DETAIL_CHARS = 300

@@ -9,8 +9,7 @@ from __future__ import annotations
 from whichloop._lazy import lazy
 
 _HOMES = {
-    "whichloop.checks.suite.check": ("CHECKS", "Checked", "check_suite", "task_problems"),
-    "whichloop.checks.suite.quick": ("quick_problems",),
+    "whichloop.checks.suite.check": ("CHECKS", "Checked", "check_suite", "quick_problems", "task_problems"),
     "whichloop.checks.suite.subject": ("Progress", "SuiteCheck", "SuiteFinding", "sampled"),
 }
 

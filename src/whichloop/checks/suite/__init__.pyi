@@ -3,8 +3,8 @@
 from whichloop.checks.suite.check import CHECKS as CHECKS
 from whichloop.checks.suite.check import Checked as Checked
 from whichloop.checks.suite.check import check_suite as check_suite
+from whichloop.checks.suite.check import quick_problems as quick_problems
 from whichloop.checks.suite.check import task_problems as task_problems
-from whichloop.checks.suite.quick import quick_problems as quick_problems
 from whichloop.checks.suite.subject import Progress as Progress
 from whichloop.checks.suite.subject import SuiteCheck as SuiteCheck
 from whichloop.checks.suite.subject import SuiteFinding as SuiteFinding

@@ -6,12 +6,9 @@ cause that they name there as often has cost nothing that the counts can show.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from whichloop.metrics.record import Record
@@ -19,7 +16,6 @@ from whichloop.metrics.record_table import where
 from whichloop.metrics.statistics import ALPHA, fisher_greater
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.trajectory.divergence import explain, read_trial
-from whichloop.runs.forking import text_beside
 from whichloop.runs.store.traces import Traces
 
 MAX_SOLVED = 150
@@ -27,8 +23,6 @@ MAX_SOLVED = 150
 long as to explain the losses."""
 MIN_SOLVED = 30
 """Solved trials of an arm that are looked at however many arms there are."""
-MIN_BESIDE = 100
-"""Trials of a run from which on a fork may look at the solved ones: to fork takes as long as to look at a few."""
 AS_OFTEN = 0.5
 """Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
 LOST_ONLY: Mapping[Cause, str] = {
@@ -90,10 +84,6 @@ class SolvedTrials:
     """Cause → in how many of those that were looked at."""
 
 
-LookedAt = Callable[[Collection[str]], Mapping[str, SolvedTrials]]
-"""Gives the solved trials of the arms that are asked for. Raises RunError for an invalid trace."""
-
-
 def solved_trials(traces: Traces, records: Sequence[Record], arms: Collection[str]) -> dict[str, SolvedTrials]:
     """Look at solved trials of these arms. Raises RunError for an invalid trace."""
     solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
@@ -109,40 +99,12 @@ def _most(arms: Collection[str]) -> int:
     return max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)
 
 
-@contextmanager
-def solved_beside(traces: Traces, records: Sequence[Record], *, wanted: bool) -> Iterator[LookedAt]:
-    """Give what looks at solved trials; of many records, if `wanted`, a fork does so within the block, where that is safe.
-
-    The causes of lost trials say of which arms; what goes on beside them takes all arms that lost a trial with a trace. Where fewer
-    are asked for, so that more trials of each are to be looked at, or no fork has an answer, they are looked at on the spot.
-    """
-    look = partial(solved_trials, traces, records)
-    is_long = wanted and len(records) >= MIN_BESIDE
-    lost = where(records, lambda record: record.status == "scored" and not record.is_solved) if is_long else ()
-    expected = {record.arm for record in _traced(lost)}
-    with text_beside(lambda: _as_text(look(expected)), wanted=bool(expected)) as beside:
-
-        def looked_at(arms: Collection[str]) -> Mapping[str, SolvedTrials]:
-            text = beside() if arms and expected.issuperset(arms) and _most(arms) == _most(expected) else None
-            return look(arms) if text is None else _of_text(text)
-
-        yield looked_at
-
-
-def _as_text(looked_at: Mapping[str, SolvedTrials]) -> str:
-    return json.dumps({arm: (solved.traced, solved.causes) for arm, solved in looked_at.items()})
-
-
-def _of_text(text: str) -> dict[str, SolvedTrials]:
-    return {arm: SolvedTrials(traced, Counter(causes)) for arm, (traced, causes) in json.loads(text).items()}
-
-
-def base_rates(looked_at: LookedAt, named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
+def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
     """Return the base rates of each arm's causes; none of those in `LOST_ONLY`, nor of an arm without the trace of a solved trial.
 
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
-    solved = looked_at({arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)})
+    solved = solved_trials(traces, records, {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)})
     return {arm: _rates(causes, solved.get(arm, SolvedTrials())) for arm, causes in named.items()}
 
 

@@ -66,19 +66,6 @@ class ProposedAblation:
         flags = [word for factor in self.factors for word in ("--factor", factor)]
         return shlex.join(["whichloop", "ablate", self.loop, *flags, "--suite", self.suite, "--profile", self.profile])
 
-    @property
-    def call(self) -> str:
-        """As it is called from Python."""
-        parts = [factor.partition("=") for factor in self.factors]
-        factors = {name: [_value(value) for value in values.split(",")] for name, _, values in parts}
-        return f"whichloop.ablate({self.loop!r}, {factors}, suite={self.suite!r}, profiles=[{self.profile!r}])"
-
-
-def _value(text: str) -> int | bool | str | None:
-    """Return a factor's value as Python has it."""
-    constants = {"true": True, "false": False, "none": None}
-    return int(text) if text.isdecimal() else constants.get(text, text)
-
 
 def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:
     """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.

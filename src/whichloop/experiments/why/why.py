@@ -25,7 +25,7 @@ from whichloop.protocol.names import meant, several
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import Traces
 
-from .base_rates import BaseRates, LookedAt, base_rates, solved_beside
+from .base_rates import BaseRates, base_rates
 
 Example = TypeVar("Example")
 Group = tuple[str, str]
@@ -164,14 +164,12 @@ def losses_explained(
     arms: Sequence[str] | None = None,
     task: str | None = None,
     most: int | None = None,
-    with_fork: bool = False,
 ) -> Why:
     """Explain the losses of a run.
 
     `pairs`: pairs of arm names; None: all comparable ones. `arms`: arms whose losses are explained on their own; None: those of the
     pairs, or all if there is no pair. `task`: only its trials; a part of its id will do if no other has it.
-    `most`: maximum examples per cause, pair and loser; None: all. `with_fork`: of many trials a fork of this process, where that is
-    safe, looks at the solved ones meanwhile.
+    `most`: maximum examples per cause, pair and loser; None: all.
 
     Raises RunError for a task that is unknown or not the only one, and for an invalid trace.
     """
@@ -185,15 +183,13 @@ def losses_explained(
     groups = {(info.suite, info.profile) for info in infos if info.arm in selected}
     info_by_arm = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
     names = {name: (info.suite, info.profile) for name, info in info_by_arm.items()}
-    traces, own = Traces(run.folder), where(records, lambda record: record.arm in alone)
-    with solved_beside(traces, own, wanted=with_fork) as looked_at:
-        collected = _Collected(traces, names, matched, alone, most, run.manifest.step_limits)
-        for cell in _cells(records if len(info_by_arm) > 1 else where(records, lambda record: not record.is_solved), names):
-            collected.add(cell)
-        findings = task_findings(
-            where(records, lambda record: record.arm in info_by_arm), list(info_by_arm.values()), alpha=run.comparison.alpha
-        )
-        return Why(collected.parted(), collected.arm_losses(records, looked_at), collected.untraced, findings)
+    collected = _Collected(Traces(run.folder), names, matched, alone, most, run.manifest.step_limits)
+    for cell in _cells(records if len(info_by_arm) > 1 else where(records, lambda record: not record.is_solved), names):
+        collected.add(cell)
+    findings = task_findings(
+        where(records, lambda record: record.arm in info_by_arm), list(info_by_arm.values()), alpha=run.comparison.alpha
+    )
+    return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
 
 
 def _task_named(run: Results, task: str) -> str:
@@ -403,8 +399,8 @@ class _Collected:
             own_kinds={arm: tally.kinds for arm, tally in own_tallies.items()},
         )
 
-    def arm_losses(self, records: Sequence[Record], looked_at: LookedAt) -> tuple[ArmLosses, ...]:
-        """Return the arms, in order. `looked_at`: see `base_rates`."""
+    def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
+        """Return the arms, in order."""
         scored = Counter(record.arm for record in alike(records) if record.status == "scored")
         lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not record.is_solved)
         partly = Counter(
@@ -413,7 +409,7 @@ class _Collected:
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
-        rates = base_rates(looked_at, {arm: tally.counted for arm, tally in self._alone.items()})
+        rates = base_rates(self.traces, records, {arm: tally.counted for arm, tally in self._alone.items()})
         return tuple(
             ArmLosses(
                 arm=arm,

@@ -35,8 +35,7 @@ from .document import (
     section_or_none,
     under_headings,
 )
-from .grouping import arms_by_group, by_frequency, group_by, in_order
-from .names import group_name
+from .grouping import arms_by_group, by_frequency, group_by, group_name, in_order
 from .side_by_side import show_command, side_by_side
 
 MAX_TRACES = 8
@@ -58,12 +57,12 @@ class LossFindings:
     """Lost trial → its id on the page, and where it diverges from another."""
 
 
-def find_losses(results: Results, prefix: str, *, with_fork: bool = False) -> LossFindings:
-    """Return a run's losses. `prefix`: begins the ids that links lead to. `with_fork`: see `losses_explained`.
+def find_losses(results: Results, prefix: str) -> LossFindings:
+    """Return a run's losses. `prefix`: begins the ids that links lead to.
 
     Raises RunError for a missing or damaged trace.
     """
-    explained = losses_explained(results, most=1, with_fork=with_fork)
+    explained = losses_explained(results, most=1)
     examples = choose_examples(explained.pairs, MAX_TRACES)
     before = f"{prefix}-" if prefix else ""
     ids = {(one.loser, one.task, one.repeat): (f"{before}trace-{number}", one) for number, one in enumerate(examples, 1)}

@@ -18,8 +18,7 @@ from whichloop.metrics.summary import METRICS, PRIMARY
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.text.numbers import interval, measure_text, short_name, signed_interval
 
-from .grouping import arms_by_group, group_by
-from .names import chart_names, group_name
+from .grouping import arms_by_group, chart_names, group_by, group_name
 from .svg import (
     COLUMN_CHARS,
     Axis,

@@ -16,8 +16,7 @@ from whichloop.text.numbers import interval, limit_text, measure_text
 
 from .charts import pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Items, PageSection, section_or_none, under_headings
-from .grouping import group_by, in_order
-from .names import chart_names
+from .grouping import chart_names, group_by, in_order
 
 TITLE = "Accuracy against cost"
 

@@ -181,8 +181,6 @@ class PageSection:
     id: str
     title: str
     blocks: tuple[Block, ...] = ()
-    html: Markup | None = None
-    """The whole section as it stands on the page, where it has been made already, in place of the blocks."""
 
 
 def section_or_none(anchor: str, title: str, blocks: Sequence[Block]) -> PageSection | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,17 @@ from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns
+from whichloop.experiments.optimize.manifest import OptimizationManifest
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.validate.outcome import Validity
 from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.sums import ranked
+from whichloop.protocol.names import SCRIPTED, without_process
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
-from whichloop.runs.forking import text_beside
 from whichloop.runs.store.files import RunError
 from whichloop.text.output import terminal_safe
 
-from .ablations import effects_section
 from .arms import arms_section, pairs_section
 from .causes import find_losses, tasks_section, traces_section, why_section
 from .cost import confidence_section, cost_section, fronts_section, harness_section, reliability_section
@@ -40,44 +39,73 @@ from .failures import errors_section, recovery_section, steps_section
 from .optimized import optimization_sections
 from .overview import overview_section
 from .overview import pairs_section as all_pairs_section
-from .provenance import manifest_section
-from .titles import compared, optimization_title, optimized, run_title
-from .validity import TITLE as VALIDITY
-from .validity import validity_blocks, validity_section
-from .verdict import verdict_section
+from .validity import VALIDITY, manifest_section, validity_blocks, validity_section
+from .verdict import effects_section, verdict_section
+
+MAX_LOOPS = 6
+"""Loops that a title names; of more it says how many."""
+DOT = " · "
+
+
+def run_title(run: Results) -> str:
+    """Return the name of a run, or what it compared."""
+    of_test = "Test: " if "/" in run_name(run.folder) else ""
+    return run.manifest.settings.name or f"{of_test}{compared(run)}"
+
+
+def compared(run: Results) -> str:
+    """Return what a run compared, the most accurate loop first: `finish vs bare, react_extract · arithmetic · flaky-format`."""
+    manifest = run.manifest
+    models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
+    has_faults = manifest.imported is None and SCRIPTED in models
+    profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
+    return _joined([_subject(run, models), manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
+
+
+def _subject(run: Results, models: Sequence[str]) -> str:
+    ablation = ablation_result(run)
+    if ablation is not None:
+        return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
+    same = f"/{models[0]}" if len(models) == 1 else "/"
+    first, *others = (row.loop.removesuffix(same) for row in run.answer.rows)
+    if len(others) < MAX_LOOPS:
+        return f"{first} vs {', '.join(others)}" if others else first
+    return f"{first} vs {', '.join(others[: MAX_LOOPS - 1])} and {len(others) - MAX_LOOPS + 1} others"
+
+
+def optimization_title(manifest: OptimizationManifest) -> str:
+    """Return the name of an optimization, or what it optimized: `finish, bare, optimized with GEPA · arithmetic · teachable`."""
+    compare = manifest.settings.compare
+    return compare.name or optimized(manifest)
+
+
+def optimized(manifest: OptimizationManifest) -> str:
+    """Return what was optimized."""
+    compare = manifest.settings.compare
+    designs = ", ".join(design.design for design in manifest.designs)
+    profiles = compare.profiles if SCRIPTED in compare.models else ()
+    subject = f"{designs}, optimized with {without_process(manifest.optimizer.name)}"
+    return _joined([subject, manifest.suite.name, ", ".join(profiles), _real(compare.models)])
+
+
+def _real(models: Sequence[str]) -> str:
+    """Return the models, unless there is only the scripted one."""
+    return "" if tuple(models) == (SCRIPTED,) else ", ".join(models)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return DOT.join(part for part in parts if part)
+
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
 MAX_UNBROKEN = 12
-MIN_SHARED = 300
-"""Trials of a run from which on two processes make its page: a fork takes as long as the losses of a few."""
 Sections = tuple[PageSection, ...]
 TEMPLATES = files("whichloop.reports.html").joinpath("templates")
 
 
-def report_html(results: Results, *, with_fork: bool = False) -> str:
-    """Return the page of one run. `with_fork`: of a long run a fork of this process, where that is safe, makes a part of it."""
-    is_shared = with_fork and len(results.records) >= MIN_SHARED
-    with text_beside(partial(_losses_as_text, results), wanted=is_shared) as losses:
-        before, behind = map(_on_page, _around_losses(results))  # all that can be made before the fork has ended
-        text = losses()
-        lost = _losses(results) if text is None else _losses_of_text(text)
-        return render(Page(run_title(results), _subtitle(results), (*before, *lost, *behind)))
-
-
-def _losses_as_text(run: Results) -> str:
-    """Return the sections that are made from traces, as JSON."""
-    return json.dumps([(each.id, each.title, each.html) for each in _on_page(_losses(run, with_fork=True))])
-
-
-def _losses_of_text(text: str) -> Sections:
-    """Return these sections again; a fork of this process has escaped what they show."""
-    return tuple(PageSection(anchor, title, html=trusted(html)) for anchor, title, html in json.loads(text))
-
-
-def _on_page(sections: Sections) -> Sections:
-    """Return the sections of a run as they stand on its page."""
-    section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
-    return tuple(replace(each, blocks=(), html=section(each, 2)) for each in sections)
+def report_html(results: Results) -> str:
+    """Return the page of one run."""
+    return render(Page(run_title(results), _subtitle(results), sections(results)))
 
 
 def _subtitle(run: Results) -> str:
@@ -130,18 +158,12 @@ def optimization_html(result: OptimizationResult) -> str:
 
 def sections(run: Results, prefix: str = "") -> Sections:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
-    before, behind = _around_losses(run, prefix)
-    return (*before, *_losses(run, prefix), *behind)
-
-
-def _around_losses(run: Results, prefix: str = "") -> tuple[Sections, Sections]:
-    """Return the sections of a run before and behind those that are made from traces."""
     ablation = ablation_result(run)
     verdict = verdict_section(run, None if ablation is None else conclusions(ablation))
     views, harnesses, run = run.views, run.harness, replace(run, comparison=ranked(run.comparison))
     comparison, records = run.comparison, run.records
     infos = [arm.info for arm in comparison.arms]
-    before = (
+    found = (
         verdict,
         None if ablation is None else effects_section(ablation),
         arms_section(comparison),
@@ -153,15 +175,11 @@ def _around_losses(run: Results, prefix: str = "") -> tuple[Sections, Sections]:
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
+        *_loss_sections(run, prefix),
+        validity_section(run.folder),
+        manifest_section(run),
     )
-    behind = validity_section(run.folder), manifest_section(run)
-    return _under_limits(comparison.limits, _present(before, prefix)), _under_limits(comparison.limits, _present(behind, prefix))
-
-
-def _losses(run: Results, prefix: str = "", *, with_fork: bool = False) -> Sections:
-    """Return the sections of a run that are made from traces. `with_fork`: see `find_losses`."""
-    run = replace(run, comparison=ranked(run.comparison))
-    return _under_limits(run.comparison.limits, _present(_loss_sections(run, prefix, with_fork=with_fork), prefix))
+    return _under_limits(comparison.limits, _present(found, prefix))
 
 
 def _under_limits(limits: TrialLimits, sections: Sections) -> Sections:
@@ -169,12 +187,12 @@ def _under_limits(limits: TrialLimits, sections: Sections) -> Sections:
     return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in sections) if limits.words else sections
 
 
-def _loss_sections(run_results: Results, prefix: str, *, with_fork: bool) -> tuple[PageSection | None, ...]:
-    """Return the sections that are made from traces, or one that says why they cannot be read. `with_fork`: see `find_losses`."""
+def _loss_sections(run_results: Results, prefix: str) -> tuple[PageSection | None, ...]:
+    """Return the sections that are made from traces, or one that says why they cannot be read."""
     infos = [arm.info for arm in run_results.comparison.arms]
     run_results = replace(run_results, folder=run_results.folder.resolve())
     try:
-        losses = find_losses(run_results, prefix, with_fork=with_fork)
+        losses = find_losses(run_results, prefix)
         return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
     except RunError as error:
         text = str(error).replace(

@@ -1,9 +1,11 @@
-"""The first section: the matrix of loops and profiles, and which loop to adopt, in sentences that follow from it."""
+"""The first section: the matrix of loops and profiles, and which loop to adopt; of an ablation its effects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from whichloop.experiments.ablate.ablation import AblationResult
+from whichloop.experiments.ablate.tables import ablation_notes, ablation_tables
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import INVALID_RUN, comparison_notes
 from whichloop.experiments.compare.verdict.answer import ComparisonAnswer
@@ -20,11 +22,14 @@ from whichloop.experiments.compare.verdict.matrix import (
 )
 from whichloop.experiments.compare.verdict.sentence import leading
 from whichloop.metrics.statistics import Interval
+from whichloop.metrics.summary import METRICS, PRIMARY
 from whichloop.metrics.views import Unit
 from whichloop.protocol.values import counted
 from whichloop.text.numbers import interval
 
-from .document import UNKNOWN, Amount, Banner, Block, Cell, Folded, Grid, Items, PageSection, Paragraph
+from .charts import effects
+from .document import UNKNOWN, Amount, Banner, Block, Cell, Figure, Folded, Grid, Items, PageSection, Paragraph
+from .grouping import group_by
 
 WARNING = "Warning: "
 BROKEN = ("This run is invalid", "The test is invalid")
@@ -119,3 +124,21 @@ def _banners(results: Results) -> Iterator[Banner]:
         missing = results.scheduled - len(results.records)
         every = counted(results.scheduled, "trial")
         yield Banner("This run is incomplete", (f"{counted(missing, f'of {every} has', f'of {every} have')} no result yet.",))
+
+
+def effects_section(ablation: AblationResult) -> PageSection:
+    """Return the section on the effect of each change on each metric."""
+    blocks: list[Block] = []
+    by_metric = dict(_charts(ablation))
+    if PRIMARY in by_metric:
+        blocks.append(by_metric.pop(PRIMARY))
+    blocks += [Grid(table.title, table.columns, table.rows) for table in ablation_tables(ablation)]
+    if by_metric:
+        blocks.append(Folded("Charts of the other metrics", tuple(by_metric.values())))
+    return PageSection("effects", "What each factor does", (*blocks, *how_to_read(ablation_notes(ablation))))
+
+
+def _charts(ablation: AblationResult) -> Iterator[tuple[str, Figure]]:
+    for metric, same in group_by(ablation.effects.effects, lambda effect: effect.metric).items():
+        read = f"Change of {METRICS[metric].label} with its interval; for an interaction, what both changes do beyond their sum."
+        yield metric, Figure(effects(same), read)

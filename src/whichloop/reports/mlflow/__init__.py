@@ -12,8 +12,7 @@ with explained_module(__name__):
     from .notes import note
     from .optimization import OptimizationTracker
     from .store import Tracked, get_ready, metric_key
-    from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans
-    from .trials import trials_table
+    from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans, trials_table
     from .versions import config_fields
 
 __all__ = [

@@ -21,8 +21,7 @@ from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, ArmSummary
 from whichloop.protocol.digest import digest
-from whichloop.reports.html.page import report_html
-from whichloop.reports.html.titles import run_title
+from whichloop.reports.html.page import report_html, run_title
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store_addresses import uri_of
@@ -43,8 +42,7 @@ from .store import (
     params,
     run_name,
 )
-from .traces import TraceOwner, log_traces
-from .trials import write_trials
+from .traces import TraceOwner, log_traces, write_trials
 from .versions import CODE, Version, find_versions, log_version
 
 FIRST = ("accuracy", "steps", "tokens", "cost_usd")

@@ -18,7 +18,7 @@ from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.sums import ranked
 from whichloop.protocol.values import counted
 from whichloop.reports.html import charts
-from whichloop.reports.html.histograms import steps_chart
+from whichloop.reports.html.failures import steps_chart
 from whichloop.reports.html.svg import standalone
 from whichloop.text.numbers import counts, interval, p_value, relation, verdict
 from whichloop.text.table import markdown_cell, markdown_item

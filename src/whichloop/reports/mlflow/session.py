@@ -23,15 +23,14 @@ from whichloop.protocol.digest import open_document, seal_document
 from whichloop.protocol.files import read_bounded
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.redact import redact
-from whichloop.reports.html.titles import optimization_title
+from whichloop.reports.html.page import optimization_title
 from whichloop.runs.folders import KIND, TEST
 from whichloop.runs.store.files import MANIFEST
 
-from .artifacts import interval, note, program_file, ranking_table, safe_json
+from .artifacts import interval, note, plain_name, program_file, prompt_name, ranking_table, register, safe_json
 from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison
 from .notes import REPORT
-from .prompts import plain_name, prompt_name, register
 from .store import MAX_NAME, MAX_TAG, RunEntry, Store, clean, interval_metrics, metric_key, numbers, params, run_name
 from .versions import CODE, VERSION, Version, find_versions, finish_model, new_model
 

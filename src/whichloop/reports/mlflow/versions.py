@@ -24,8 +24,7 @@ from whichloop.protocol.names import Spec
 from whichloop.protocol.redact import redact
 from whichloop.runs.manifest import ArmEntry
 
-from .artifacts import safe_json
-from .prompts import plain_name
+from .artifacts import plain_name, safe_json
 from .store import MAX_TAG, Store, clean, params
 
 VERSION, CODE = "whichloop.version", "whichloop.loop_code"

@@ -21,7 +21,7 @@ from whichloop.runs.config import BudgetConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.output import terminal_safe
 
-from .estimate import Pace, about
+from .counts import Pace, about
 from .trials import PLAIN_EVERY_S, print_note
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.reports import mlflow as tracking
-from whichloop.reports.mlflow.prepared import prepare_store
+from whichloop.reports.mlflow.store import prepare_store
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

@@ -22,8 +22,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.metrics.summary import METRICS
 from whichloop.reports import mlflow as tracking
-from whichloop.reports.html.page import report_html
-from whichloop.reports.html.titles import run_title
+from whichloop.reports.html.page import report_html, run_title
 from whichloop.reports.mlflow.comparison import mean_key
 from whichloop.reports.mlflow.notes import arm_note, files
 from whichloop.runs.config import CompareConfig

@@ -41,7 +41,7 @@ from whichloop.experiments.optimize.manifest import (
 from whichloop.protocol import program_digest
 from whichloop.reports import mlflow as tracking
 from whichloop.reports.mlflow import OptimizationTracker
-from whichloop.reports.mlflow.prompts import prompt_name, prompt_text
+from whichloop.reports.mlflow.artifacts import prompt_name, prompt_text
 from whichloop.runs.store.files import write_manifest_json
 
 IN_ONE_FORK = "the optimization that is logged once"

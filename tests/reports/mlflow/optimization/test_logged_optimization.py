@@ -42,8 +42,7 @@ from whichloop.protocol import program_digest, read_program
 from whichloop.protocol.names import parse_spec
 from whichloop.reports import mlflow as tracking
 from whichloop.reports.mlflow import board
-from whichloop.reports.mlflow.artifacts import note
-from whichloop.reports.mlflow.prompts import prompt_name, prompt_text
+from whichloop.reports.mlflow.artifacts import note, prompt_name, prompt_text
 from whichloop.runs.folders import TEST
 from whichloop.runs.registry import make_loop
 from whichloop.runs.store.files import MANIFEST, read_manifest_json

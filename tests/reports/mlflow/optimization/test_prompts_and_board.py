@@ -32,8 +32,8 @@ from whichloop.experiments.optimize.manifest import (
     SplitEntry,
 )
 from whichloop.protocol import Prompt, program_digest
+from whichloop.reports.mlflow.artifacts import as_template, prompt_name, prompt_text
 from whichloop.reports.mlflow.board import SearchBoard
-from whichloop.reports.mlflow.prompts import as_template, prompt_name, prompt_text
 
 IN_ONE_FORK = "the optimization that is logged once"
 

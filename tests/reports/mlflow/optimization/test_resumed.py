@@ -28,7 +28,7 @@ from tests.reports.mlflow.optimization.helpers import (
     tell,
     tracker_of,
 )
-from whichloop.reports.mlflow.prompts import prompt_name
+from whichloop.reports.mlflow.artifacts import prompt_name
 
 IN_ONE_FORK = "the optimization that is logged once"
 
