@@ -19,7 +19,8 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 WHOLE_FILES = dict(re.findall(r"This is the whole of `([\w/]+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
 """Path → code of the files that the page has from their first line to their last."""
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-MEASURE, SCORER = (re.findall(rf"is a {what} [^\n]*:\n\n```python\n(.*?)```", PAGE, re.DOTALL)[0] for what in ("row", "scorer"))
+ROW, SCORER = (re.findall(rf"is a {what} [^\n]*:\n\n```python\n(.*?)```", PAGE, re.DOTALL)[0] for what in ("row", "scorer"))
+MEASURE = ROW.removeprefix("MEASURES = {\n").removesuffix("}\n")
 ADDED = frozenset(Path(path) for path in WHOLE_FILES if "/" in path) | {
     Path("src/whichloop/loops/yours.py"),
     Path("tests/loops/test_yours.py"),
@@ -71,7 +72,7 @@ def passes_ruff(checkout: Path, *paths: str) -> None:
 
 def test_every_block_of_code_is_a_whole_file_that_a_test_here_adds() -> None:
     assert WHOLE_FILES.keys() == {"canal.py", "examples/adopt_yours.py"}
-    assert sorted([*WHOLE_FILES.values(), MEASURE, SCORER]) == sorted(BLOCKS)
+    assert sorted([*WHOLE_FILES.values(), ROW, SCORER]) == sorted(BLOCKS)
 
 
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.models.profiles import PROFILES_VERSION
-from whichloop.runs.run_state import newer_versions
+from whichloop.runs.manifest import newer_versions
 from whichloop.runs.store.files import versions_in
 
 HERE = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}

@@ -16,7 +16,7 @@ from whichloop.metrics.record import Record
 from whichloop.protocol.values import counted
 from whichloop.reports import trial_lines
 from whichloop.runs.folders import trials_folder
-from whichloop.runs.run_state import newer_versions
+from whichloop.runs.manifest import newer_versions
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
 from whichloop.runs.store.traces import read_trace

@@ -286,7 +286,6 @@ def _explained(reasons: Why, ways: WaysToSeeMore, *, show_all: bool) -> Iterator
 
 
 def lost(arm: str, trial: LostTrial, ways: WaysToSeeMore) -> Iterator[Shown]:
-    """Yield why one trial was lost."""
     yield OutputLine(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
     yield Prose(f"step {trial.loss.step}: {trial.loss.detail}{_others(trial)}", indent="  ")
     yield OutputLine(f"  {ways.show(f'{arm}/{trial.task}/{trial.repeat}')}", "dim")
@@ -439,12 +438,10 @@ def _named(tasks: Sequence[str], *, show_all: bool) -> str:
 
 
 def _others(trial: LostTrial) -> str:
-    """Say how many other arms solved a trial that was lost."""
     return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
 def _untraced(run: Results, reasons: Why) -> Iterator[Shown]:
-    """Yield what is known of lost trials without a trace, and of errored ones, which are left out."""
     yield OutputLine("")
     if grades := grades_in_words(reasons.arms):
         yield Prose(grades, "yellow")

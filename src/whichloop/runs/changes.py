@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry, ToolServerEntry
 
-from .run_state import VERSION_NAMES
+from .manifest import VERSION_NAMES
 
 MAX_TOLD = 3
 """Maximum number of changes that a message names; it counts the rest."""

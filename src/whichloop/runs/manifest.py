@@ -9,16 +9,19 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION, ArmInfo
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.sequential import Looks
 from whichloop.models.prices import read_tag
+from whichloop.models.profiles import PROFILES_VERSION
+from whichloop.protocol.values import joined
 from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from whichloop.runs.run_state import Spent
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.seal import Seal
 from whichloop.text.output import plain_line
+
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
@@ -346,3 +349,29 @@ def read_manifest(folder: Path) -> Manifest:
 def write_manifest(folder: Path, manifest: ManifestPart) -> None:
     """Write a manifest, whole or not at all."""
     write_manifest_json(folder, manifest.to_json())
+
+
+VERSION_NAMES = {
+    "record": "the form of records",
+    "policy_and_profiles": "the scripted model",
+    TRIAL_LIMITS: "the rule of trial limits",
+}
+"""Name of a version in a manifest → what has it."""
+_READABLE: Mapping[str, int] = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
+"""The versions of this whichloop of which a newer one does not keep a run from being read."""
+
+
+def newer_versions(folder: Path, versions: Mapping[str, Any]) -> str:
+    """Return what a run has in a newer version than this whichloop, as a sentence; empty where there is nothing such.
+
+    `versions`: those that the run's manifest names.
+    """
+    newer = [
+        f"{VERSION_NAMES[name]} has version {versions[name]}, here {version}"
+        for name, version in _READABLE.items()
+        if isinstance(versions.get(name), int) and versions[name] > version
+    ]
+    if not newer:
+        return ""
+    differs = "; what is said here of the run's faults and costs may differ from what it meant"
+    return f"{folder / MANIFEST}: written by a newer whichloop: {joined(newer)}{differs}"

@@ -7,22 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 from zstandard import ZstdError
 
-from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.record_table import Places, RecordStore, RecordTable
 from whichloop.metrics.statistics import Floats
-from whichloop.models.profiles import PROFILES_VERSION
-from whichloop.protocol.values import joined
 
 from .config import BudgetConfig
-from .store.files import MANIFEST, TRIALS
+from .store.files import TRIALS
 from .store.index import blocks_of, prefix_hash
 from .store.record_lines import RecordReader, by_trial, latest
 from .store.seal import NOTHING_READ, LinesRead, read_seal, run_lines
@@ -242,29 +239,3 @@ def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]
     return {
         name: math.ceil(100 * factor * used) / 100 if name == "dollars" else math.ceil(factor * used) for name, used in most.items()
     }
-
-
-VERSION_NAMES = {
-    "record": "the form of records",
-    "policy_and_profiles": "the scripted model",
-    TRIAL_LIMITS: "the rule of trial limits",
-}
-"""Name of a version in a manifest → what has it."""
-_READABLE: Mapping[str, int] = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
-"""The versions of this whichloop of which a newer one does not keep a run from being read."""
-
-
-def newer_versions(folder: Path, versions: Mapping[str, Any]) -> str:
-    """Return what a run has in a newer version than this whichloop, as a sentence; empty where there is nothing such.
-
-    `versions`: those that the run's manifest names.
-    """
-    newer = [
-        f"{VERSION_NAMES[name]} has version {versions[name]}, here {version}"
-        for name, version in _READABLE.items()
-        if isinstance(versions.get(name), int) and versions[name] > version
-    ]
-    if not newer:
-        return ""
-    differs = "; what is said here of the run's faults and costs may differ from what it meant"
-    return f"{folder / MANIFEST}: written by a newer whichloop: {joined(newer)}{differs}"

@@ -20,8 +20,8 @@ from whichloop.models.prices import read_tag
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_test
-from whichloop.runs.manifest import Manifest, read_manifest
-from whichloop.runs.run_state import newer_versions, read_records
+from whichloop.runs.manifest import Manifest, newer_versions, read_manifest
+from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import name_meant
 from whichloop.runs.store.files import TRACES, RunError
 from whichloop.runs.store.seal import traces_damage
