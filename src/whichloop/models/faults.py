@@ -27,7 +27,7 @@ from whichloop.protocol import (
 from whichloop.protocol.digest import unit
 from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
 
-from .new_text import texts_apart
+from .feedback import texts_apart
 from .profiles import Profile
 
 NOT_DETERMINED = "not determined"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from whichloop.models.waits import waits
+from whichloop.models.limits import waits
 
 MAX_ANSWER_BYTES = 1 << 20
 """What a program may print on standard output, where nothing but its answer belongs."""

@@ -16,7 +16,7 @@ from whichloop.protocol.digest import sha256
 from .. import calculator
 from ..generating import SNAPSHOTS, Source, difficulty_of, plain_number, split_of, template_of
 from ..task import StatelessEnvironment, Task
-from . import branches, chains, measures, trades
+from . import chains, measures
 from .chains import Steps, WordProblem
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
@@ -38,16 +38,16 @@ _ENVIRONMENT = StatelessEnvironment(calculator.TOOLS)
 _Template = Callable[[random.Random, Steps], WordProblem]
 
 TEMPLATES: tuple[_Template, ...] = (
-    chains.bakery, branches.orchards, chains.savings, branches.parcels, branches.offers, chains.factory, chains.library,
-    chains.hike, branches.relay, chains.wages, branches.tank, chains.bus, branches.plots, chains.novel, branches.fair,
+    chains.bakery, chains.orchards, chains.savings, chains.parcels, chains.offers, chains.factory, chains.library,
+    chains.hike, chains.relay, chains.wages, chains.tank, chains.bus, chains.plots, chains.novel, chains.fair,
     chains.catering,
-    trades.discount, measures.frame, trades.leftover_ribbon, measures.meeting, trades.capped_fee, measures.box_volume,
-    trades.mean_of_three, measures.chase, trades.two_percentages, measures.load_limit, trades.profit, measures.bottles,
-    trades.reversed_price, measures.fence, trades.wasted_board, measures.scale_model, trades.least_charge, measures.two_clocks,
-    trades.unequal_shares, measures.three_jars, trades.missing_mark, measures.slower_clock, trades.machine_pair,
-    measures.night_share,
+    measures.discount, measures.frame, measures.leftover_ribbon, measures.meeting, measures.capped_fee, measures.box_volume,
+    measures.mean_of_three, measures.chase, measures.two_percentages, measures.load_limit, measures.profit, measures.bottles,
+    measures.reversed_price, measures.fence, measures.wasted_board, measures.scale_model, measures.least_charge,
+    measures.two_clocks, measures.unequal_shares, measures.three_jars, measures.missing_mark, measures.slower_clock,
+    measures.machine_pair, measures.night_share,
 )  # fmt: skip
-UNANSWERABLE: tuple[_Template, ...] = (branches.shopping, branches.party, branches.car_park)
+UNANSWERABLE: tuple[_Template, ...] = (chains.shopping, chains.party, chains.car_park)
 
 
 def generate(seed: int = 0) -> Iterator[Task]:

@@ -12,11 +12,25 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.plan_lines import read_lines
 
 from ..task import Task
-from .columns import NAMES, Columns, between_commas, column_named, its_columns, no_column, not_used
+from .columns import (
+    MAX_EXACT_DIGITS,
+    NAMES,
+    CellError,
+    Cells,
+    Columns,
+    RowTable,
+    between_commas,
+    column_named,
+    its_columns,
+    json_cell,
+    kind,
+    no_column,
+    not_used,
+    read_value,
+)
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
 from .plan_model import checked_plan, read_json
-from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, json_cell, kind, read_value
 
 MAX_KINDS_OF_ROWS = 1_000
 """Largest number of sets of keys in JSON lines that are remembered."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from whichloop.datasets.task import Toolset, WorldEnvironment
 from whichloop.protocol import Tool
 
 from .. import calculator
 from ..generating import Draw, Drawn, draw_new
-from ..worlds import Toolset, WorldEnvironment
 
 NAME = "long_haul"
 REMARKS = (300, 780)

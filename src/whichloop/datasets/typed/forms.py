@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
-from ..task import Task
-from ..worlds import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .affairs import fixture, incident, itinerary, loan
 from .desk import Desk, Filled
 from .money import grant, invoice, lease, payslip

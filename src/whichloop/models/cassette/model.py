@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import cast
 
+from whichloop.models.limits import waits
 from whichloop.models.scripted_calls import pieces
 from whichloop.models.tunnel import ReplyEffects, Tunnel
-from whichloop.models.waits import waits
 from whichloop.protocol import CallDelta, Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
 from whichloop.protocol.chat import reply_of_pieces
 

@@ -14,14 +14,12 @@ from typing import Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from whichloop.models.wires.fields import json_response, read_json
 from whichloop.protocol.tokens import estimate_input
 
 from ..wires.contract import Incoming, Path, Wire, WirePage
-from ..wires.registry import VERSIONS, page_meant, segments, wire_for
 from .answers import send
-from .bodies import json_response, read_json
-from .chatting import HOLD_S, Chat
-from .connections import BACKLOG, HttpServer, ListeningSocket, logger
+from .chatting import BACKLOG, HOLD_S, VERSIONS, Chat, HttpServer, ListeningSocket, logger, page_meant, segments, wire_for
 from .mcp_pages import McpPages
 from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
 from .trials import More, OwnRequest, Trials, UnknownModel, WrongMethod

@@ -26,12 +26,14 @@ from .gemini_fields import (
     message,
     message_type,
     number,
+    read_tools,
+    reply_schema,
     struct,
     text,
     texts,
+    tool_choice,
 )
 from .gemini_history import read_contents, signature, system_text
-from .gemini_tools import read_tools, reply_schema, tool_choice
 from .openai_fields import examples_in, read_metadata, role_in
 
 MAX_STOPS = 5
