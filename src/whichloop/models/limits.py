@@ -26,7 +26,10 @@ class Window:
 
     def wait_s(self, amount: int, now: float) -> float:
         """Return the seconds until there is room if nothing else is spent; 0 if there is."""
-        self._forget(now)
+        while self._spent and now >= self._spent[0].at + WINDOW_S:
+            gone = self._spent.popleft()
+            gone.is_over = True
+            self._sum -= gone.amount
         over = self._sum + min(amount, self.limit) - self.limit
         if over <= 0:
             return 0.0
@@ -47,12 +50,6 @@ class Window:
         if not spent.is_over:
             self._sum += amount - spent.amount
             spent.amount = amount
-
-    def _forget(self, now: float) -> None:
-        while self._spent and now >= self._spent[0].at + WINDOW_S:
-            gone = self._spent.popleft()
-            gone.is_over = True
-            self._sum -= gone.amount
 
 
 @dataclass(slots=True, eq=False)

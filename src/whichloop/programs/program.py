@@ -138,7 +138,9 @@ class Program(ProgramLoop):
     @property
     def version(self) -> str:
         """No version: a program that changes is told by its source. Raises ValueError if it, or what runs it, is not there."""
-        self._check_keys()
+        for name in self.keys:
+            if name not in os.environ:
+                raise ValueError(f"keys: the environment has no {name}")
         if self.is_function:
             file = self.command.strip().rpartition(":")[0]
             if file.endswith(".py") and not Path(file).is_file():
@@ -209,11 +211,6 @@ class Program(ProgramLoop):
             return None
         return look_at(Solver(self.interpreter, "", tuple(sorted(own_environment((), self.interpreter).items()))))
 
-    def _check_keys(self) -> None:
-        for name in self.keys:
-            if name not in os.environ:
-                raise ValueError(f"keys: the environment has no {name}")
-
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
         if self.is_function:
@@ -222,23 +219,18 @@ class Program(ProgramLoop):
         async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
             trial_variables = environment | trial_environment(url, question, MODEL, self.max_steps)
             if self.preset is not None:
-                return await self._run_preset(self.preset, words, trial_variables, question, url)
+                # its folder is its home, too: it finds none of the user's settings there
+                with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+                    folder = Path(name)
+                    launch = self.preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
+                    arguments = (*launch.arguments, *((question,) if launch.asks else ()))
+                    variables = {**trial_variables, **home_in(folder), **launch.environment}
+                    message = (await run_executable([*words, *arguments], variables, question, folder)).message()
+                if "answer" not in message:
+                    return message
+                answer = launch.read_answer(message["answer"])
+                return {"answer": answer} if answer else {}
             return (await run_executable(words, trial_variables, question)).message()
-
-    async def _run_preset(
-        self, preset: Preset, words: list[str], environment: Mapping[str, str], question: str, url: str
-    ) -> Mapping[str, Any]:
-        """Run a named agent in a folder of its own, which is its home, too: it finds none of the user's settings there."""
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            launch = preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
-            arguments = (*launch.arguments, *((question,) if launch.asks else ()))
-            variables = {**environment, **home_in(folder), **launch.environment}
-            message = (await run_executable([*words, *arguments], variables, question, folder)).message()
-        if "answer" not in message:
-            return message
-        answer = launch.read_answer(message["answer"])
-        return {"answer": answer} if answer else {}
 
 
 LOOP = Program

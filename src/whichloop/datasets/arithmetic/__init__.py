@@ -67,7 +67,11 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
     while True:  # a draw that repeats a call, or an earlier text, is rare
         steps = Steps()
         story = template(draw, steps)
-        text = _question_text(story, draw)
+        sentences = list(story.sentences)
+        unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
+        for aside in draw.sample(_ASIDES, draw.randint(1, 2)):
+            sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
+        text = f"{' '.join(sentences)} {story.question} {ANSWER_FORMAT}"
         if not steps.repeats and text not in texts_so_far:
             break
     plan = Plan(tuple(steps.calls), story.answer)
@@ -81,14 +85,6 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
         # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.
         labels={"difficulty": difficulty_of(plan), "template": template.__name__.strip("_"), "split": split_of(task_id)},
     )
-
-
-def _question_text(story: WordProblem, draw: random.Random) -> str:
-    sentences = list(story.sentences)
-    unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
-    for aside in draw.sample(_ASIDES, draw.randint(1, 2)):
-        sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
-    return f"{' '.join(sentences)} {story.question} {ANSWER_FORMAT}"
 
 
 def _open(task: Task) -> StatelessEnvironment:

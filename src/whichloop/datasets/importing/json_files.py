@@ -192,7 +192,17 @@ def json_value(text: str) -> Any:
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(value)
     if "\\ud" in text or "\\uD" in text:
-        _check_surrogates(value)
+        waiting = [value]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, str):
+                try:
+                    item.encode()
+                except UnicodeEncodeError:
+                    raise ValueError("it holds half of a surrogate pair, which is not text") from None
+            else:
+                waiting.extend(_inside(item))
+                waiting.extend(item if isinstance(item, Mapping) else ())
     return value
 
 
@@ -211,21 +221,6 @@ def _check_depth(value: Any) -> None:
         if not level:
             return
     raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-
-
-def _check_surrogates(value: Any) -> None:
-    """Raise ValueError for text with half a surrogate pair, which UTF-8 cannot encode."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            try:
-                item.encode()
-            except UnicodeEncodeError:
-                raise ValueError("it holds half of a surrogate pair, which is not text") from None
-        else:
-            waiting.extend(_inside(item))
-            waiting.extend(item if isinstance(item, Mapping) else ())
 
 
 def _inside(value: Any) -> Sequence[Any]:

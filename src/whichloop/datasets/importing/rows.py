@@ -156,7 +156,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
     for place, number, cells in reading.table.rows():
         task = reading.checked(len(places), number, cells)
         places.append(place)
-        ids.append(_hash(task.id))
+        ids.append(int.from_bytes(hashlib.blake2b(task.id.encode(), digest_size=8).digest(), "little"))
         sha.update(canonical_json(task.as_dict()).encode("ascii") + b"\n")
         if task.plan is not None:
             longest = max(longest, len(task.plan.calls))
@@ -175,10 +175,6 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
         raise ValueError(f"{reading.table.source}: no row")
     _check_ids(reading, ids)
     return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, restated, refused, scorers)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _check_ids(reading: RowReader, hashes: array[int]) -> None:

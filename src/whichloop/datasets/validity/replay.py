@@ -203,7 +203,16 @@ async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str
 
     The environment is opened with canaries in the place of the answer, plan, labels and scorer: it may be built from `world` alone.
     """
-    hidden = _with_canaries(task)
+    plan = Plan((PlannedCall(f"{CANARY}-call", f"{CANARY}-tool", {f"{CANARY}-name": f"{CANARY}-value"}, f"{CANARY} goal"),), CANARY)
+    hidden = dataclasses.replace(
+        task,
+        expected=f"{CANARY}-expected",
+        scorer=f"{CANARY}-scorer",
+        plan=plan,
+        no_plan=f"{CANARY}-no-plan",
+        labels={name: f"{CANARY}-{name}" for name in task.labels},
+        end_state=None if task.end_state is None else {f"{CANARY}-state": f"{CANARY}-state"},
+    )
     try:
         environment = suite.open(hidden)
     except Exception as error:  # the suite's own code, given a task of which it wants more than the world
@@ -222,19 +231,6 @@ async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str
         if CANARY in text
     ]
     return problems or await _lasting_differences(task, suite, truth, results, "opened by its world alone")
-
-
-def _with_canaries(task: Task) -> Task:
-    plan = Plan((PlannedCall(f"{CANARY}-call", f"{CANARY}-tool", {f"{CANARY}-name": f"{CANARY}-value"}, f"{CANARY} goal"),), CANARY)
-    return dataclasses.replace(
-        task,
-        expected=f"{CANARY}-expected",
-        scorer=f"{CANARY}-scorer",
-        plan=plan,
-        no_plan=f"{CANARY}-no-plan",
-        labels={name: f"{CANARY}-{name}" for name in task.labels},
-        end_state=None if task.end_state is None else {f"{CANARY}-state": f"{CANARY}-state"},
-    )
 
 
 def _descriptions(tools: Iterable[Tool]) -> Iterator[tuple[str, str]]:

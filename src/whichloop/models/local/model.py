@@ -87,7 +87,8 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
     if not request.tools or request.tool_choice == "none":
         return reply
     calls: list[NativeCall] = []
-    first = _first_free(request.messages)
+    numbers = (_OWN_ID.fullmatch(call.id) for message in request.messages for call in message.calls)
+    first = 1 + max((int(number[1]) for number in numbers if number), default=-1)
 
     def take_call(match: re.Match[str]) -> str:
         call = _read_call(match[1], first + len(calls))
@@ -100,12 +101,6 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
     if not calls:
         return reply
     return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls")
-
-
-def _first_free(messages: Iterable[Message]) -> int:
-    """Return the first number that is above those of all calls so far: a result names its call by it."""
-    numbers = (_OWN_ID.fullmatch(call.id) for message in messages for call in message.calls)
-    return 1 + max((int(number[1]) for number in numbers if number), default=-1)
 
 
 def _tool_line(tool: ToolSpec) -> str:

@@ -19,14 +19,13 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from whichloop.models.scripted import Scripted
-from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.chat import CHAT
 from whichloop.models.wires.contract import CacheMark, Path, Stamp, Wire, WireRequest
 from whichloop.models.wires.fields import MAX_BODY_BYTES, BadRequest, json_bytes
 from whichloop.models.wires.gemini import GEMINI
 from whichloop.models.wires.messages import MESSAGES
 from whichloop.models.wires.responses import RESPONSES
-from whichloop.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply
+from whichloop.protocol import Codec, ContextOverflow, ProviderError, Reply
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_usage
 from whichloop.protocol.wire import from_json
@@ -186,7 +185,18 @@ class Chat:
         if failure is not None:
             if isinstance(failure, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
                 failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
-            return await self._failed(answer, served.tunnel, struck, failure)
+            if isinstance(failure, ProviderError):
+                if struck == "provider.cut":
+                    return answer.cut()
+                if struck == "provider.garbled":
+                    return answer.garbled()
+                if struck == "provider.interrupted" and answer.request.stream:
+                    return answer.interrupted(refusal_of(failure).failure)
+                if failure.kind == "connection":
+                    return DROPPED
+                if failure.kind == "timeout" and served.tunnel.real_time:
+                    await asyncio.sleep(self.hold_s)
+            raise refusal_of(failure)
         assert reply is not None
         if isinstance(codec, ForeignCodec):
             if served.tunnel.unknown and (why := unread(request, codec.task_tools)):
@@ -207,21 +217,6 @@ class Chat:
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"
         return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24]
-
-    async def _failed(self, answer: Answering, tunnel: Tunnel, struck: str | None, error: ModelError) -> WireAnswer:
-        """Return what the client meets in the place of a reply, or raise the refusal."""
-        if isinstance(error, ProviderError):
-            if struck == "provider.cut":
-                return answer.cut()
-            if struck == "provider.garbled":
-                return answer.garbled()
-            if struck == "provider.interrupted" and answer.request.stream:
-                return answer.interrupted(refusal_of(error).failure)
-            if error.kind == "connection":
-                return DROPPED
-            if error.kind == "timeout" and tunnel.real_time:
-                await asyncio.sleep(self.hold_s)
-        raise refusal_of(error)
 
 
 def _codec(request: WireRequest, served: ServedTrial) -> Codec:

@@ -46,11 +46,6 @@ def snake_case(name: str) -> str:
     return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
 
 
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
-
-
 def inside(where: str, name: str) -> str:
     """Return the path of a field of the message at `where`."""
     return f"{where}.{snake_case(name)}" if where else snake_case(name)
@@ -96,7 +91,8 @@ def message(value: Any, where: str, kind: MessageType) -> dict[str, Any]:
         raise invalid_value(where, kind.name, value)
     fields: dict[str, Any] = {}
     for name, inner in value.items():
-        camel_name = _camel_case(name)
+        first, *rest = name.split("_")
+        camel_name = first + "".join(part[:1].upper() + part[1:] for part in rest)
         if camel_name not in kind.fields:
             raise _unreadable(name, where, "Cannot find field.")
         if inner is not None:
@@ -327,7 +323,17 @@ def _read_tools(tools: Any, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
         tool = message(item, place, TOOL)
         own_tools = own_tools or bool(tool.keys() - {"functionDeclarations"})
         for declared, inner in items(tool, "functionDeclarations", place):
-            spec = _function(declared, inner)
+            data = message(declared, inner, FUNCTION)
+            name = text(data, "name", inner)
+            if not _NAME.fullmatch(name):
+                raise broken_rule(inside(inner, "name"), _NAME_RULE)
+            if "parameters" in data and "parametersJsonSchema" in data:
+                raise broken_rule(inside(inner, "parametersJsonSchema"), "cannot be set beside parameters.")
+            if "parameters" in data:
+                parameters = parameters_schema(data["parameters"], inside(inner, "parameters"))
+            else:
+                parameters = struct(data, "parametersJsonSchema", inner)
+            spec = ToolSpec(name, text(data, "description", inner), parameters)
             if spec.name in functions:
                 raise BadRequest(f"Duplicate function declaration found: {spec.name}", inside(inner, "name"))
             functions[spec.name] = spec
@@ -337,20 +343,6 @@ def _read_tools(tools: Any, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
     if functions and own_tools and not may_mix:
         raise BadRequest("Tool use with function calling is unsupported", inside(where, "tools"))
     return tuple(functions.values())
-
-
-def _function(item: Any, where: str) -> ToolSpec:
-    data = message(item, where, FUNCTION)
-    name = text(data, "name", where)
-    if not _NAME.fullmatch(name):
-        raise broken_rule(inside(where, "name"), _NAME_RULE)
-    if "parameters" in data and "parametersJsonSchema" in data:
-        raise broken_rule(inside(where, "parametersJsonSchema"), "cannot be set beside parameters.")
-    if "parameters" in data:
-        parameters = parameters_schema(data["parameters"], inside(where, "parameters"))
-    else:
-        parameters = struct(data, "parametersJsonSchema", where)
-    return ToolSpec(name, text(data, "description", where), parameters)
 
 
 def tool_choice(data: Mapping[str, Any], where: str, tools: tuple[ToolSpec, ...]) -> str | None:
