@@ -11,8 +11,7 @@ from functools import partial
 from typing import Literal
 
 from whichloop.datasets.generating import Draft, Draw, PlanWriter, Source, distinct, generate
-from whichloop.datasets.task import Environment, Task
-from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.datasets.task import Environment, Task, Toolset, WorldEnvironment
 
 Item = Literal["lamp", "chair", "mirror", "kettle"]
 ITEMS = ("lamp", "chair", "mirror", "kettle")

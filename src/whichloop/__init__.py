@@ -11,7 +11,7 @@ _HOMES = {
     "whichloop.api.importing": ("import_results",),
     "whichloop.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "resume", "size", "why"),
     "whichloop.api.carry_out": ("WhichloopWarning",),
-    "whichloop.datasets.importing.frame": ("suite_from_frame",),
+    "whichloop.datasets.importing.rows": ("suite_from_frame",),
     "whichloop.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "whichloop.dspy_seam": ("DspyModel",),
     "whichloop.dspy_seam.program": ("LoopProgram",),

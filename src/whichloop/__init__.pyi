@@ -10,7 +10,7 @@ from whichloop.api.questions import optimize as optimize
 from whichloop.api.questions import resume as resume
 from whichloop.api.questions import size as size
 from whichloop.api.questions import why as why
-from whichloop.datasets.importing.frame import suite_from_frame as suite_from_frame
+from whichloop.datasets.importing.rows import suite_from_frame as suite_from_frame
 from whichloop.datasets.task import Environment as Environment
 from whichloop.datasets.task import StatelessEnvironment as StatelessEnvironment
 from whichloop.datasets.task import Suite as Suite

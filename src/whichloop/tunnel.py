@@ -21,6 +21,7 @@ from whichloop.programs.function import (
     API_KEY,
     BASE_URL,
     FunctionLoop,
+    TunnelTransport,
     anthropic_client,
     current_trial,
     gemini_client,
@@ -28,7 +29,6 @@ from whichloop.programs.function import (
 )
 from whichloop.programs.gateway import MODEL
 from whichloop.programs.outside.typed_functions import ToolError
-from whichloop.programs.transport import TunnelTransport
 
 __all__ = [
     "API_KEY",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whichloop.cli import catalogue
-from whichloop.models.local.weights import INSTALL
+from whichloop.models.local.server import INSTALL
 
 
 def summary_of(name: str) -> str:

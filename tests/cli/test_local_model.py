@@ -16,7 +16,7 @@ import pytest
 from tests.models.local.fakes import DAMAGED, WEIGHTS, FakeLlama, fake_llama
 from tests.models.real.provider import completion
 from whichloop.models.local import server as local_server
-from whichloop.models.local.weights import Weights
+from whichloop.models.local.server import Weights
 from whichloop.protocol import NativeCall
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.manifest import read_manifest

@@ -18,9 +18,8 @@ from whichloop.datasets.agriculture import region as sources
 from whichloop.datasets.agriculture.region import MEASURES, STAGES, Region
 from whichloop.datasets.agriculture.season import DAYS, TOLERANCE, Season, draw_season
 from whichloop.datasets.generating import Draw
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import InvalidRequest, Suite, Task
 from whichloop.datasets.validity import replay
-from whichloop.datasets.worlds import InvalidRequest
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Toolbox, ToolCall, resolve, run_sync

@@ -17,8 +17,8 @@ from tests.cases import cases
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl import tool_names
+from whichloop.datasets.bfcl.files import NOTHING_FITS
 from whichloop.datasets.bfcl.functions import ACKNOWLEDGED
-from whichloop.datasets.bfcl.plans import NOTHING_FITS
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement

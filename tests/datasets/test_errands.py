@@ -16,9 +16,8 @@ from whichloop.checks.suite import task_problems
 from whichloop.datasets import errands
 from whichloop.datasets.errands import town as tools
 from whichloop.datasets.errands.town import Town, draw_town
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import InvalidRequest, Suite, Task, UnknownName
 from whichloop.datasets.validity import carry_out
-from whichloop.datasets.worlds import InvalidRequest, UnknownName
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 READS = {"check_price", "find_address", "look_up_bill", "count_purse"}

@@ -17,9 +17,8 @@ from whichloop.datasets.events import service
 from whichloop.datasets.events.programme import Programme, draw_programme, total
 from whichloop.datasets.events.service import City
 from whichloop.datasets.generating import Draw
-from whichloop.datasets.task import Environment, Suite, Task
+from whichloop.datasets.task import Environment, InvalidRequest, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
-from whichloop.datasets.worlds import InvalidRequest
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Ref, Toolbox, ToolCall, resolve, run_sync

@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.datasets.importing.mcp_client import MAX_LAST_WORDS, LastWords
-from whichloop.datasets.importing.mcp_server import is_mcp, read_server
-from whichloop.datasets.importing.mcp_tools import mcp_tools, tool_server
+from whichloop.datasets.importing.mcp_server import is_mcp, mcp_tools, read_server, tool_server
 from whichloop.datasets.task import Task
 from whichloop.models.fake import FakeModel
-from whichloop.programs.gateway import served
-from whichloop.programs.trial import ProgramTrial
+from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.protocol import Query, Tool, Toolbox, ToolCall
 
 SHOP = Path(__file__).with_name("mcp_shop.py")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets import arithmetic
-from whichloop.datasets.quarantine import read_quarantine, with_quarantine
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import Suite, Task, read_quarantine, with_quarantine
 
 SUITE = arithmetic.load(12)
 IDS = [task.id for task in SUITE.tasks]

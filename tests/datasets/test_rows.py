@@ -23,10 +23,9 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets import arithmetic, jsonl, parquet
 from whichloop.datasets.csv import load as load_csv
-from whichloop.datasets.importing.frame import suite_from_frame
+from whichloop.datasets.importing.columns import read_value
 from whichloop.datasets.importing.own_tools import OwnTools, own_tools
-from whichloop.datasets.importing.rows import Rows
-from whichloop.datasets.importing.table import read_value
+from whichloop.datasets.importing.rows import Rows, suite_from_frame
 from whichloop.datasets.task import Suite, Task
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 from whichloop.protocol.digest import canonical_json

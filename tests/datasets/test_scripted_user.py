@@ -15,21 +15,23 @@ from hypothesis import strategies as st
 from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
-from whichloop.datasets.scripted_user import (
+from whichloop.datasets.task import HasUser, Suite, Toolset, WorldEnvironment
+from whichloop.datasets.tau2.conversation import in_turn
+from whichloop.datasets.with_user import (
     ASKING_USER_TOOLS,
     NOTHING_MORE,
     NOTHING_TO_SAY,
     STILL_WAITING,
     FurtherRequest,
+    ModelledUser,
     ProposedCall,
     ScriptedTalk,
     ScriptedUser,
+    UserEnvironment,
+    instructions,
     user_tools,
+    with_user,
 )
-from whichloop.datasets.task import HasUser, Suite
-from whichloop.datasets.tau2.conversation import in_turn
-from whichloop.datasets.with_user import ModelledUser, UserEnvironment, instructions, with_user
-from whichloop.datasets.worlds import Toolset, WorldEnvironment
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.models.fake import FakeModel

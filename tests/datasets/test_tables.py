@@ -22,13 +22,14 @@ from whichloop.datasets.tables.databases import NAMES, all_digest, database, ima
 from whichloop.datasets.tables.sandbox import (
     MAX_BYTES,
     MAX_ROWS,
+    RESERVED,
     QueryFailed,
     QueryRefused,
     QueryTooCostly,
     ReadOnlyDatabase,
     Selection,
+    Statement,
 )
-from whichloop.datasets.tables.statement import RESERVED, Statement
 from whichloop.datasets.tables.stories import ANSWER_FORMAT
 from whichloop.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
 from whichloop.datasets.task import Suite

@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 
 from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_suite, loaded, make, row, shop_suite
 from whichloop.datasets import tau2
-from whichloop.datasets.scripted_user import NOTHING_TO_SAY, FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import Suite, Task, WorldEnvironment
 from whichloop.datasets.tau2.conversation import first_person, opening
-from whichloop.datasets.tau2.domain import NotFound
-from whichloop.datasets.tau2.records import TrialTables
-from whichloop.datasets.with_user import with_user
-from whichloop.datasets.worlds import WorldEnvironment
+from whichloop.datasets.tau2.domain import NotFound, TrialTables
+from whichloop.datasets.with_user import (
+    NOTHING_TO_SAY,
+    FurtherRequest,
+    ProposedCall,
+    ScriptedTalk,
+    ScriptedUser,
+    user_tools,
+    with_user,
+)
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 

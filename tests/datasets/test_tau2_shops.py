@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, lamp, make, shop_suite
 from whichloop.datasets.task import Suite
-from whichloop.datasets.tau2.domain import RefusedCall
-from whichloop.datasets.tau2.records import calculated
+from whichloop.datasets.tau2.domain import RefusedCall, calculated
 
 
 @pytest.fixture(scope="module")

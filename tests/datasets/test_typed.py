@@ -21,9 +21,9 @@ from whichloop.checks.suite import task_problems
 from whichloop.datasets import typed
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.typed import FORMS
 from whichloop.datasets.typed import records as system
 from whichloop.datasets.typed.desk import ANSWER_FORMAT, blank
-from whichloop.datasets.typed.forms import FORMS
 from whichloop.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
 from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement

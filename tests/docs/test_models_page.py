@@ -9,8 +9,7 @@ import pytest
 
 from whichloop.loops.stateless import signatures
 from whichloop.models.local.model import MAX_ITEMS, MAX_TEXT_CHARS
-from whichloop.models.local.server import CONTEXT_TOKENS, SLOTS
-from whichloop.models.local.weights import PACKAGE, find_weights
+from whichloop.models.local.server import CONTEXT_TOKENS, PACKAGE, SLOTS, find_weights
 from whichloop.models.real import DEFAULTS
 from whichloop.protocol import TextLine
 from whichloop.runs.config import CompareConfig

@@ -15,8 +15,8 @@ import pytest
 from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import McpPages, Server
-from whichloop.models.wires import anthropic_tools, chat, gemini, messages, responses
-from whichloop.models.wires.registry import WIRES
+from whichloop.models.server.chatting import WIRES
+from whichloop.models.wires import anthropic_fields, chat, gemini, messages, responses
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
 
@@ -31,7 +31,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 FIELDS: dict[str, Iterable[str]] = {
     "chat": chat._FIELDS,
     "responses": responses._FIELDS | responses._OF_CODEX,
-    "messages": messages._FIELDS | messages._RANDOMNESS | anthropic_tools._FIELDS,
+    "messages": messages._FIELDS | messages._RANDOMNESS | anthropic_fields._FIELDS,
     "gemini": gemini.COUNT_REQUEST.fields | gemini.CONFIG.fields,
 }
 DEFAULT = "http://127.0.0.1:8377"

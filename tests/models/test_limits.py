@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.limits import WINDOW_S, Concurrency, Limits, Window
-from whichloop.models.waits import Waits
+from whichloop.models.limits import WINDOW_S, Concurrency, Limits, Waits, Window
 
 from .virtual_time import EACH, now, virtually
 

@@ -8,8 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.feedback import words_of
-from whichloop.models.new_text import texts_apart
+from whichloop.models.feedback import texts_apart, words_of
 from whichloop.protocol import Message, NativeCall, Request
 
 WORDS = (re.compile(r"[^\W\d_]+"), re.compile(r"\w*[^\W\d]\w*"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, limits_after, stopped_at, within_limits
+from whichloop.models.server.refusals import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, limits_after, stopped_at, within_limits
 from whichloop.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
 from whichloop.protocol.tokens import estimate_usage
 

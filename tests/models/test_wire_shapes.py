@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from whichloop.models.server.chatting import WIRES, segments
 from whichloop.models.wires.contract import Incoming, Stamp, WireFailure
-from whichloop.models.wires.registry import WIRES, segments
 from whichloop.protocol import NativeCall, Reply, Usage
 
 from .wire_clients import CLIENTS, NAME

@@ -20,9 +20,8 @@ from whichloop.models.receipts import call_digest
 from whichloop.models.server import mcp_sdk
 from whichloop.models.tunnel import Tunnel
 from whichloop.programs.environment import MCP_BRIDGE
-from whichloop.programs.gateway import served
+from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
-from whichloop.programs.trial import ProgramTrial
 from whichloop.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
 
 AGENT = Path(__file__).with_name("mcp_agent.py")

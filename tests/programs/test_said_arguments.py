@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.programs.trial import ModelArguments
+from whichloop.programs.gateway import ModelArguments
 from whichloop.protocol import Act, Request, Tool, Toolbox, ToolCall
 
 

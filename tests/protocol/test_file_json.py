@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.sealing import reseal
 from tests.syntax import nodes_of, parsed
 from whichloop.datasets.jsonl import load as jsonl_suite
-from whichloop.datasets.quarantine import read_quarantine
+from whichloop.datasets.task import read_quarantine
 from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest

@@ -8,7 +8,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from whichloop.datasets.importing.frame import FrameTable, is_frame, rows_given
+from whichloop.datasets.importing.rows import FrameTable, is_frame, rows_given
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.import_runs import (
     GivenRows,

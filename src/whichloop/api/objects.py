@@ -13,7 +13,7 @@ from typing import Any
 
 from whichloop import session
 from whichloop.datasets.generating import Source
-from whichloop.datasets.importing.frame import is_frame
+from whichloop.datasets.importing.rows import is_frame
 from whichloop.datasets.task import Suite
 from whichloop.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
 from whichloop.protocol import Loop

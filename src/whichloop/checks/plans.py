@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.datasets.csv import CsvTable
-from whichloop.datasets.importing.columns import Columns
+from whichloop.datasets.importing.columns import Columns, RowTable
 from whichloop.datasets.importing.json_files import BrokenRow
 from whichloop.datasets.importing.own_tools import NO_TOOLS, OwnTools
 from whichloop.datasets.importing.reader import BrokenPlan, RowError, RowReader
 from whichloop.datasets.importing.single_plan import PlacedMistake, single_plan
-from whichloop.datasets.importing.table import RowTable
 from whichloop.datasets.jsonl import JsonLines
 from whichloop.datasets.parquet import ParquetTable
 from whichloop.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer

@@ -16,7 +16,7 @@ from whichloop._extras import MissingExtra, is_installed
 from whichloop.datasets.task import Task
 from whichloop.metrics.measures import MEASURES
 from whichloop.metrics.scorers import SCORERS
-from whichloop.models.local.weights import INSTALL, LIBRARY, find_weights
+from whichloop.models.local.server import INSTALL, LIBRARY, find_weights
 from whichloop.models.profiles import built_in_profiles, load_profile
 from whichloop.protocol.modules import module_in, plugins_of
 from whichloop.protocol.names import LOCAL, LOCAL_FILE, SCRIPTED, Spec

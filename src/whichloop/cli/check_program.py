@@ -25,7 +25,7 @@ from whichloop.checks.program import (
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.check import HANG_S, MAX_REQUESTS, CheckLimits
 from whichloop.checks.program.naming import TOLD_STEPS, agent_name, agent_spec
-from whichloop.programs.service import Service
+from whichloop.programs.program import Service
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, near, parse_spec
 from whichloop.reports.html.program_check import program_check_html

@@ -15,7 +15,7 @@ from rich.text import Text
 from whichloop.checks import suite as suite_checks
 from whichloop.checks.suite import Checked, SuiteFinding
 from whichloop.checks.suite.reference_agents import BaselineResult
-from whichloop.datasets.quarantine import read_quarantine, with_quarantine
+from whichloop.datasets.task import read_quarantine, with_quarantine
 from whichloop.metrics.statistics import interval_json
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.values import counted

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Unpack
 
-from .importing.columns import RowOptions
+from .importing.columns import Cells, RowOptions, RowTable, check_columns
+from .importing.json_files import MAX_BYTES, Lines, TextFile
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
-from .importing.table import Cells, RowTable, check_columns
-from .importing.textfile import MAX_BYTES, Lines, TextFile
 from .task import Suite
 
 

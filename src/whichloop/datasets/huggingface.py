@@ -10,10 +10,9 @@ from typing import Any, Unpack
 from whichloop._extras import missing
 from whichloop.protocol.json_text import Json
 
-from .importing.columns import RowOptions
+from .importing.columns import Cells, RowOptions, RowTable
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
-from .importing.table import Cells, RowTable
 from .task import Suite
 
 

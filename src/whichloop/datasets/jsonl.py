@@ -8,12 +8,10 @@ from typing import Unpack
 
 from whichloop.protocol.json_text import Json
 
-from .importing.columns import RowOptions
-from .importing.json_files import BrokenRow, NotJson, json_value
+from .importing.columns import Cells, RowOptions, RowTable
+from .importing.json_files import BrokenRow, NotJson, TextFile, json_value
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
-from .importing.table import Cells, RowTable
-from .importing.textfile import TextFile
 from .task import Suite
 
 

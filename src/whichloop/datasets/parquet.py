@@ -9,11 +9,10 @@ from typing import Any, Unpack
 from whichloop._extras import needed_by
 from whichloop.protocol.values import one_line
 
-from .importing.columns import RowOptions
+from .importing.columns import Cells, RowOptions, RowTable, check_columns
+from .importing.json_files import stamp
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
-from .importing.table import Cells, RowTable, check_columns
-from .importing.textfile import stamp
 from .task import Suite
 
 BATCH_BYTES = 1_000_000

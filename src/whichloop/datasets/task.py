@@ -1,14 +1,24 @@
-"""Tasks, the suites they come in, and the environments they are solved in."""
+"""Tasks, the suites they come in, and the environments they are solved in; tasks that are known to be bad leave the denominator.
+
+A tool of a world is a function whose first argument is the world; a loop sees the others. Building a tool's schema takes a
+millisecond, binding it to a new world a few microseconds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
-from dataclasses import dataclass, field
+import functools
+import json
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import DuplicateKeyError, load_json
+from whichloop.protocol.names import near
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.plan import refs
 from whichloop.protocol.values import counted, shown_short
@@ -277,3 +287,129 @@ class Suite:
         tools = described_tools(self.opened(self.tasks[0]))
         parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
         return digest([*parts, [task.as_dict() for task in self.tasks]])
+
+
+def read_quarantine(file: Path) -> dict[str, str]:
+    """Read reasons by task id from a JSON object if the file's name ends in `.json`, else from TOML, `task-id = "the reason"`.
+
+    Raises OSError, and ValueError in one line that names the file for anything else than ids with a reason each.
+    """
+    kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
+    try:
+        entries = load(file.read_text(encoding="utf-8"))
+    except DuplicateKeyError as error:
+        raise ValueError(f"{file}: {error}") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
+        raise ValueError(f"{file}: not {kind}: {error}") from None
+    if not isinstance(entries, dict):
+        raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(entries).__name__}")
+    for task, reason in entries.items():
+        if not isinstance(reason, str):
+            raise ValueError(f"{file}: task {task!r}: the reason is {json.dumps(reason, default=str)}, and must be a text")
+        if not reason.strip():
+            raise ValueError(f"{file}: task {task!r}: the reason is empty")
+    return entries
+
+
+def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
+    """Return the suite with tasks quarantined, by id and reason; its digest changes. Raises ValueError for an unknown id."""
+    if not entries:
+        return suite
+    marked = _Marked(suite.tasks, entries)
+    task_ids = {task.id for task in suite.tasks}
+    for name in entries:
+        if name not in task_ids:
+            hint = near(name, sorted(task_ids))
+            raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{f'; {hint}' if hint else ''}")
+    return replace(suite, tasks=tuple(marked) if isinstance(suite.tasks, tuple) else marked)
+
+
+@dataclass(frozen=True)
+class _Marked(Sequence[Task]):
+    """Tasks that are read when they are asked for, some of them quarantined."""
+
+    tasks: Sequence[Task]
+    reasons: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @overload
+    def __getitem__(self, place: int) -> Task: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Task]: ...
+    def __getitem__(self, place: int | slice) -> object:
+        item = self.tasks[place]
+        return self._marked(item) if isinstance(item, Task) else _Marked(item, self.reasons)
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self._marked, self.tasks)
+
+    def _marked(self, task: Task) -> Task:
+        reason = self.reasons.get(task.id)
+        return task if reason is None else replace(task, quarantined=reason)
+
+
+World = TypeVar("World")
+
+
+class UnknownName(LookupError):
+    """The world has nothing of this name."""
+
+
+class InvalidRequest(ValueError):
+    """An argument of a tool is out of range."""
+
+
+class Toolset(Generic[World]):
+    """The tools that every trial of a suite has, as functions of (world, arguments …)."""
+
+    def __init__(self, *functions: Callable[..., Any], writes: Collection[Callable[..., Any]] | None = None) -> None:
+        """Name, description and schema come from each function's name, docstring and argument types.
+
+        The functions run in place: none may block. `writes`: those that change what counts of the world, the others being
+        read-only; None: any may. Raises TypeError for an argument without a JSON schema.
+        """
+        self._templates = tuple(
+            Tool.from_function(
+                functools.partial(function, None),
+                name=function.__name__,
+                blocking=False,
+                read_only=writes is not None and function not in writes,
+            )
+            for function in functions
+        )
+        self._functions = functions
+
+    def bound_to(self, world: World) -> tuple[Tool, ...]:
+        """Return the tools, acting on this world."""
+        return tuple(
+            replace(tool, function=functools.partial(function, world))
+            for tool, function in zip(self._templates, self._functions, strict=True)
+        )
+
+
+def _no_state(world: object) -> None:
+    return None
+
+
+def _nothing(world: object) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class WorldEnvironment(Generic[World]):
+    """An environment of tools over one world that no other trial sees."""
+
+    tools: tuple[Tool, ...]
+    world: World
+    read_state: Callable[[World], Any] = field(default=_no_state)
+    """Reads the world's state as JSON, for scoring."""
+    end: Callable[[World], None] = field(default=_nothing)
+    """Gives back what the world holds."""
+
+    def state(self) -> Any:
+        return self.read_state(self.world)
+
+    def close(self) -> None:
+        self.end(self.world)

@@ -231,7 +231,7 @@ def listed_price(name: str) -> tuple[float, ...]:
 def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED, wire: str = "chat") -> Lm15Model:
     """Return a model behind a server on this machine: without retries, key, price and proxy. Cheap to make.
 
-    `wire`: what the server speaks, as `models/wires/registry.py` names it.
+    `wire`: what the server speaks, as `models/server/chatting.py` names it.
     """
     return Lm15Model(f"openai/{model}", LocalClient(url, model, wire), Capabilities(response_schema=True), extensions)
 

@@ -27,7 +27,7 @@ from whichloop.protocol import (
 from whichloop.protocol.digest import unit
 from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
 
-from .new_text import texts_apart
+from .feedback import texts_apart
 from .profiles import Profile
 
 NOT_DETERMINED = "not determined"
@@ -116,11 +116,6 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
         return False
     if call is None:
         return kind == "decision.never_finish" and not first  # a call was made before, which can be made again
-    return _applies_to_call(kind, family, role, call, first)
-
-
-def _applies_to_call(kind: str, family: str, role: str, call: PlannedCall, first: bool) -> bool:
-    """Say whether a kind can strike a planned call where calls are asked for; most kinds can strike any."""
     if kind in _NEEDS_ARGUMENTS:
         return bool(call.arguments)
     if kind in _NEEDS_RESULT or family == "inject":

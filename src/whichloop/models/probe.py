@@ -69,7 +69,8 @@ async def probe(model: RealModel) -> ProbeReport:
 
     A failure that may pass is met with one more attempt at most: some servers fail for good at what they cannot do.
     """
-    model = _less_patient(model)
+    options = replace(model.options, attempts=min(model.options.attempts, MAX_ATTEMPTS))
+    model = RealModel(model.model, options).with_capabilities(model.capabilities)
     checks: list[ProbeResult] = []
     try:
         checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
@@ -83,11 +84,6 @@ async def probe(model: RealModel) -> ProbeReport:
     except _Stopped as stopped:
         return ProbeReport(None, tuple(checks), str(stopped))
     return ProbeReport(_capabilities(ProbeReport(None, tuple(checks)), model.capabilities), tuple(checks))
-
-
-def _less_patient(model: RealModel) -> RealModel:
-    options = replace(model.options, attempts=min(model.options.attempts, MAX_ATTEMPTS))
-    return RealModel(model.model, options).with_capabilities(model.capabilities)
 
 
 async def _tools(model: RealModel) -> list[ProbeResult]:

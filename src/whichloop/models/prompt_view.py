@@ -195,17 +195,13 @@ def _shown_result(form: Form, entry: ReceiptEntry, sightings: Sequence[Sighting]
     if before is not None and before[0] is form and before[1] is entry and before[2] is sightings and before[3] is uses:
         result: ShownResult = before[4]
         return result
-    result = _read_result(form, entry, sightings, uses, ledger)
-    ledger.last_shown[form.digest] = (form, entry, sightings, uses, result)
-    return result
-
-
-def _read_result(form: Form, entry: ReceiptEntry, sightings: Sequence[Sighting], uses: Uses, ledger: Ledger) -> ShownResult:
     paths = tuple(uses) if () in uses else (*uses, ())
     of_entry = [one for one in sightings if one.content == entry.content]
     shares = [ledger.parts_shown(entry, one, paths) for one in of_entry]
     parts = tuple(shares[0] if len(shares) == 1 else {path: None for share in shares for path in share})
-    return ShownResult(form, entry, uses, of_entry, shares, parts, is_whole=uses.keys() <= set(parts))
+    result = ShownResult(form, entry, uses, of_entry, shares, parts, is_whole=uses.keys() <= set(parts))
+    ledger.last_shown[form.digest] = (form, entry, sightings, uses, result)
+    return result
 
 
 def _usable_results(plan: Plan, shown_results: Mapping[str, ShownResult]) -> dict[str, ShownResult]:

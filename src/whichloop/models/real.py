@@ -25,10 +25,9 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_input
 
-from .limits import Limits, Permit, Pressure
+from .limits import Limits, Permit, Pressure, waits
 from .prices import Price
 from .sampling import with_defaults
-from .waits import waits
 
 logger = logger_of(__name__)
 

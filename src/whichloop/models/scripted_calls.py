@@ -123,10 +123,6 @@ class ScriptedCalls:
             case Role.DECIDE | Role.SELECT if calls_left:
                 yield Act("By the script.", (calls_left[0],))
                 yield Act("", (calls_left[0],))
-        yield from self._answers(codec)
-
-    def _answers(self, codec: Codec) -> Iterator[Move]:
-        """Yield the ways of stating the answer, and of saying that another request states it."""
         answer, is_null = self._answer, self._answer is None
         text = "null" if is_null else render_value(answer)
         rated = not is_null or getattr(codec, "takes_null", False)  # `stateless` says by None that it has no words of the model's

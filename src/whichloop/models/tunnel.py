@@ -241,22 +241,19 @@ class Tunnel:
         self.instructions.shown_labels |= set(effects.instructed)
         self.instructions.obeyed |= set(effects.obeyed)
         for state in effects.faults:
-            self._repeat_fault(state)
+            point = FaultPoint(state.role, state.call)
+            which = (state.number, state.kind, point)  # a number alone may be another's, where replies of two trials are mixed
+            fault = self._repeated.get(which)
+            if fault is None:
+                fault = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts, believed=state.believed)
+                self.faults.append(fault)
+            if state.landed:
+                fault.landed, fault.landed_at = True, min(state.landed_at, len(self.ledger.issued))
+            fault.absorbed, fault.recovered, fault.cured = state.absorbed, state.recovered, state.cured
+            for call in state.armed:
+                self.arm(call, fault)
         self.mark_struck(request, effects.struck)
         await self.spend(effects.seconds)
-
-    def _repeat_fault(self, state: FaultState) -> None:
-        point = FaultPoint(state.role, state.call)
-        which = (state.number, state.kind, point)  # a number alone may be another's, where replies of two trials are mixed
-        fault = self._repeated.get(which)
-        if fault is None:
-            fault = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts, believed=state.believed)
-            self.faults.append(fault)
-        if state.landed:
-            fault.landed, fault.landed_at = True, min(state.landed_at, len(self.ledger.issued))
-        fault.absorbed, fault.recovered, fault.cured = state.absorbed, state.recovered, state.cured
-        for call in state.armed:
-            self.arm(call, fault)
 
     def mark_struck(self, request: Request, kind: str | None) -> None:
         """Note that the request's reply suffered a fault of this kind."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from whichloop.models.waits import waits
+from whichloop.models.limits import waits
 
 MAX_ANSWER_BYTES = 1 << 20
 """What a program may print on standard output, where nothing but its answer belongs."""
@@ -109,8 +109,11 @@ async def run_executable(words: Sequence[str], environment: Mapping[str, str], q
             if len(printed) <= MAX_ANSWER_BYTES:  # it may have closed its standard output long before it ends
                 await exited
         finally:
-            _kill_group(process.pid)
-            await _despite_cancellation(exited)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            while not exited.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(exited)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({reading, dropping}, timeout=LEFTOVER_S)
             reading.cancel()
@@ -118,18 +121,6 @@ async def run_executable(words: Sequence[str], environment: Mapping[str, str], q
     assert process.returncode is not None
     flooded = len(printed) > MAX_ANSWER_BYTES
     return Ended(process.returncode, bytes(printed), last_words.decode("utf-8", "replace"), flooded)
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-async def _despite_cancellation(task: asyncio.Task[Any]) -> None:
-    """Wait for a killed process, which ends at once."""
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
 
 
 @contextlib.contextmanager

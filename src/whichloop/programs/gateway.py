@@ -1,4 +1,4 @@
-"""One HTTP server on loopback for the programs of all trials of an event loop.
+"""One HTTP server on loopback for the programs of all trials of an event loop: a trial's model and tools, as requests reach them.
 
     /t/TOKEN/v1/chat/completions   the trial's model, in OpenAI's protocol
     /t/TOKEN/tools                 GET: the tools in OpenAI's form; POST /t/TOKEN/tools/NAME runs one
@@ -14,16 +14,211 @@ import asyncio
 import contextlib
 import contextvars
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from whichloop.models.metering import MeteredExchange, MeteredModel
 from whichloop.models.server import McpPages, OwnRequest, ServedTrial, Server
+from whichloop.models.server.foreign import ForeignCodec
+from whichloop.models.server.refusals import RETRY_AFTER_S, Refusal
+from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.contract import WireRequest
 from whichloop.models.wires.fields import BadRequest
+from whichloop.protocol import (
+    Act,
+    BudgetExceeded,
+    Model,
+    ModelError,
+    Observation,
+    ProviderError,
+    Reply,
+    Request,
+    Tool,
+    ToolArgumentError,
+    Toolbox,
+    ToolCall,
+    WireError,
+)
+from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.tool_calls import ToolListing
 
-from .trial import ProgramTrial
+
+class ModelArguments:
+    """The calls that a trial's model has made so far."""
+
+    def __init__(self, tools: Toolbox) -> None:
+        self._tools = tools
+        self._arguments_by_tool: dict[str, list[Mapping[str, Any]]] = {}
+
+    def add(self, request: Request, reply: Reply) -> None:
+        """Add the calls of a reply, if it can be read."""
+        if request.codec is None:
+            return
+        try:
+            move = request.codec.parse(reply)
+        except WireError:
+            return
+        if isinstance(move, Act):
+            for call in move.calls:
+                self._arguments_by_tool.setdefault(call.name, []).append(call.arguments)
+
+    def as_said(self, name: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:
+        """Return the latest arguments of the model that are the same call, else the given ones."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return arguments
+        as_called = _as_called(tool, arguments)
+        if as_called is None:
+            return arguments
+        same = (
+            arguments_said
+            for arguments_said in reversed(self._arguments_by_tool.get(name, ()))
+            if _as_called(tool, arguments_said) == as_called
+        )
+        return next(same, arguments)
+
+
+def _as_called(tool: Tool, arguments: Mapping[str, object]) -> dict[str, Any] | None:
+    """Return the values that the function would get, by name, defaults among them; None for arguments that it does not take."""
+    if tool.arguments is not None:
+        try:
+            return tool.arguments.check(arguments).model_dump()
+        except ToolArgumentError:
+            return None
+    properties: Mapping[str, object] = tool.parameters.get("properties", {})
+    defaults = {name: schema.get("default") for name, schema in properties.items() if isinstance(schema, Mapping)}
+    return defaults | dict(arguments)
+
+
+T = TypeVar("T")
+OTHERS_S = 0.25
+"""Seconds that a call which is to end late waits for those made beside it: a program makes them on connections of their own."""
+OVER = "This trial is over."
+MAX_ATTEMPTS = 8
+"""Requests per reply, on average, after which a program counts as one that asks for ever."""
+AT_ONCE_S = 0.001
+"""The wait that a client in virtual time is asked for, in seconds; the wait that a provider asks for is simulated."""
+
+
+class ProgramTrial:
+    """What one program is served, and what became of it. Every request and call after its end is refused."""
+
+    def __init__(self, model: Model, tools: Toolbox, max_replies: int | None) -> None:
+        """`max_replies`: replies that it may get, beside one without a call at the end; None for no limit."""
+        self.model = model
+        self.tools = tools
+        self.max_replies = max_replies
+        self.requests = 0
+        self.replies = 0
+        self.limit_reached = False
+        """The program asked once more than it may, and was refused."""
+        self.budget: BudgetExceeded | None = None
+        """What used up the trial's budget: frameworks word it for their model or swallow it."""
+        self.failure: ModelError | None = None
+        """The last failure that went over the wire, if no reply has followed it."""
+        self.answer: Any = None
+        """What was sent to `POST /t/TOKEN/answer`."""
+        self.has_answer = False
+        self._is_over = False
+        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._model_arguments = ModelArguments(tools)
+        self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
+        self.tunnel.at_once.others_s = OTHERS_S
+        self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
+        self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether its last reply was the one without a call beyond the limit."""
+        return self.max_replies is not None and self.replies > self.max_replies
+
+    def close(self) -> None:
+        """End the trial: what its program still waits for is cancelled, and what it still sends is refused."""
+        self._is_over = True
+        for waiting in self._in_flight:
+            waiting.cancel()
+
+    async def _until_over(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something that the program asked for. Raises Refusal if the trial ends first."""
+        task = asyncio.ensure_future(work)
+        self._in_flight.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self._is_over:
+                raise
+            raise Refusal(404, OVER, code="trial_over") from None
+        finally:
+            self._in_flight.discard(task)
+
+    def _check_open(self) -> None:
+        """Raise Refusal if nothing more is served."""
+        if self._is_over or self.budget is not None:
+            raise Refusal(404, OVER, code="trial_over")
+
+    def _is_beyond_limit(self, request: Request) -> bool:
+        """Say whether a request is one too many. A last one that leaves no room for a call is how some programs end."""
+        if self.max_replies is None:
+            return False
+        may_call = not isinstance(request.codec, ForeignCodec) or request.codec.max_calls > 0
+        return self.replies >= self.max_replies + (not may_call) or self.requests >= MAX_ATTEMPTS * (self.max_replies + 1)
+
+    async def _ask(self, request: Request) -> MeteredExchange:
+        """Ask the trial's model. Raises Refusal at the limit of requests, when the budget is used up and after the end."""
+        self._check_open()
+        if self._is_beyond_limit(request):
+            self.limit_reached = True
+            raise Refusal(400, f"The limit of {self.max_replies} replies is reached.", code="step_limit")
+        self.requests += 1
+        if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
+            await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
+        try:
+            exchange = await self._until_over(self._of_model.exchange(request))
+        except BudgetExceeded as error:
+            self.budget = error
+            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
+        self.failure = exchange.error
+        reply = exchange.reply
+        if reply is not None:
+            self.replies += 1
+            self._model_arguments.add(request, reply)
+            if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
+                reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
+        return exchange._replace(reply=reply, error=self._at_once(exchange.error))
+
+    def _at_once(self, error: ModelError | None) -> ModelError | None:
+        """Return a failure with the wait that virtual time takes: no client shall sleep where nothing happens."""
+        if not isinstance(error, ProviderError) or error.kind != "rate_limit" or self.tunnel.real_time or not error.injected:
+            return error
+        return ProviderError(str(error), error.kind, status=error.status, retry_after_s=AT_ONCE_S, injected=True)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run a tool. Raises Refusal when the budget is used up and after the end."""
+        self._check_open()
+        try:
+            return await self._until_over(self.tools.call(ToolCall(name, self._model_arguments.as_said(name, arguments))))
+        except BudgetExceeded as error:
+            self.budget = error
+            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
+
+    def listed(self) -> ToolListing:
+        """Return the tools as a server of them lists them now. Raises Refusal after the end."""
+        self._check_open()
+        return self.tools.listed()
+
+    def tool_list(self) -> list[dict[str, Json]]:
+        """Return the tools as a program gets them."""
+        return [described(tool) for tool in self.tools]
+
+
+def described(tool: Tool) -> dict[str, Json]:
+    """Return name, description and parameters (a JSON schema) of a tool."""
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+
 
 MODEL = SCRIPTED
 """The model's name for programs; any other name is served, too: many programs have theirs in their code."""

@@ -23,8 +23,7 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.json_text import Json
 
-from .gateway import MODEL, served
-from .trial import ProgramTrial
+from .gateway import MODEL, ProgramTrial, served
 from .worker import Solver, SolverFailed, SolverJob, workers_here
 
 DEFAULT_STEPS = 10

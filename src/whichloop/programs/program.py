@@ -15,16 +15,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
 
 from whichloop.protocol.digest import canonical_json, sha256
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.wire import from_json
 
-from .environment import home_in, own_environment, trial_environment
-from .executable import place, run_executable
-from .gateway import MODEL, served
-from .loop import ProgramLoop
+from .environment import API_KEY, home_in, own_environment, trial_environment
+from .executable import MAX_ANSWER_BYTES, place, read_answer, run_executable
+from .gateway import MODEL, ProgramTrial, served
+from .loop import ForeignAgent, ProgramLoop
 from .presets import PRESETS, Preset, TrialPlace
-from .trial import ProgramTrial
 from .worker import RUNNER, Solver
 
 MAX_START_S = 300
@@ -135,7 +138,9 @@ class Program(ProgramLoop):
     @property
     def version(self) -> str:
         """No version: a program that changes is told by its source. Raises ValueError if it, or what runs it, is not there."""
-        self._check_keys()
+        for name in self.keys:
+            if name not in os.environ:
+                raise ValueError(f"keys: the environment has no {name}")
         if self.is_function:
             file = self.command.strip().rpartition(":")[0]
             if file.endswith(".py") and not Path(file).is_file():
@@ -206,11 +211,6 @@ class Program(ProgramLoop):
             return None
         return look_at(Solver(self.interpreter, "", tuple(sorted(own_environment((), self.interpreter).items()))))
 
-    def _check_keys(self) -> None:
-        for name in self.keys:
-            if name not in os.environ:
-                raise ValueError(f"keys: the environment has no {name}")
-
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
         if self.is_function:
@@ -219,23 +219,77 @@ class Program(ProgramLoop):
         async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
             trial_variables = environment | trial_environment(url, question, MODEL, self.max_steps)
             if self.preset is not None:
-                return await self._run_preset(self.preset, words, trial_variables, question, url)
+                # its folder is its home, too: it finds none of the user's settings there
+                with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+                    folder = Path(name)
+                    launch = self.preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
+                    arguments = (*launch.arguments, *((question,) if launch.asks else ()))
+                    variables = {**trial_variables, **home_in(folder), **launch.environment}
+                    message = (await run_executable([*words, *arguments], variables, question, folder)).message()
+                if "answer" not in message:
+                    return message
+                answer = launch.read_answer(message["answer"])
+                return {"answer": answer} if answer else {}
             return (await run_executable(words, trial_variables, question)).message()
-
-    async def _run_preset(
-        self, preset: Preset, words: list[str], environment: Mapping[str, str], question: str, url: str
-    ) -> Mapping[str, Any]:
-        """Run a named agent in a folder of its own, which is its home, too: it finds none of the user's settings there."""
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            launch = preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
-            arguments = (*launch.arguments, *((question,) if launch.asks else ()))
-            variables = {**environment, **home_in(folder), **launch.environment}
-            message = (await run_executable([*words, *arguments], variables, question, folder)).message()
-        if "answer" not in message:
-            return message
-        answer = launch.read_answer(message["answer"])
-        return {"answer": answer} if answer else {}
 
 
 LOOP = Program
+
+
+MAX_ERROR_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Service(ForeignAgent):
+    """An agent behind an address. It gets JSON: `question`, `base_url`, `api_key`, `model`, `tools_url`, `mcp_url`, `max_steps`.
+
+    It answers with JSON, `{"answer": …}`, or with the answer as text. What it is given is on loopback: it runs on this machine.
+    """
+
+    url: str
+    """Where it takes questions: http:// or https://."""
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # raised for a port that is no number, or too large
+            is_address = False
+        if not is_address:
+            raise ValueError(f"url must begin with http:// or https:// and name a host, and a port below 65536, not {self.url!r}")
+
+    @property
+    def name(self) -> str:
+        return "service"
+
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
+        """Let the service solve the task. Raises OSError if nothing listens there."""
+        async with served(trial) as place, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
+            question_body = {
+                "question": question,
+                "base_url": f"{place}/v1",
+                "api_key": API_KEY,
+                "model": MODEL,
+                "tools_url": f"{place}/tools",
+                "mcp_url": f"{place}/mcp",
+                "max_steps": self.max_steps,
+            }
+            try:
+                async with session.post(self.url, json=question_body) as response:
+                    return _message(response.status, await response.content.read(MAX_ANSWER_BYTES))
+            except aiohttp.ClientConnectorError as error:
+                raise OSError(f"nothing answers at {self.url}: {error.os_error}") from None
+            except aiohttp.ClientError as error:
+                return {"type": type(error).__name__, "error": str(error)}
+
+
+def _message(status: int, body: bytes) -> dict[str, Any]:
+    """Return what came back as the message that ends a trial."""
+    text = read_answer(body)
+    if status >= 400:
+        return {"type": f"status {status}", "error": text[:MAX_ERROR_CHARS]}
+    try:
+        value = from_json(text)
+    except ValueError:
+        return {"answer": text} if text else {}
+    return {"answer": value["answer"]} if isinstance(value, dict) and "answer" in value else {"answer": text}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from whichloop.models.waits import waits
+from whichloop.models.limits import waits
 
 from .environment import framework_environment
 from .gateway import keep

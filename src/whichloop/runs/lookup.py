@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from whichloop.datasets.generating import SPLITS, split_of
 from whichloop.datasets.importing.plan_model import refused_call
 from whichloop.datasets.importing.rows import Facts, Rows, RowSuite
-from whichloop.datasets.quarantine import read_quarantine, with_quarantine
-from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, restates
+from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, read_quarantine, restates, with_quarantine
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named, scores_of
 from whichloop.models.faults import NOT_DETERMINED

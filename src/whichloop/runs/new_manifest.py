@@ -8,13 +8,12 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from whichloop.datasets.importing.mcp_server import is_mcp
-from whichloop.datasets.importing.mcp_tools import tool_server
+from whichloop.datasets.importing.mcp_server import is_mcp, tool_server
 from whichloop.datasets.importing.own_tools import tell_gaps
 from whichloop.datasets.task import Suite, Task, described_tools
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
-from whichloop.models.local.weights import find_weights
+from whichloop.models.local.server import find_weights
 from whichloop.models.profiles import PROFILES_VERSION, built_in_profiles
 from whichloop.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from whichloop.protocol.digest import canonical_json, digest, sha256, short_digest

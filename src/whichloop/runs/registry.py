@@ -16,8 +16,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from whichloop._extras import needed_by
 from whichloop.datasets.generating import Source
-from whichloop.datasets.importing.mcp_server import is_mcp
-from whichloop.datasets.importing.mcp_tools import mcp_tools
+from whichloop.datasets.importing.mcp_server import is_mcp, mcp_tools
 from whichloop.datasets.importing.own_tools import OwnTools, offered
 from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program

@@ -10,9 +10,8 @@ from whichloop._extras import needed_by
 from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from whichloop.models.limits import Pressure
 from whichloop.models.metering import Admit, Listener, Meter, MeteredModel, PricedModel
-from whichloop.models.ordering import InOrder
 from whichloop.models.prices import Price
-from whichloop.models.sampling import Constrained, WithSampling
+from whichloop.models.sampling import Constrained, InOrder, WithSampling
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import DEFAULT_SAMPLING, Model, Reply, Request, Sampling, ToolSpec

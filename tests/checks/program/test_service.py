@@ -11,7 +11,7 @@ from openai import OpenAI
 from tests.programs.agents import conversation
 from whichloop.checks.program import check_program
 from whichloop.checks.program.agent_faults import BY_NAME
-from whichloop.programs.service import Service
+from whichloop.programs.program import Service
 
 
 class Handler(BaseHTTPRequestHandler):

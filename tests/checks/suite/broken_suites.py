@@ -23,8 +23,7 @@ from tests.checks.suite.shop import (
     task,
     unanswerable,
 )
-from whichloop.datasets.task import Environment, Suite, Task
-from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
 BROKEN_FILES: dict[str, tuple[Suite, str, str]] = {

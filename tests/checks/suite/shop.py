@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from whichloop.checks.suite import CHECKS, Checked, SuiteFinding, check, check_suite
-from whichloop.datasets.task import Environment, Suite, Task
-from whichloop.datasets.worlds import Toolset, WorldEnvironment
+from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
 CUSTOMERS = ("Amina", "Bruno", "Chiara", "Dmitri", "Esi", "Farid", "Greta", "Hana")

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.checks.suite.shop import NAMES, NO_CALL, changed, found, not_ok, shop, task
 from whichloop.checks.suite import check_suite, quick_problems, sampled, task_problems
 from whichloop.datasets import arithmetic
-from whichloop.datasets.task import BY_CONSTRUCTION, Environment, Suite, Task
-from whichloop.datasets.worlds import WorldEnvironment
+from whichloop.datasets.task import BY_CONSTRUCTION, Environment, Suite, Task, WorldEnvironment
 from whichloop.protocol import Query, Tool
 from whichloop.runs.registry import generated_suites
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.local.tools_as_text import with_calls_read, with_tools_as_text
+from whichloop.models.local.model import with_calls_read, with_tools_as_text
 from whichloop.protocol import Message, NativeCall, Reply, Request, ToolSpec
 
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})

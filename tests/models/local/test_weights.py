@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from whichloop.models.local.weights import find_weights
+from whichloop.models.local.server import find_weights
 from whichloop.protocol.names import is_local_model
 
 from .fakes import WEIGHTS, package_of

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whichloop.models.waits import WAITS, Waits
+from whichloop.models.limits import WAITS, Waits
+from whichloop.programs.gateway import ProgramTrial
 from whichloop.programs.loop import ForeignAgent, outcome, question_text
-from whichloop.programs.trial import ProgramTrial
 from whichloop.protocol import BudgetExceeded, Loop, Request
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import run_blocking

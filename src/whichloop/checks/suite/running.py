@@ -9,7 +9,7 @@ from typing import Any
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import Replayed, replay
 from whichloop.datasets.validity.checks import Problem, told_problems
-from whichloop.datasets.validity.isolation import gold_problems, order_problems, state_problems
+from whichloop.datasets.validity.replay import gold_problems, order_problems, state_problems
 from whichloop.metrics.record import Record
 from whichloop.models.receipts import call_digest
 from whichloop.protocol import PlannedCall, resolve

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task
-from ..worlds import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from . import one_field, several_fields
 from .region import TOOLS, Region
 

@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal, Self, get_args
 
-from ..worlds import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
 
 Number = int | float
 Measure = Literal["high", "low", "rain", "et0", "wind"]

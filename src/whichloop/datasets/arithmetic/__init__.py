@@ -16,7 +16,7 @@ from whichloop.protocol.digest import sha256
 from .. import calculator
 from ..generating import SNAPSHOTS, Source, difficulty_of, plain_number, split_of, template_of
 from ..task import StatelessEnvironment, Task
-from . import branches, chains, measures, trades
+from . import chains, measures
 from .chains import Steps, WordProblem
 
 ANSWER_FORMAT = 'Give a number. If no number can be determined, the right answer is "not determined".'
@@ -38,16 +38,16 @@ _ENVIRONMENT = StatelessEnvironment(calculator.TOOLS)
 _Template = Callable[[random.Random, Steps], WordProblem]
 
 TEMPLATES: tuple[_Template, ...] = (
-    chains.bakery, branches.orchards, chains.savings, branches.parcels, branches.offers, chains.factory, chains.library,
-    chains.hike, branches.relay, chains.wages, branches.tank, chains.bus, branches.plots, chains.novel, branches.fair,
+    chains.bakery, chains.orchards, chains.savings, chains.parcels, chains.offers, chains.factory, chains.library,
+    chains.hike, chains.relay, chains.wages, chains.tank, chains.bus, chains.plots, chains.novel, chains.fair,
     chains.catering,
-    trades.discount, measures.frame, trades.leftover_ribbon, measures.meeting, trades.capped_fee, measures.box_volume,
-    trades.mean_of_three, measures.chase, trades.two_percentages, measures.load_limit, trades.profit, measures.bottles,
-    trades.reversed_price, measures.fence, trades.wasted_board, measures.scale_model, trades.least_charge, measures.two_clocks,
-    trades.unequal_shares, measures.three_jars, trades.missing_mark, measures.slower_clock, trades.machine_pair,
-    measures.night_share,
+    measures.discount, measures.frame, measures.leftover_ribbon, measures.meeting, measures.capped_fee, measures.box_volume,
+    measures.mean_of_three, measures.chase, measures.two_percentages, measures.load_limit, measures.profit, measures.bottles,
+    measures.reversed_price, measures.fence, measures.wasted_board, measures.scale_model, measures.least_charge,
+    measures.two_clocks, measures.unequal_shares, measures.three_jars, measures.missing_mark, measures.slower_clock,
+    measures.machine_pair, measures.night_share,
 )  # fmt: skip
-UNANSWERABLE: tuple[_Template, ...] = (branches.shopping, branches.party, branches.car_park)
+UNANSWERABLE: tuple[_Template, ...] = (chains.shopping, chains.party, chains.car_park)
 
 
 def generate(seed: int = 0) -> Iterator[Task]:
@@ -67,7 +67,11 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
     while True:  # a draw that repeats a call, or an earlier text, is rare
         steps = Steps()
         story = template(draw, steps)
-        text = _question_text(story, draw)
+        sentences = list(story.sentences)
+        unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
+        for aside in draw.sample(_ASIDES, draw.randint(1, 2)):
+            sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
+        text = f"{' '.join(sentences)} {story.question} {ANSWER_FORMAT}"
         if not steps.repeats and text not in texts_so_far:
             break
     plan = Plan(tuple(steps.calls), story.answer)
@@ -81,14 +85,6 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
         # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.
         labels={"difficulty": difficulty_of(plan), "template": template.__name__.strip("_"), "split": split_of(task_id)},
     )
-
-
-def _question_text(story: WordProblem, draw: random.Random) -> str:
-    sentences = list(story.sentences)
-    unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
-    for aside in draw.sample(_ASIDES, draw.randint(1, 2)):
-        sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
-    return f"{' '.join(sentences)} {story.question} {ANSWER_FORMAT}"
 
 
 def _open(task: Task) -> StatelessEnvironment:

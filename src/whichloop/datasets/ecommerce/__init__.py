@@ -1,27 +1,24 @@
 """A shop's back office in a SQLite database: returns, exchanges, credits and addresses, judged on the end state as well.
 
 `shop.py` holds the tables and draws a shop, `tools.py` what a loop may call, `books.py` the same steps kept by hand for the
-expected end state, `case.py` what the stories share. The stories: `goods.py`, `parcels.py`, `money.py`, `unanswerable.py`.
+expected end state, `case.py` what the stories share. The stories: `goods.py`, `money.py`.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from whichloop.datasets.ecommerce import goods as unanswerable
-
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task
-from ..worlds import WorldEnvironment
-from . import goods, money, parcels
+from ..task import Task, WorldEnvironment
+from . import goods, money
 from .shop import ShopDatabase, draw_shop
 from .tools import TOOLS
 
 TEMPLATES = (
-    goods.return_, goods.exchange, parcels.move, money.price_match, goods.split_refund, money.goodwill, goods.refusal,
-    parcels.combine, parcels.late_parcel, goods.recall, goods.backorder, parcels.move_some, money.three_wishes,
+    goods.return_, goods.exchange, goods.move, money.price_match, goods.split_refund, money.goodwill, goods.refusal,
+    goods.combine, goods.late_parcel, goods.recall, goods.backorder, goods.move_some, money.three_wishes,
 )  # fmt: skip
-UNANSWERABLE = (unanswerable.unknown_day, unanswerable.no_price, unanswerable.nobody)
+UNANSWERABLE = (goods.unknown_day, goods.no_price, goods.nobody)
 
 
 def _open(task: Task) -> WorldEnvironment[ShopDatabase]:

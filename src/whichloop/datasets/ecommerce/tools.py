@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from whichloop.datasets.worlds import Toolset
+from whichloop.datasets.task import Toolset
 
 from .shop import SHIPPING, Row, ShopDatabase, dollars_from_cents
 

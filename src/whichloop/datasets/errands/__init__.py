@@ -10,9 +10,8 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task
-from ..worlds import WorldEnvironment
-from .stories import TEMPLATES, UNANSWERABLE
+from ..task import Task, WorldEnvironment
+from .errand import TEMPLATES, UNANSWERABLE
 from .town import DISTRACTORS, TOOLS, Town, draw_town
 
 

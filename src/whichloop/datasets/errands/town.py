@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from whichloop.datasets.generating import Draw, distinct
-from whichloop.datasets.worlds import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
 
 SHOPS = (
     "the bakery", "the chemist", "the florist", "the grocer", "the ironmonger", "the bookshop", "the tailor", "the toy shop",

@@ -95,7 +95,8 @@ def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
     category = draw.choice(CATEGORIES)
     rest = [name for name in CATEGORIES if name != category]
     kinds = draw.shuffled([category] * main + [draw.choice(rest) for _ in range(others)])
-    dates = _dates(draw)
+    month, day = draw.integer(4, 10), draw.integer(1, 26)
+    dates = [f"2026-{month:02d}-{day + later:02d}" for later in range(3)]
     titles = _titles(draw, kinds)
     series = distinct(len(kinds), lambda: "".join(draw.choice(_LETTERS) for _ in range(4)))
     numbers = distinct(len(kinds), lambda: str(draw.integer(100, 999)))
@@ -113,7 +114,10 @@ def draw_programme(draw: Draw, main: int = 3, others: int = 3) -> Programme:
             group_from=draw.integer(3, 10),
             group_percent=draw.integer(5, 25, 5),
             refund_percent=draw.choice((40, 60, 80)),
-            shows=_shows(draw, dates if kind == category else draw.sample(dates, 2)),
+            shows={
+                date: Show(draw.integer(9, 64) * 100, draw.integer(12, 60), 100 * place + draw.integer(10, 80))
+                for place, date in enumerate(sorted(dates if kind == category else draw.sample(dates, 2)), 1)
+            },
         )
         for i, kind in enumerate(kinds)
     ]
@@ -132,18 +136,6 @@ def earlier_booking(programme: Programme, name: str, event: Event, date: str, se
     event.shows[date].number += 1
     programme.city.bookings[booking.code] = booking
     return booking
-
-
-def _dates(draw: Draw) -> list[str]:
-    month, day = draw.integer(4, 10), draw.integer(1, 26)
-    return [f"2026-{month:02d}-{day + later:02d}" for later in range(3)]
-
-
-def _shows(draw: Draw, dates: Iterable[str]) -> dict[str, Show]:
-    return {
-        date: Show(draw.integer(9, 64) * 100, draw.integer(12, 60), 100 * place + draw.integer(10, 80))
-        for place, date in enumerate(sorted(dates), 1)
-    }
 
 
 def _titles(draw: Draw, kinds: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Self
 
-from ..worlds import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
 
 PAGE = 4
 """Events on one page of search results."""

@@ -133,7 +133,14 @@ class McpSession:
             result = await client.call_tool(name, dict(arguments))
         if result.is_error:
             raise McpToolFailed(_result_text(result) or "the tool failed, and its server does not say why")
-        return _value(result)
+        structured = result.structured_content
+        if structured is not None:  # servers wrap a value that is no object
+            return structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+        text = _result_text(result)
+        try:
+            return from_json(text)
+        except ValueError:
+            return text
 
     async def close(self) -> None:
         """End the session, and the process of a command."""
@@ -228,21 +235,6 @@ def _part_text(item: Any) -> str:
         return item.resource.text
     kind = getattr(item, "mime_type", None) or ""
     return f"[{' '.join(filter(None, [item.type, kind]))}]"
-
-
-def _value(result: types.CallToolResult) -> Any:
-    """Return a result as plans refer to it: its structured content, else its text, read as JSON where it is JSON.
-
-    Servers wrap a value that is no object as `{"result": …}`.
-    """
-    structured = result.structured_content
-    if structured is not None:
-        return structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    text = _result_text(result)
-    try:
-        return from_json(text)
-    except ValueError:
-        return text
 
 
 class _Thread:

@@ -103,7 +103,15 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     imported: tuple[str, ...] = ()
     untyped: tuple[str, ...] = ()
     if functions is None:
-        functions = _typed_functions(module)
+        functions = [
+            item
+            for name, item in vars(module).items()
+            if not name.startswith("_")
+            and (inspect.isfunction(item) or hasattr(item, "__wrapped__"))
+            and item.__module__ == module.__name__
+            and getattr(item, "__annotations__", None)
+            and not _takes_a_task(item)
+        ]
         untyped = tuple(_untyped_functions(module))
         if functions:
             _tell_untyped(name, untyped)
@@ -123,19 +131,6 @@ def own_tools(name: str, functions: Any) -> OwnTools:
     if _takes_a_task(functions):
         return OwnTools(name, opener=functions)
     return OwnTools(name, _tools((functions,) if isinstance(functions, Tool) or callable(functions) else functions))
-
-
-def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
-    """Return the module's own public functions with type hints, in the order written, without those that want a task."""
-    return [
-        item
-        for name, item in vars(module).items()
-        if not name.startswith("_")
-        and (inspect.isfunction(item) or hasattr(item, "__wrapped__"))
-        and item.__module__ == module.__name__
-        and getattr(item, "__annotations__", None)
-        and not _takes_a_task(item)
-    ]
 
 
 def _imported_functions(module: ModuleType) -> list[str]:

@@ -12,11 +12,25 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.plan_lines import read_lines
 
 from ..task import Task
-from .columns import NAMES, Columns, between_commas, column_named, its_columns, no_column, not_used
+from .columns import (
+    MAX_EXACT_DIGITS,
+    NAMES,
+    CellError,
+    Cells,
+    Columns,
+    RowTable,
+    between_commas,
+    column_named,
+    its_columns,
+    json_cell,
+    kind,
+    no_column,
+    not_used,
+    read_value,
+)
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
 from .plan_model import checked_plan, read_json
-from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, json_cell, kind, read_value
 
 MAX_KINDS_OF_ROWS = 1_000
 """Largest number of sets of keys in JSON lines that are remembered."""
@@ -43,7 +57,9 @@ class RowReader:
         self._header: ColumnOfMeaning | None = None
         if table.columns is not None:
             try:
-                self._check_named(table.columns)
+                for name in (*map(self.columns.named, NAMES), *self.columns.labels):
+                    if name and column_named(name, table.columns) is None:
+                        raise ValueError(no_column(name, table.columns))
                 self._header = self._columns_by_header[table.columns] = dict(self._pairs(table.columns))
                 if "answer" not in self._header and ":" not in columns.scorer:
                     raise ValueError(self._no_answer(table.columns))
@@ -75,12 +91,6 @@ class RowReader:
                 yield meaning, column
             elif meaning == "question":
                 raise ValueError(self._no_question(columns))
-
-    def _check_named(self, columns: tuple[str, ...]) -> None:
-        """Check that a table with a header has all columns that the user named."""
-        for name in (*map(self.columns.named, NAMES), *self.columns.labels):
-            if name and column_named(name, columns) is None:
-                raise ValueError(no_column(name, columns))
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
         """Return the columns of a row that something is read from."""
@@ -119,7 +129,12 @@ class RowReader:
         """
         try:
             task = self.task(index, cells)
-            self._check_scorer(task.scorer)
+            # a scorer that only a row names is refused: code is imported for names that the user typed
+            name = task.scorer.partition("(")[0].strip()
+            if ":" in name and name != self.columns.scorer.partition("(")[0].strip():
+                raise ValueError(
+                    f'scorer {name!r} is code of your own; type its name to let it be imported: {self.importer}(scorer="{name}")'
+                )
             self._check_tools(task)
         except RecursionError:
             raise ValueError(f"{self.at(number)}: it is nested too deep") from None
@@ -251,14 +266,6 @@ class RowReader:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise CellError(column_of["tools"], "neither names with commas between them nor a list of names")
         return {**world, ALLOWED: names}
-
-    def _check_scorer(self, scorer: str) -> None:
-        """Refuse a scorer that only a row names: code is imported for names that the user typed."""
-        name = scorer.partition("(")[0].strip()
-        if ":" in name and name != self.columns.scorer.partition("(")[0].strip():
-            raise ValueError(
-                f'scorer {name!r} is code of your own; type its name to let it be imported: {self.importer}(scorer="{name}")'
-            )
 
     def _check_tools(self, task: Task) -> None:
         """Raise ValueError for a tool that is not there."""

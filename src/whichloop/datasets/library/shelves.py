@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from whichloop.datasets.calculator import LIMIT
-from whichloop.datasets.worlds import Toolset
+from whichloop.datasets.task import Toolset
 
 from .collection import Collection, Document, Kind, collection
 

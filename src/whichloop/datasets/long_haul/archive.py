@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from whichloop.datasets.task import Toolset, WorldEnvironment
 from whichloop.protocol import Tool
 
 from .. import calculator
 from ..generating import Draw, Drawn, draw_new
-from ..worlds import Toolset, WorldEnvironment
 
 NAME = "long_haul"
 REMARKS = (300, 780)
@@ -130,7 +130,11 @@ class _Drawing:
 
     def archive(self) -> TrailArchive:
         trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
-        others = self._others()
+        codes = tuple(self._code() for _ in range(12))
+        for place, code in enumerate(codes):
+            facts = self._facts(0) | {"port": self.draw.choice(PORTS)}
+            self.cards[code] = Card(code, facts.pop("port"), facts, codes[(place + 1) % len(codes)])
+        others = codes
         parts = (self.cards, self.moved, self.tickets, self.vaults)
         return TrailArchive(self.measures.key, self.measures.is_wordy, trails, *parts, others)
 
@@ -171,14 +175,6 @@ class _Drawing:
             facts["annex"] = self._code()
             self.cards[facts["annex"]] = Card(facts["annex"], "annex", {"crates": self._crates()}, None)
         return facts
-
-    def _others(self) -> tuple[str, ...]:
-        """Draw a dozen cards in a circle, like those of the trails."""
-        codes = tuple(self._code() for _ in range(12))
-        for place, code in enumerate(codes):
-            facts = self._facts(0) | {"port": self.draw.choice(PORTS)}
-            self.cards[code] = Card(code, facts.pop("port"), facts, codes[(place + 1) % len(codes)])
-        return codes
 
     def _code(self) -> str:
         draw = self.draw

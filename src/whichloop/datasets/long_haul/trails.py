@@ -10,8 +10,7 @@ from typing import Any
 from whichloop.protocol import Plan, Ref
 
 from ..generating import SNAPSHOTS, Draft, Draw, PlanWriter, Source, generate, part
-from ..task import Task
-from ..worlds import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .archive import GOODS, NAME, PEOPLE, PORTS, SHIPS, Card, Measures, TrailArchive, archive_of, environment
 
 ANSWER_FORMAT = 'Give the number alone. If it cannot be determined, the right answer is "not determined".'

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task
-from ..worlds import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .plant import TOOLS, Plant, draw_plant
 from .stories import TEMPLATES, UNANSWERABLE
 

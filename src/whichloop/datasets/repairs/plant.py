@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from whichloop.datasets.generating import Draw, distinct, draw_new
-from whichloop.datasets.worlds import Toolset
+from whichloop.datasets.task import Toolset
 from whichloop.protocol.tool_calls import TransientError
 
 Job = Literal["inspect", "lubricate", "recalibrate", "replace"]

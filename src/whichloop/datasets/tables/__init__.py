@@ -5,21 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task
-from ..worlds import WorldEnvironment
-from . import dead_ends, one_database, several_databases
+from ..task import Task, WorldEnvironment
+from . import one_database, stories
 from .tools import DISTRACTORS, TOOLS, Connections
 
 DATA_DIGEST = "113f216b7907fdc30d2e2337a36c1a4890ea59a89b9792d5888f30caa02a0177"
 """What `databases.all_digest()` returns: written down, so that a suite can be listed without drawing the databases."""
 TEMPLATES = (
-    one_database.fuel, one_database.dearest_visit, one_database.next_departure, several_databases.town_of_a_meter,
-    one_database.same_director, one_database.peak_month, several_databases.around_town, one_database.two_doctors,
-    one_database.last_port, dead_ends.old_report, one_database.best_course, one_database.fullest_house,
-    one_database.above_average, one_database.longest_ride, several_databases.town_of_a_film, one_database.colleagues_rooms,
+    one_database.fuel, one_database.dearest_visit, one_database.next_departure, stories.town_of_a_meter,
+    one_database.same_director, one_database.peak_month, stories.around_town, one_database.two_doctors,
+    one_database.last_port, stories.old_report, one_database.best_course, one_database.fullest_house,
+    one_database.above_average, one_database.longest_ride, stories.town_of_a_film, one_database.colleagues_rooms,
     one_database.bill, one_database.best_insured,
 )  # fmt: skip
-UNANSWERABLE = (dead_ends.unrecorded, dead_ends.nobody, dead_ends.before_the_records)
+UNANSWERABLE = (stories.unrecorded, stories.nobody, stories.before_the_records)
 
 
 def _open(task: Task) -> WorldEnvironment[Connections]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whichloop.datasets.worlds import Toolset
+from whichloop.datasets.task import Toolset
 
 from .databases import NAMES, DatabaseContent, DatabaseTable, database, image
 from .sandbox import MAX_ROWS, QueryFailed, ReadOnlyDatabase, Selection

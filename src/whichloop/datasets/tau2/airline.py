@@ -11,10 +11,10 @@ from typing import Any, Literal, Unpack
 
 from typing_extensions import TypedDict
 
-from ..worlds import Toolset
+from whichloop.datasets.task import Toolset
+
 from .airline_tables import Cabin
-from .domain import NotFound, RefusedCall
-from .records import Record, TrialTables, calculate, transfer_to_human_agents
+from .domain import NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""

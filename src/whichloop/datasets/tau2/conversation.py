@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whichloop.datasets.importing.json_files import JsonRow, checked, json_file, text_file
-from whichloop.datasets.scripted_user import (
+from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
+from whichloop.datasets.tau2 import airline, airline_tables, retail, retail_tables
+from whichloop.datasets.with_user import (
     ASKING_USER_TOOLS,
     USER_TOOLS,
     FurtherRequest,
     ProposedCall,
     ScriptedUser,
     Topic,
+    UserEnvironment,
     confirm_with_user,
     tell_user,
+    with_user,
 )
-from whichloop.datasets.task import Environment, Suite, Task
-from whichloop.datasets.tau2 import airline, airline_tables, retail, retail_tables
-from whichloop.datasets.with_user import UserEnvironment, with_user
-from whichloop.datasets.worlds import Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query
 from whichloop.protocol.digest import digest
 
-from .records import Tables, TrialTables
+from .domain import Tables, TrialTables
 from .rows import Action, TaskRow, Unusable, chosen_rows, read_rows, read_splits, split_names, succeeds, unplannable
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
+from whichloop.datasets.task import Toolset
+
 from ..importing.json_files import JsonRow, checked, json_file, text_file
-from ..worlds import Toolset
 from .domain import Database, Domain, NotFound, RefusedCall, merged
 
 Status = Literal["pending", "completed"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from ..worlds import Toolset
-from .domain import NotFound, RefusedCall
-from .records import Record, TrialTables, calculate, transfer_to_human_agents
+from whichloop.datasets.task import Toolset
+
+from .domain import NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
 from .retail_tables import Address, AddressFields
 
 # Looking up.

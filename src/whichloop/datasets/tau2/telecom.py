@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whichloop.datasets.task import Toolset
+
 from ..importing.json_files import checked, text_file
-from ..worlds import Toolset
 from . import carrier, phone, phone_tools
 from .domain import Database, Domain, Side, merged
 

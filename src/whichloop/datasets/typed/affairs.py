@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from .desk import (
+    FIRMS,
+    PEOPLE,
+    TOWNS,
     Calendar,
     Desk,
     FetchedSection,
     Filled,
     FormField,
     Value,
+    cents,
+    code_table,
     coded,
+    currencies,
     day,
     number,
+    numbered,
     one_of,
     or_null,
     rows,
@@ -22,7 +29,6 @@ from .desk import (
     whole,
     yes_no,
 )
-from .names import FIRMS, PEOPLE, TOWNS, cents, code_table, currencies, numbered
 
 SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
 CARRIERS = ("bus", "ferry", "plane", "train", "tram")

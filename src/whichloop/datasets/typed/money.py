@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .desk import (
+    COUNTRIES,
+    FIRMS,
+    GOODS,
+    PEOPLE,
+    TOWNS,
     Calendar,
     Desk,
     FetchedSection,
     Filled,
     FormField,
     Value,
+    cents,
+    code_table,
     coded,
+    currencies,
     day,
     number,
+    numbered,
     one_of,
     or_null,
     rows,
@@ -21,7 +30,6 @@ from .desk import (
     whole,
     yes_no,
 )
-from .names import COUNTRIES, FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, currencies, numbered
 
 
 def invoice(desk: Desk) -> Filled:

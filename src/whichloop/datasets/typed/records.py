@@ -8,11 +8,11 @@ from datetime import date, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from whichloop.datasets.task import Toolset, WorldEnvironment
 from whichloop.protocol import Tool
 
 from .. import calculator
 from ..generating import Draw
-from ..worlds import Toolset, WorldEnvironment
 
 MAX_VALUES = 100
 LAST_DAY = date(9999, 12, 31)

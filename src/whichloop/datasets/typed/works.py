@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .desk import (
+    FIRMS,
+    GOODS,
+    PEOPLE,
+    TOWNS,
     Calendar,
     Desk,
     FetchedSection,
@@ -13,9 +17,12 @@ from .desk import (
     FormField,
     Opened,
     Value,
+    cents,
+    code_table,
     coded,
     day,
     number,
+    numbered,
     one_of,
     or_null,
     rows,
@@ -23,7 +30,6 @@ from .desk import (
     whole,
     yes_no,
 )
-from .names import FIRMS, GOODS, PEOPLE, TOWNS, cents, code_table, numbered
 
 ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
 REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")

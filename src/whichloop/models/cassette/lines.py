@@ -25,8 +25,7 @@ from whichloop.protocol.digest import digest, open_line, seal_line
 from whichloop.protocol.json_text import Json, load_json
 from whichloop.protocol.model import ProviderTrouble
 
-from .canonical import MAX_DEPTH
-from .fields import as_json, read_as
+from .canonical import MAX_DEPTH, as_json, read_as
 
 VERSION = 1
 MAX_LINE = 1 << 24

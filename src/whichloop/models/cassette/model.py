@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import cast
 
+from whichloop.models.limits import waits
 from whichloop.models.scripted_calls import pieces
 from whichloop.models.tunnel import ReplyEffects, Tunnel
-from whichloop.models.waits import waits
 from whichloop.protocol import CallDelta, Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
 from whichloop.protocol.chat import reply_of_pieces
 
@@ -152,7 +152,11 @@ class RecordedModel:
             raise
         except GeneratorExit:
             if streamed.whole is None:
-                self._closed(ask, streamed, effects)
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    self._take_back(ask)
+                else:
+                    self._record_reply(ask, streamed.reply(), effects, cut=True)
             raise
         except BaseException:
             if streamed.whole is None:
@@ -212,7 +216,11 @@ class RecordedModel:
             await self.tunnel.repeat(ask.request, exchange.effects)
         if isinstance(exchange.answer, Failure):
             raise exchange.answer.error()
-        return _for_free(exchange.answer)
+        usage = exchange.answer.usage  # nothing is billed for a replayed reply; what it would have cost stays
+        if usage is None:
+            return exchange.answer
+        nominal = usage.cost_usd if usage.nominal_usd is None else usage.nominal_usd
+        return replace(exchange.answer, usage=replace(usage, cost_usd=None if nominal is None else 0.0, nominal_usd=nominal))
 
     def _record_reply(self, ask: _PendingRequest, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
         """Record a reply and return it as recorded, which is what the loop gets. Raises RecordingError."""
@@ -221,14 +229,6 @@ class RecordedModel:
         stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), effects, cut=cut)
         assert isinstance(stored, Reply)
         return stored
-
-    def _closed(self, ask: _PendingRequest, streamed: _StreamedReply, effects: ReplyEffects | None) -> None:
-        """Record a stream that the loop closed, unless its task is being cancelled."""
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            self._take_back(ask)
-        else:
-            self._record_reply(ask, streamed.reply(), effects, cut=True)
 
     def _failed(self, ask: _PendingRequest, error: ModelError, effects: ReplyEffects | None) -> None:
         """Record an error and raise it as recorded; do neither for one that is not recorded."""
@@ -260,15 +260,6 @@ class RecordedModel:
 
     def _effects(self, request: Request) -> ReplyEffects | None:
         return None if self.tunnel is None else self.tunnel.effects(request.scope)
-
-
-def _for_free(reply: Reply) -> Reply:
-    """Return a replayed reply, for which nothing is billed; what it would have cost stays."""
-    usage = reply.usage
-    if usage is None:
-        return reply
-    nominal = usage.cost_usd if usage.nominal_usd is None else usage.nominal_usd
-    return replace(reply, usage=replace(usage, cost_usd=None if nominal is None else 0.0, nominal_usd=nominal))
 
 
 class _StreamedReply:

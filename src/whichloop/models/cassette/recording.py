@@ -223,7 +223,11 @@ class Recording:
         except OSError:
             scratch.unlink(missing_ok=True)
             raise
-        _sync_folder(self.path.parent)
+        handle = os.open(self.path.parent, os.O_RDONLY)  # so that the file is still there after a power cut
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
     def _rendered(self, exchanges: Iterable[Exchange]) -> Iterator[bytes]:
         """Yield all lines but the first; each part comes before the first exchange that needs it."""
@@ -358,12 +362,3 @@ def _opened(source: Path) -> BinaryIO | gzip.GzipFile:
         return file
     file.close()
     return gzip.open(source, "rb")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a file that replaced another is still there after a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

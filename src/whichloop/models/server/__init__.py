@@ -1,6 +1,7 @@
 """A server on loopback for the models of trials, in the protocols of their vendors."""
 
-from .bodies import MAX_BODY_BYTES
+from whichloop.models.wires.fields import MAX_BODY_BYTES
+
 from .mcp_pages import McpPages
 from .server import Server, own_hosts
 from .trials import OwnRequest, ServedTrial, UnknownModel, WrongMethod

@@ -13,9 +13,8 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from whichloop.models.wires.contract import Stamp, StreamEvent, Wire, WireFailure, WireRequest
+from whichloop.models.wires.fields import json_bytes
 from whichloop.protocol import Reply
-
-from .bodies import json_bytes
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}

@@ -1,31 +1,111 @@
-"""From a request to its answer: the codec, the exchange with the trial's model, and faults as a client meets them."""
+"""From a request to its answer: aiohttp's server, the wire, the codec, the exchange with the trial's model, and faults as a client
+meets them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import socket
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
 
 from whichloop.models.scripted import Scripted
-from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.contract import CacheMark, Stamp, Wire, WireRequest
-from whichloop.models.wires.fields import BadRequest
-from whichloop.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply
+from whichloop.models.wires.chat import CHAT
+from whichloop.models.wires.contract import CacheMark, Path, Stamp, Wire, WireRequest
+from whichloop.models.wires.fields import MAX_BODY_BYTES, BadRequest, json_bytes
+from whichloop.models.wires.gemini import GEMINI
+from whichloop.models.wires.messages import MESSAGES
+from whichloop.models.wires.responses import RESPONSES
+from whichloop.protocol import Codec, ContextOverflow, ProviderError, Reply
+from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_usage
 from whichloop.protocol.wire import from_json
 
 from .answers import DROPPED, Answering, WireAnswer
-from .bodies import json_bytes
-from .connections import logger
 from .foreign import ForeignCodec, foreign_codec
-from .limits import limits_after, stopped_at, within_limits
 from .mcp_names import with_client_names, with_suite_names
-from .refusals import refusal_of
+from .refusals import Refusal, limits_after, refusal_of, stopped_at, within_limits
 from .trials import ServedTrial
+
+LINGER_S = 1.0
+"""Seconds that the rest of a body is read and thrown away, so that a client that is still sending hears why it is refused."""
+
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
+MAX_UNCHECKED = 16
+"""Accepted connections up to which those that are closed are not looked for."""
+CLOSED = -1
+"""File descriptor of a closed socket."""
+
+logger = logger_of(__package__)
+logger.addHandler(logging.NullHandler())
+
+
+class ListeningSocket(socket.socket):
+    """A listening socket that closes the connections which nobody has taken over.
+
+    asyncio takes an accepted connection over in a task of its own. If the event loop ends before that task begins, as beside an
+    agent that goes on asking, asyncio forgets the connection without closing it.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """Raises OSError if the port is taken."""
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        super().__init__(fileno=socket.create_server(address[:2], family=family, backlog=BACKLOG).detach())
+        self._accepted: list[socket.socket] = []
+        self._most = MAX_UNCHECKED
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, and remember it until it is closed."""
+        connection, address = super().accept()
+        self._accepted.append(connection)
+        if len(self._accepted) > self._most:
+            self._accepted = [each for each in self._accepted if each.fileno() != CLOSED]
+            self._most = max(MAX_UNCHECKED, 2 * len(self._accepted))
+        return connection, address
+
+    def close_accepted(self) -> None:
+        """Close every connection that is still open."""
+        for connection in self._accepted:
+            connection.close()
+        self._accepted.clear()
+
+
+class HttpServer(web.Server):
+    """aiohttp's server, with connections of our own kind."""
+
+    def __call__(self) -> web.RequestHandler:
+        return Connection(self, loop=self._loop, logger=logger, access_log=None, lingering_time=LINGER_S)  # type: ignore[arg-type]  # None: no log
+
+    def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
+        return BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY_BYTES)
+
+
+class Connection(web.RequestHandler):
+    """One connection."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self, request: BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer bytes that are not an HTTP request. Raises ConnectionError if an answer has begun."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer was begun already")
+        logger.info("refused bytes that are not an HTTP request")
+        response = Refusal(400, "This is not an HTTP request that the server understands.").response(CHAT)
+        response.force_close()
+        return response
+
 
 MAX_ANSWERS = 4_096
 MAX_ANSWERS_BYTES = 64 * 1024 * 1024
@@ -105,7 +185,18 @@ class Chat:
         if failure is not None:
             if isinstance(failure, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
                 failure = ContextOverflow(f"This model's maximum context length is exceeded: {failure}")
-            return await self._failed(answer, served.tunnel, struck, failure)
+            if isinstance(failure, ProviderError):
+                if struck == "provider.cut":
+                    return answer.cut()
+                if struck == "provider.garbled":
+                    return answer.garbled()
+                if struck == "provider.interrupted" and answer.request.stream:
+                    return answer.interrupted(refusal_of(failure).failure)
+                if failure.kind == "connection":
+                    return DROPPED
+                if failure.kind == "timeout" and served.tunnel.real_time:
+                    await asyncio.sleep(self.hold_s)
+            raise refusal_of(failure)
         assert reply is not None
         if isinstance(codec, ForeignCodec):
             if served.tunnel.unknown and (why := unread(request, codec.task_tools)):
@@ -126,21 +217,6 @@ class Chat:
         self._served += 1
         key = f"{self.started}/{trial}/{self._served}"
         return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24]
-
-    async def _failed(self, answer: Answering, tunnel: Tunnel, struck: str | None, error: ModelError) -> WireAnswer:
-        """Return what the client meets in the place of a reply, or raise the refusal."""
-        if isinstance(error, ProviderError):
-            if struck == "provider.cut":
-                return answer.cut()
-            if struck == "provider.garbled":
-                return answer.garbled()
-            if struck == "provider.interrupted" and answer.request.stream:
-                return answer.interrupted(refusal_of(error).failure)
-            if error.kind == "connection":
-                return DROPPED
-            if error.kind == "timeout" and tunnel.real_time:
-                await asyncio.sleep(self.hold_s)
-        raise refusal_of(error)
 
 
 def _codec(request: WireRequest, served: ServedTrial) -> Codec:
@@ -176,3 +252,35 @@ def _as_asked(codec: ForeignCodec, reply: Reply, *, spoiled: bool) -> Reply:
     if constrained is not reply and reply.usage is not None:
         constrained = replace(constrained, usage=estimate_usage(reply.usage.input_tokens, constrained))
     return constrained
+
+
+WIRES: tuple[Wire, ...] = (RESPONSES, MESSAGES, GEMINI, CHAT)
+"""The first to which a request is addressed answers it; the last takes what no other one does."""
+
+
+VERSIONS = ("v1", "v1beta")
+"""First segments of the vendors' pages."""
+
+
+def segments(target: str) -> Path:
+    """Return the decoded segments of a request's target as it was sent, without its query."""
+    return tuple(unquote(part, errors="replace") for part in target.partition("?")[0].split("/")[1:])
+
+
+def wire_for(path: Path, headers: Mapping[str, str]) -> Wire:
+    """Return the wire of a request; `headers`: a mapping in which the case of a name does not count."""
+    return next(wire for wire in WIRES if wire.is_addressed(path, headers))
+
+
+def page_meant(path: Path, headers: Mapping[str, str]) -> Path | None:
+    """Return the page that a path without a version, or with more than one, stands for; None if there is none.
+
+    A vendor's client adds the version to its base address or does not: so a wrong address shows in the path.
+    """
+    bare = tuple(dropwhile(lambda part: part in VERSIONS, path))
+    if len(path) - len(bare) == 1:
+        return None
+    # The client adds its version behind the one in its base address.
+    added = path[len(path) - len(bare) - 1 : len(path) - len(bare)]
+    guesses = [(version, *bare) for version in sorted(VERSIONS, key=lambda version: version not in added)]
+    return next((guess for guess in guesses if wire_for(guess, headers).page(guess) is not None), None)

@@ -125,17 +125,14 @@ class ForeignCodec:
 
     def _written(self, move: Move) -> Reply:
         if isinstance(move, Act) and move.calls:
-            return self._calls(move)
+            if len(move.calls) > self.max_calls:
+                raise Inexpressible(f"{len(move.calls)} calls where {self.max_calls} are allowed")
+            if self.is_forced and any(call.name != self.choice for call in move.calls):
+                raise Inexpressible(f"a call of another tool than {self.choice}")
+            return Reply(move.thought, tuple(self._call(call, place) for place, call in enumerate(move.calls)), None, "tool_calls")
         if isinstance(move, Answer) and move.value is not None and move.confidence is None:
             return self._answer(move)
         raise Inexpressible(f"the {type(move).__name__} is neither calls nor an answer")
-
-    def _calls(self, move: Act) -> Reply:
-        if len(move.calls) > self.max_calls:
-            raise Inexpressible(f"{len(move.calls)} calls where {self.max_calls} are allowed")
-        if self.is_forced and any(call.name != self.choice for call in move.calls):
-            raise Inexpressible(f"a call of another tool than {self.choice}")
-        return Reply(move.thought, tuple(self._call(call, place) for place, call in enumerate(move.calls)), None, "tool_calls")
 
     def _call(self, call: ToolCall, place: int = 0) -> NativeCall:
         return replace(native_call(call), id=f"call_{self.first_call + place}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from whichloop.protocol import Message, NativeCall, Reply
+from whichloop.protocol import NativeCall, Reply
 
 from ..wires.contract import WireRequest
 
@@ -32,13 +32,11 @@ def with_suite_names(wire_request: WireRequest, task_tools: Collection[str]) -> 
     request = wire_request.request
     tools = tuple(replace(tool, name=suite_names.get(tool.name, tool.name)) for tool in request.tools)
     choice = request.tool_choice if request.tool_choice is None else suite_names.get(request.tool_choice, request.tool_choice)
-    messages = tuple(_message(message, suite_names) for message in request.messages)
+    messages = tuple(
+        replace(message, calls=_calls(message.calls, suite_names)) if message.calls else message for message in request.messages
+    )
     renamed = replace(request, tools=tools, tool_choice=choice, messages=messages)
     return replace(wire_request, request=renamed), {name: client_name for client_name, name in suite_names.items()}
-
-
-def _message(message: Message, names: Mapping[str, str]) -> Message:
-    return replace(message, calls=_calls(message.calls, names)) if message.calls else message
 
 
 def _calls(calls: tuple[NativeCall, ...], names: Mapping[str, str]) -> tuple[NativeCall, ...]:

@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from whichloop._extras import MissingExtra, needed_by
+from whichloop.models.wires.fields import MAX_BODY_BYTES
 from whichloop.protocol.tool_calls import ToolListing
 
-from .bodies import MAX_BODY_BYTES
 from .refusals import Refusal, line_of, wrong_method
 from .trials import McpTrial
 

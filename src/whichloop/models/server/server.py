@@ -14,14 +14,12 @@ from typing import Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from whichloop.models.wires.fields import json_response, read_json
 from whichloop.protocol.tokens import estimate_input
 
 from ..wires.contract import Incoming, Path, Wire, WirePage
-from ..wires.registry import VERSIONS, page_meant, segments, wire_for
 from .answers import send
-from .bodies import json_response, read_json
-from .chatting import HOLD_S, Chat
-from .connections import BACKLOG, HttpServer, ListeningSocket, logger
+from .chatting import BACKLOG, HOLD_S, VERSIONS, Chat, HttpServer, ListeningSocket, logger, page_meant, segments, wire_for
 from .mcp_pages import McpPages
 from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
 from .trials import More, OwnRequest, Trials, UnknownModel, WrongMethod
@@ -101,7 +99,11 @@ class Server:
         trial, path = _place(request)
         wire = wire_for(path, request.headers)
         try:
-            self._guard(request)
+            # pages in a browser are refused: those that use another name for this machine, and those of another origin
+            if request.headers.get("Host", "").lower() not in own_hosts(self.port):
+                raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
+            if "Origin" in request.headers:
+                raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
             return await self._page(request, wire, trial, path)
         except Refusal as error:
             refusal = error
@@ -117,13 +119,6 @@ class Server:
             at = f" at {failure.param}" if failure.param else ""
             logger.info("refused %s %s: %d%s: %s", request.method, path_shown, failure.status, at, failure.message)
         return refusal.response(wire)
-
-    def _guard(self, request: BaseRequest) -> None:
-        """Refuse pages in a browser: both those that use another name for this machine and those of another origin."""
-        if request.headers.get("Host", "").lower() not in own_hosts(self.port):
-            raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
-        if "Origin" in request.headers:
-            raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
 
     async def _page(self, request: BaseRequest, wire: Wire, trial: str | None, path: Path) -> web.StreamResponse:
         page = wire.page(path)

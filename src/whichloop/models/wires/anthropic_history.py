@@ -280,7 +280,14 @@ def _check_calls(turns: Sequence[Turn]) -> None:
         answered = _answered(turn, waiting)
         if missing := [call_id for call_id in waiting if call_id not in answered]:
             raise _unanswered(turns[number - 1], missing)
-        waiting = _calls(turn)
+        ids: dict[str, None] = {}
+        for placed in turn.blocks:
+            if not isinstance(placed.block, NativeCall):
+                continue
+            if placed.block.id in ids:
+                raise refused(f"messages.{placed.place}.content.{placed.index}", "`tool_use` ids must be unique")
+            ids[placed.block.id] = None
+        waiting = ids
     if waiting:
         raise _unanswered(turns[-1], waiting)
 
@@ -305,18 +312,6 @@ def _answered(turn: Turn, waiting: Collection[str]) -> set[str]:
         if not has_text:
             leading.add(call_id)
     return leading
-
-
-def _calls(turn: Turn) -> Collection[str]:
-    """Return the ids of a turn's calls, in order and to be looked up quickly. Raises BadRequest for an id that is there twice."""
-    ids: dict[str, None] = {}
-    for placed in turn.blocks:
-        if not isinstance(placed.block, NativeCall):
-            continue
-        if placed.block.id in ids:
-            raise refused(f"messages.{placed.place}.content.{placed.index}", "`tool_use` ids must be unique")
-        ids[placed.block.id] = None
-    return ids
 
 
 def _unanswered(turn: Turn, missing: Iterable[str]) -> BadRequest:

@@ -1,4 +1,4 @@
-"""Checked reading of the fields of a request's JSON body, with the errors in OpenAI's words.
+"""Bodies of requests and answers as JSON, and checked reading of a request's fields, with the errors in OpenAI's words.
 
 `where`: the field's full path in the body; without it, its name.
 """
@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.wire import from_json
 
 Value = TypeVar("Value")
 
@@ -251,3 +255,29 @@ def _strict_problem(context: Context, schema: Mapping[str, object]) -> str | Non
 
 def _in_context(context: Context, problem: str) -> str:
     return f"In context={context!r}, {problem}"
+
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+
+
+async def read_json(request: BaseRequest) -> object:
+    """Read a request's body. Raises BadRequest for what is not JSON, and HTTPRequestEntityTooLarge."""
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # nothing of the answer has been sent
+    try:
+        return from_json((await request.read()).decode("utf-8"))
+    except ValueError:  # UnicodeDecodeError too
+        raise BadRequest("We could not parse the JSON body of your request.") from None
+
+
+def json_response(data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return a response whose body is JSON."""
+    return web.Response(body=json_bytes(data), status=status, headers=headers, content_type="application/json")
+
+
+def json_bytes(data: object) -> bytes:
+    """Return compact JSON in ASCII."""
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode()

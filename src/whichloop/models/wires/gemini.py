@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage, WireError
+from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, WireError
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.wire import read_call
 
@@ -26,12 +26,14 @@ from .gemini_fields import (
     message,
     message_type,
     number,
+    read_tools,
+    reply_schema,
     struct,
     text,
     texts,
+    tool_choice,
 )
 from .gemini_history import read_contents, signature, system_text
-from .gemini_tools import read_tools, reply_schema, tool_choice
 from .openai_fields import examples_in, read_metadata, role_in
 
 MAX_STOPS = 5
@@ -243,7 +245,16 @@ def _response(
     candidate["index"] = 0
     response: dict[str, Any] = {"candidates": [candidate]}
     if reply.usage is not None:
-        response["usageMetadata"] = _usage(reply.usage, ended=ended)
+        output_tokens = reply.usage.output_tokens if ended else 0
+        counts = {
+            "promptTokenCount": reply.usage.input_tokens,
+            "candidatesTokenCount": output_tokens,
+            "totalTokenCount": reply.usage.input_tokens + output_tokens,
+            "cachedContentTokenCount": reply.usage.cached_tokens,
+        }
+        response["usageMetadata"] = {name: value for name, value in counts.items() if value} | {
+            "promptTokensDetails": _text_tokens(reply.usage.input_tokens)
+        }
     return response | {"modelVersion": request.model, "responseId": stamp.id}
 
 
@@ -259,18 +270,6 @@ def _ending(reply: Reply) -> dict[str, Any]:
 
 _FINISH: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 """Gemini has no reason of its own for a reply that calls."""
-
-
-def _usage(usage: Usage, *, ended: bool) -> dict[str, Any]:
-    """Write the counts; those that are zero are left out, as protocol buffers do. `ended`: the output is counted too."""
-    output_tokens = usage.output_tokens if ended else 0
-    counts = {
-        "promptTokenCount": usage.input_tokens,
-        "candidatesTokenCount": output_tokens,
-        "totalTokenCount": usage.input_tokens + output_tokens,
-        "cachedContentTokenCount": usage.cached_tokens,
-    }
-    return {name: value for name, value in counts.items() if value} | {"promptTokensDetails": _text_tokens(usage.input_tokens)}
 
 
 def _text_tokens(tokens: int) -> list[dict[str, Json]]:

@@ -21,9 +21,22 @@ from whichloop.protocol.json_text import Json, finite_number, refuse_constant
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.wire import from_json
 
-from .anthropic_fields import DEFAULT_TTL, cache_plan, checked, number, one_of, only_known, optional, refused, required
+from .anthropic_fields import (
+    DEFAULT_TTL,
+    cache_plan,
+    check_closed,
+    check_thinking,
+    checked,
+    number,
+    one_of,
+    only_known,
+    optional,
+    read_tool_choice,
+    read_tools,
+    refused,
+    required,
+)
 from .anthropic_history import MESSAGE_PREFIX, NOT_FOUND, kept_thread, read_messages, system_text, their_id, whole_body, with_reply
-from .anthropic_tools import check_closed, check_thinking, read_tool_choice, read_tools
 from .contract import (
     ErrorAnswer,
     Incoming,

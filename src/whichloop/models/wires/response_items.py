@@ -69,7 +69,18 @@ def read_input(body: Mapping[str, object], recall: Recall) -> tuple[tuple[Any, .
         raise BadRequest("Missing required parameter: 'input'.", "input", "missing_required_parameter")
     _check_ids(items)
     messages = tuple(_messages(items, len(previous)))
-    _check_calls(messages)
+    waiting: dict[str, None] = {}
+    call_ids: set[str] = set()
+    for message in messages:
+        waiting |= dict.fromkeys(call.id for call in message.calls)
+        call_ids.update(call.id for call in message.calls)
+        if message.role != "tool":
+            continue
+        if message.call_id not in call_ids:
+            raise BadRequest(f"No tool call found for function call output with call_id {message.call_id}.", "input")
+        waiting.pop(message.call_id, None)
+    for call_id in waiting:
+        raise BadRequest(f"No tool output found for function call {call_id}.", "input")
     return tuple(items), messages
 
 
@@ -222,22 +233,6 @@ def _call_id(item: Mapping[str, Any], where: str) -> str:
     return bounded_text(item, "call_id", MAX_ID_CHARS, f"{where}.call_id")
 
 
-def _check_calls(messages: Sequence[Message]) -> None:
-    """Check that every call has an output, and every output a call before it."""
-    waiting: dict[str, None] = {}
-    call_ids: set[str] = set()
-    for message in messages:
-        waiting |= dict.fromkeys(call.id for call in message.calls)
-        call_ids.update(call.id for call in message.calls)
-        if message.role != "tool":
-            continue
-        if message.call_id not in call_ids:
-            raise BadRequest(f"No tool call found for function call output with call_id {message.call_id}.", "input")
-        waiting.pop(message.call_id, None)
-    for call_id in waiting:
-        raise BadRequest(f"No tool output found for function call {call_id}.", "input")
-
-
 _VENDORS_TOOLS = frozenset(
     {
         "apply_patch", "code_interpreter", "computer", "computer_use_preview", "custom", "file_search", "image_generation",
@@ -281,19 +276,14 @@ def read_tool_choice(data: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> st
     if _is_own(choice):
         return _own_tool(choice, vendors_tools)
     if choice.get("type") == "allowed_tools" and isinstance(choice.get("tools"), list):
-        return _allowed_tools(choice, vendors_tools, tools)
+        functions = [item for item in choice["tools"] if not _is_own(item)]
+        for item in choice["tools"]:
+            if _is_own(item):
+                _own_tool(item, vendors_tools)
+        if choice["tools"] and not functions and choice.get("mode") in ("auto", "required"):
+            return "auto"
+        return tool_choice({"tool_choice": {**choice, "tools": functions}}, tools, _chosen_name, None)
     return tool_choice(data, tools, _chosen_name, None)
-
-
-def _allowed_tools(choice: Mapping[str, Any], vendors_tools: Sequence[Any], tools: tuple[ToolSpec, ...]) -> str | None:
-    """Return the choice among the allowed functions; there is none if all that is allowed are OpenAI's own tools."""
-    functions = [item for item in choice["tools"] if not _is_own(item)]
-    for item in choice["tools"]:
-        if _is_own(item):
-            _own_tool(item, vendors_tools)
-    if choice["tools"] and not functions and choice.get("mode") in ("auto", "required"):
-        return "auto"
-    return tool_choice({"tool_choice": {**choice, "tools": functions}}, tools, _chosen_name, None)
 
 
 def _is_own(item: object) -> bool:

@@ -300,7 +300,11 @@ def _events(request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[s
     texts, arguments = _deltas(reply)
     for place, item in enumerate(response["output"]):
         deltas = texts if item["type"] == "message" else arguments.pop(0)
-        yield from _item_events(item, place, deltas)
+        is_message = item["type"] == "message"
+        empty: dict[str, object] = {"content": []} if is_message else {"arguments": ""}
+        yield {"type": "response.output_item.added", "output_index": place, "item": item | empty | {"status": "in_progress"}}
+        yield from (_text_events if is_message else _argument_events)(item, place, deltas)
+        yield {"type": "response.output_item.done", "output_index": place, "item": item}
     yield {"type": f"response.{response['status']}", "response": response}
 
 
@@ -314,14 +318,6 @@ def _deltas(reply: Reply) -> tuple[list[str], list[list[str]]]:
         if piece.call is not None and piece.call.arguments:
             arguments[piece.call.index].append(piece.call.arguments)
     return texts, arguments
-
-
-def _item_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Any]]:
-    is_message = item["type"] == "message"
-    empty: dict[str, object] = {"content": []} if is_message else {"arguments": ""}
-    yield {"type": "response.output_item.added", "output_index": place, "item": item | empty | {"status": "in_progress"}}
-    yield from (_text_events if is_message else _argument_events)(item, place, deltas)
-    yield {"type": "response.output_item.done", "output_index": place, "item": item}
 
 
 def _text_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Json]]:

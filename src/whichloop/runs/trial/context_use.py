@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from whichloop.metrics.context import DISTANCES, MIN_CACHED_TOKENS, distance_range
-from whichloop.models.new_text import shared_length
+from whichloop.models.feedback import shared_length
 from whichloop.models.receipts import ReceiptEntry, Truth
 from whichloop.protocol import Message, Plan, Request, Role
 from whichloop.protocol.digest import canonical_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from whichloop.models.waits import WAITS
+from whichloop.models.limits import WAITS
 from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason
 from whichloop.protocol.own_code import waiting_at
 

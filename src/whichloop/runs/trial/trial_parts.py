@@ -9,12 +9,12 @@ from whichloop.datasets.task import Environment, HasUser, Task
 from whichloop.metrics.arm_info import exceeds
 from whichloop.models.cassette import RecordedModel
 from whichloop.models.filling import fits, otherwise
+from whichloop.models.limits import Waits, waits
 from whichloop.models.metering import Budget, Meter, MeteredExchange, MeteredToolbox
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import Truth
 from whichloop.models.scripted import Script
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.waits import Waits, waits
 from whichloop.protocol import Observation, ProviderError, Reply, Request, Tool, Toolbox, ToolCall, Usage, WrappedModel
 from whichloop.protocol.current_call import ID_DIGITS
 from whichloop.protocol.digest import digest
