@@ -271,7 +271,10 @@ def why(
     `runs`. Raises ValueError for a name that no arm or task has, and for `b` without `a`.
     """
     run_results = _loaded(run, runs).results
-    named = [None if arm is None else _arm_name(arm, setting) for arm, setting in ((a, "a"), (b, "b"))]
+    named = [
+        None if arm is None else arm if isinstance(arm, str) else str(parse_spec(loop_name(arm, setting)))
+        for arm, setting in ((a, "a"), (b, "b"))
+    ]
     return shown_why(run_results, *named, task=task)
 
 
@@ -368,11 +371,6 @@ def _run_again(
 def _loaded(run: AnyRun, runs: str | Path | None = None) -> Loaded:
     """Return a run. `runs`: the folder in which one that is named is looked up."""
     return run if isinstance(run, Loaded) else load(run, runs)
-
-
-def _arm_name(loop: AnyLoop, setting: str) -> str:
-    """Return the name of an arm or a loop as it is typed, or that of a loop object as a run has it."""
-    return loop if isinstance(loop, str) else str(parse_spec(loop_name(loop, setting)))
 
 
 @question

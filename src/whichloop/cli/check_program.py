@@ -66,7 +66,9 @@ class AgentChoice(OptionGroup):
         spec = parse_spec(self.loop) if self.loop else agent_spec(self.program or [])
         if spec.name != "program":
             self._check_plain(str(spec))
-        return self._with_options(spec)
+        more: dict[str, Any] = {"venv": self.venv} if self.venv else {}
+        keys: dict[str, Any] = {"keys": tuple(self.key)} if self.key else {}
+        return Spec(spec.name, {**spec.options, **more, **keys}, spec.program)
 
     def named(self) -> tuple[Loop, str]:
         """Return the agent and its name. Raises ValueError."""
@@ -74,11 +76,6 @@ class AgentChoice(OptionGroup):
         if spec is None:
             return Service(self.url or ""), self.url or ""
         return make_loop(spec, TOLD_STEPS), agent_name(spec)
-
-    def _with_options(self, spec: Spec) -> Spec:
-        more: dict[str, Any] = {"venv": self.venv} if self.venv else {}
-        keys: dict[str, Any] = {"keys": tuple(self.key)} if self.key else {}
-        return Spec(spec.name, {**spec.options, **more, **keys}, spec.program)
 
     def _check_plain(self, what: str) -> None:
         if self.venv or self.key:

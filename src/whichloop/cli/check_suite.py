@@ -84,7 +84,17 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
     else:
         _print_total(str(spec), finding)
         _print_findings(finding, verbose=options.verbose)
-        _print_agents(finding)
+        if finding.baselines:
+            rows = tuple(
+                (
+                    passed.baseline.name,
+                    interval(passed.share, 3),
+                    str(passed.share.n if passed.share is not None else 0),
+                    passed.baseline.says + ("; TOO MANY" if passed.is_too_many else ""),
+                )
+                for passed in finding.baselines
+            )
+            print_table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows), out())
     raise typer.Exit(DONE if finding.ok else FAILED)
 
 
@@ -121,20 +131,6 @@ def _print_finding(finding: SuiteFinding) -> None:
         print_row([("", "", 15)], problem)
     if finding.count > SHOWN:
         print_row([("", "", 15)], f"and {finding.count - SHOWN} more", "dim")
-
-
-def _print_agents(checked: Checked) -> None:
-    if checked.baselines:
-        rows = tuple(
-            (
-                passed.baseline.name,
-                interval(passed.share, 3),
-                str(passed.share.n if passed.share is not None else 0),
-                passed.baseline.says + ("; TOO MANY" if passed.is_too_many else ""),
-            )
-            for passed in checked.baselines
-        )
-        print_table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows), out())
 
 
 def _print_total(name: str, checked: Checked) -> None:

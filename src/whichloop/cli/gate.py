@@ -181,7 +181,14 @@ def _judged(
     rules = Rules(margins, options.alpha, options.common_tasks)
     with _blessing_told(baseline, options):
         if options.run is None:
-            settings = _rerun_settings(options, flags, again)
+            load_env()
+            allowed = Permissions(again.allow, again.base_url, again.cassette)
+            rerun_fields = {
+                name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None
+            }
+            settings = RerunSettings(
+                flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **rerun_fields
+            )
             ended_run = _run_again(baseline, options.baseline, settings, rules, targets, quiet=output.quiet)
         else:
             ended_run = EndedRun(read_run(run_folder(options.run, options.runs)))
@@ -214,16 +221,6 @@ def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:
     new_run_flags = [flag_of([name]) for name, value in flags.items() if value]
     if new_run_flags:
         raise ValueError(f"{new_run_flags[0]} is for a new run; leave it out, or the run {str(run)!r}")
-
-
-def _rerun_settings(options: GateOptions, flags: Mapping[str, Any], again: RerunPermissions) -> RerunSettings:
-    """Return the settings of a new run, once the keys are read that a `.env` of the current directory holds."""
-    load_env()
-    allowed = Permissions(again.allow, again.base_url, again.cassette)
-    rerun_fields = {name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None}
-    return RerunSettings(
-        flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **rerun_fields
-    )
 
 
 def _baseline(path: Path) -> Baseline:

@@ -134,7 +134,17 @@ def write_project(folder: Path, loop: str, program: str | None = None) -> tuple[
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
-    files = _files(loop, program)
+    quoted = json.dumps(loop if program is None else program_spec(program), ensure_ascii=False)
+    is_finish = program is None and loop.partition("(")[0].strip() == "finish"
+    agent = quoted if program is None else f"program={json.dumps(program, ensure_ascii=False)}"
+    files = {
+        "whichloop.toml": SETTINGS.format(loop=quoted, other="bare" if is_finish else "finish"),
+        "loop_tools.py": TOOLS.format(prices=json.dumps(PRICES), stock=json.dumps(STOCK)),
+        "loop_tasks.jsonl": "".join(f"{json.dumps(task)}\n" for task in _tasks()),
+        "tests/test_loops.py": TEST.format(agent=agent),
+        ".github/workflows/loops.yml": RECIPE,
+        GITIGNORE: IGNORED,
+    }
     if (folder / GITIGNORE).exists():
         del files[GITIGNORE]
     taken = [str(folder / name) for name in files if (folder / name).exists()]
@@ -146,20 +156,6 @@ def write_project(folder: Path, loop: str, program: str | None = None) -> tuple[
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     return tuple(map(Path, files))
-
-
-def _files(loop: str, program: str | None) -> dict[str, str]:
-    quoted = json.dumps(loop if program is None else program_spec(program), ensure_ascii=False)
-    is_finish = program is None and loop.partition("(")[0].strip() == "finish"
-    agent = quoted if program is None else f"program={json.dumps(program, ensure_ascii=False)}"
-    return {
-        "whichloop.toml": SETTINGS.format(loop=quoted, other="bare" if is_finish else "finish"),
-        "loop_tools.py": TOOLS.format(prices=json.dumps(PRICES), stock=json.dumps(STOCK)),
-        "loop_tasks.jsonl": "".join(f"{json.dumps(task)}\n" for task in _tasks()),
-        "tests/test_loops.py": TEST.format(agent=agent),
-        ".github/workflows/loops.yml": RECIPE,
-        GITIGNORE: IGNORED,
-    }
 
 
 def _tasks() -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from whichloop.experiments.fit_profile.check import FitCheck, check_fit
-from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, remarks, to_toml
+from whichloop.experiments.fit_profile.fit import check_lines, fit_run, remarks, to_toml
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile, load_profile
 from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
@@ -75,7 +75,17 @@ def fit(choice: ReadRunChoice, options: FitOptions, code: AllowOption, output: J
     if output.as_json:
         print(json.dumps({**fitted.as_dict(), "check": check and check.as_dict()}, ensure_ascii=True, allow_nan=False))
     else:
-        _print_fitted(fitted)
+        rows = []
+        for kind, fitted_rate in fitted.rates.items():
+            interval = "" if fitted_rate.interval is None else f"[{fitted_rate.interval.low:.4f}, {fitted_rate.interval.high:.4f}]"
+            rate = "" if fitted_rate.interval is None else f"{fitted_rate.rate:.4f}"
+            count = "" if fitted_rate.interval is None else f"{round(fitted_rate.count, 2):g} of {fitted_rate.points:.0f}"
+            rows.append((kind, FAULT_KINDS[kind], rate, interval, count, fitted_rate.note))
+        size = f"{counted(fitted.trials, 'trial')} of {counted(fitted.tasks, 'task')}"
+        title = f"{fitted.profile.name}: {fitted.profile.description or 'fitted'}; {size}"
+        level = f"{100 * (1 - fitted.alpha):g} % interval"
+        _print_rows(title, ("kind", "meaning", "rate per point", level, "struck of points", "note"), rows)
+        _print_rest(fitted.profile, fitted.notes)
         _print_check(check)
     if check is not None and check.warning:
         say(check.warning)
@@ -93,7 +103,10 @@ def show(choice: ProfileChoice, output: JsonOption) -> None:
         about = {"digest": profile.digest, "remarks": profile_remarks, "checked": checked}
         print(json.dumps({**profile.model_dump(mode="json"), **about}, ensure_ascii=True))
     elif profile.by_form:
-        _print_by_form(profile)
+        print(f"{profile.name}: {profile.description}\n{profile.evidence}".rstrip())
+        for form, form_profile in profile.by_form.items():
+            print(f"\nLoops with {FORMS[form]} meet:")
+            _print_profile(form_profile, form_profile.sources)
     else:
         _print_profile(profile, profile_remarks)
         for line in checked:
@@ -109,20 +122,6 @@ def _check_out(out: Path, *, force: bool) -> None:
     check_writable("--out", out, "nothing was fitted")
 
 
-def _print_fitted(fitted: FittedProfile) -> None:
-    rows = []
-    for kind, fitted_rate in fitted.rates.items():
-        interval = "" if fitted_rate.interval is None else f"[{fitted_rate.interval.low:.4f}, {fitted_rate.interval.high:.4f}]"
-        rate = "" if fitted_rate.interval is None else f"{fitted_rate.rate:.4f}"
-        count = "" if fitted_rate.interval is None else f"{round(fitted_rate.count, 2):g} of {fitted_rate.points:.0f}"
-        rows.append((kind, FAULT_KINDS[kind], rate, interval, count, fitted_rate.note))
-    size = f"{counted(fitted.trials, 'trial')} of {counted(fitted.tasks, 'task')}"
-    title = f"{fitted.profile.name}: {fitted.profile.description or 'fitted'}; {size}"
-    level = f"{100 * (1 - fitted.alpha):g} % interval"
-    _print_rows(title, ("kind", "meaning", "rate per point", level, "struck of points", "note"), rows)
-    _print_rest(fitted.profile, fitted.notes)
-
-
 def _print_check(check: FitCheck | None) -> None:
     if check is None or check.problem:
         return
@@ -132,14 +131,6 @@ def _print_check(check: FitCheck | None) -> None:
     ]
     title = f"The run against the same loops under this profile, on {check.size}"
     _print_rows(title, ("loop", "per trial", "run", "profile", "difference", ""), rows)
-
-
-def _print_by_form(profile: Profile) -> None:
-    """Print a profile that has one for each form of calls, and these."""
-    print(f"{profile.name}: {profile.description}\n{profile.evidence}".rstrip())
-    for form, form_profile in profile.by_form.items():
-        print(f"\nLoops with {FORMS[form]} meet:")
-        _print_profile(form_profile, form_profile.sources)
 
 
 def _print_profile(profile: Profile, remarks: Mapping[str, str]) -> None:

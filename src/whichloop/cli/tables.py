@@ -28,7 +28,10 @@ KEYS = ("b", UNDER)
 def print_table(table: Table, console: Console) -> None:
     """Print a table as a grid, in pieces or row by row on a narrow terminal, and with tabs in a pipe or a file."""
     if console.width >= WIDE:
-        _tabbed(table, console)
+        if table.title:
+            console.print(Text(f"\n{terminal_safe(table.title)}"))
+        for row in (table.columns, *table.rows):
+            print_cells(row, console)
         return
     pieces = list(_pieces(table, console.width))
     for piece in pieces:
@@ -54,13 +57,6 @@ def _part(table: Table, keys: int, columns: Sequence[int]) -> Table:
     places = (*range(keys), *columns)
     rows = tuple(tuple(row[place] for place in places) for row in table.rows)
     return Table(table.title, tuple(table.columns[place] for place in places), rows)
-
-
-def _tabbed(table: Table, console: Console) -> None:
-    if table.title:
-        console.print(Text(f"\n{terminal_safe(table.title)}"))
-    for row in (table.columns, *table.rows):
-        print_cells(row, console)
 
 
 def _narrowest(table: Table) -> int:

@@ -201,22 +201,19 @@ class NativeClient(_Lm15Client):
         if connection.provider is None:
             async with connection.opening:  # hundreds of trials begin at the same time
                 if connection.provider is None:
-                    await self._open(connection)
+                    config = lm15.RouterConfig(
+                        api_keys={self.provider: self._key} if self._key else None,
+                        base_urls={self.provider: self._url} if self._url else None,
+                        transport=connection.transport,
+                    )
+                    # Reads credentials, for a cloud over the network.
+                    provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
+                    connection.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+                    provider = _reading_incomplete(provider)
+                    connection.provider = (
+                        replace(provider, compat=_OLDER_LIMIT) if connection.is_own and self._takes_older_limit() else provider
+                    )
         return connection
-
-    async def _open(self, connection: _LoopConnection) -> None:
-        config = lm15.RouterConfig(
-            api_keys={self.provider: self._key} if self._key else None,
-            base_urls={self.provider: self._url} if self._url else None,
-            transport=connection.transport,
-        )
-        # Reads credentials, for a cloud over the network.
-        provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
-        connection.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
-        provider = _reading_incomplete(provider)
-        connection.provider = (
-            replace(provider, compat=_OLDER_LIMIT) if connection.is_own and self._takes_older_limit() else provider
-        )
 
     def _takes_older_limit(self) -> bool:
         """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""

@@ -100,7 +100,7 @@ class LoopProgram(dspy.Module):
 
     def forward(self, **inputs: object) -> object:
         """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
-        lm = _lm_of(self)
+        lm = next((predictor.lm for predictor in self.predictors() if predictor.lm is not None), dspy.settings.lm)
         with dspy.context(lm=lm):
             ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
         trace = dspy.settings.trace
@@ -210,11 +210,6 @@ def _signature(name: str, prompt: Prompt) -> object:
 def _state(predictor: Any) -> dict[str, Any]:
     demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
     return {"instructions": predictor.signature.instructions, "demos": demos}
-
-
-def _lm_of(program: Any) -> object:
-    """Return the LM that is set on a predictor, or else the one that DSPy is configured with; None if absent."""
-    return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
 
 
 def _sampled(lm: Any) -> SampledPrediction:

@@ -161,7 +161,10 @@ def close(wanted: float, value: float, tolerance: float) -> bool:
 def number_in(value: Any) -> float | None:
     """Return a finite number: the value itself, or the last one in a text; None if absent."""
     if isinstance(value, str):
-        return _last_number(value)
+        last = None
+        for match in _NUMBER.finditer(value):
+            last = match
+        return None if last is None else _value_of(last)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -182,13 +185,6 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _SEPARATORS = str.maketrans(dict.fromkeys(",_'\u00a0\u2009\u202f") | {"\u2212": "-"})
-
-
-def _last_number(text: str) -> float | None:
-    last = None
-    for match in _NUMBER.finditer(text):
-        last = match
-    return None if last is None else _value_of(last)
 
 
 def _value_of(match: re.Match[str]) -> float | None:

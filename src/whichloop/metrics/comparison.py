@@ -242,7 +242,7 @@ def compare(
 
     compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
     summaries = {arm.info.arm: arm.summary for arm in compared}
-    same_air = _under_same_conditions(compared)
+    same_air = [(a.info.arm, b.info.arm) for a, b in combinations(compared, 2) if _comparable(a.info, b.info)]
     unrecorded, (unreplayable, left_out) = _unrecorded_warnings(records), excluded_warnings(records)
     dead = [dead_arm_warning(arm) for arm in compared]
     apart, partial = overlap_warnings({name: summary.tasks for name, summary in summaries.items()}, _common(matched, pairs))
@@ -363,11 +363,6 @@ def dead_arm_warning(arm: ArmResult) -> str:
             "and it is compared with no other arm."
         )
     return ""
-
-
-def _under_same_conditions(arms: Sequence[ArmResult]) -> list[tuple[str, str]]:
-    """Return the pairs of arms of one suite and profile, also those of which one never asked its model."""
-    return [(a.info.arm, b.info.arm) for a, b in combinations(arms, 2) if _comparable(a.info, b.info)]
 
 
 def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[tuple[str, str], int]:

@@ -20,13 +20,9 @@ def lost_to(scored: Sequence[Record]) -> Mapping[str, float]:
     losses: dict[str, float] = {}
     for record in alike(scored):
         if not record.is_solved:
-            kinds = _blamed(record)
+            felt = [fault for fault in record.faults if fault.landed and not fault.absorbed]
+            lasting = [fault for fault in felt if not fault.recovered]
+            kinds = [fault.kind for fault in lasting or felt] or [NO_FAULT]
             for kind in kinds:
                 losses[kind] = losses.get(kind, 0.0) + (1 - record.accuracy) / len(kinds)
     return {kind: total / len(scored) for kind, total in sorted(losses.items())}
-
-
-def _blamed(record: Record) -> list[str]:
-    felt = [fault for fault in record.faults if fault.landed and not fault.absorbed]
-    lasting = [fault for fault in felt if not fault.recovered]
-    return [fault.kind for fault in lasting or felt] or [NO_FAULT]

@@ -67,17 +67,15 @@ def loops_in(file: Path) -> list[str]:
         return []
     loops: list[str] = []
     for each in body:
-        if isinstance(each, ast.ClassDef) and (_has_run(each) or any(_name_of(base) in loops for base in each.bases)):
+        if isinstance(each, ast.ClassDef) and (
+            _has_run(each) or any((base.id if isinstance(base, ast.Name) else "") in loops for base in each.bases)
+        ):
             loops.append(each.name)
     return loops
 
 
 def _has_run(definition: ast.ClassDef) -> bool:
     return any(isinstance(each, ast.AsyncFunctionDef) and each.name == "run" for each in definition.body)
-
-
-def _name_of(base: ast.expr) -> str:
-    return base.id if isinstance(base, ast.Name) else ""
 
 
 def _module_of(file: str) -> str:

@@ -151,16 +151,6 @@ def _statements(text: str) -> list[ast.stmt] | LineMistake:
         raise LineMistake(0, f"it cannot be parsed ({error})") from None
 
 
-def _check_numbers(statement: ast.stmt) -> None:
-    """Raise LineMistake, which names the line, for a whole number that is not in decimal notation and too long for it."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            try:
-                str(node.value)
-            except ValueError:
-                raise _wrong(node, str(LongNumberError())) from None
-
-
 def _read(text: str, answer: Any) -> ReadLines:
     parsed = _parsed(text)
     goals = _comments(parsed.text)
@@ -174,14 +164,21 @@ def _read(text: str, answer: Any) -> ReadLines:
                 continue
             name, value = _assigned(statement)
             name = name or f"call{number}"
-            _check_numbers(statement)
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Constant) and isinstance(node.value, int):
+                    try:
+                        str(node.value)
+                    except ValueError:
+                        raise _wrong(node, str(LongNumberError())) from None
             if name == ANSWER:
                 if statement is not parsed.statements[-1]:
                     raise _wrong(statement, "the answer comes after the last call")
                 answer = _value(value, names)
                 break
             call = _call(value, name, names)
-            goal_lines = [goals[line] for line in range(statement.lineno, _end(statement) + 1) if goals.get(line)]
+            goal_lines = [
+                goals[line] for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1) if goals.get(line)
+            ]
             call = replace(call, goal=" ".join(goal_lines) or ast.unparse(value))
             _check_unlike(call, statement, calls.values())
             calls[statement.lineno] = call
@@ -306,10 +303,6 @@ def _wrong(where: ast.AST, problem: str) -> LineMistake:
 def _short_source(value: ast.expr) -> str:
     text = ast.unparse(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def _end(statement: ast.stmt) -> int:
-    return statement.end_lineno or statement.lineno
 
 
 # --- writing ---

@@ -25,7 +25,17 @@ def step_lines(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Pros
     if _is_blank(trace):
         yield Prose(NO_CONTENT, indent="   ")
     else:
-        yield from _course(trace)
+        yield Prose(" ".join(trace.trace.head.query.split()), indent="   ")
+        number = 1
+        for _, equal_rows in groupby(_rows(trace)):
+            rows = list(equal_rows)
+            shown = rows[:1] if len(rows) >= MIN_FOLDED else rows
+            for at, (text, carried) in enumerate(shown, start=number):
+                yield Prose(f"{at:2}. {text}", hanging="    ")
+                yield from (Prose(f"it carried: {each}", "bold magenta", indent="    ") for each in carried)
+            number += len(rows)
+            if len(shown) < len(rows):
+                yield Prose(f"the same {len(rows) - 1} times more, to step {number - 1}", indent="    ")
     end = ending(trace.trace.head, judged_again=trace.judged_again, is_imported=trace.is_imported)
     yield OutputLine(f"── {end.label} ", "bold")
     for line in end.text.split("\n"):
@@ -42,23 +52,6 @@ def loss_lines(trace: JudgedTrace, record: Record) -> Iterator[Prose]:
 
 def _is_blank(trace: JudgedTrace) -> bool:
     return trace.is_imported and trace.trace.lacks_content
-
-
-def _course(trace: JudgedTrace) -> Iterator[OutputLine | Prose]:
-    """Yield the question and a line per step, of several equal ones that follow each other only the first, with how many more there
-    are; a dash stands for an answer or a stop that an imported trace does not tell.
-    """
-    yield Prose(" ".join(trace.trace.head.query.split()), indent="   ")
-    number = 1
-    for _, equal_rows in groupby(_rows(trace)):
-        rows = list(equal_rows)
-        shown = rows[:1] if len(rows) >= MIN_FOLDED else rows
-        for at, (text, carried) in enumerate(shown, start=number):
-            yield Prose(f"{at:2}. {text}", hanging="    ")
-            yield from (Prose(f"it carried: {each}", "bold magenta", indent="    ") for each in carried)
-        number += len(rows)
-        if len(shown) < len(rows):
-            yield Prose(f"the same {len(rows) - 1} times more, to step {number - 1}", indent="    ")
 
 
 def _rows(trace: JudgedTrace) -> Iterator[tuple[str, list[str]]]:

@@ -280,7 +280,15 @@ def _explained(reasons: Why, ways: WaysToSeeMore, *, show_all: bool) -> Iterator
     if alone:
         yield OutputLine("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
     for arm in reasons.arms if alone or not reasons.pairs else ():
-        yield from _arm(ways, arm, show_all=show_all)
+        examples = [
+            _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail)
+            for each in (arm.examples if show_all else _telling(arm))
+        ]
+        yield OutputLine(f"\n{arm.arm}", "bold")
+        lost = _LostTo(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds, arm.base_rates)
+        yield from _causes(ways, lost, examples, in_short=False)
+        if how := how_they_ended(arm):
+            yield Prose(f"without a trace: {how}", indent="  ")
     if in_short:
         yield OutputLine(f"\nEach cause with examples: {ways.why('A', 'B')}", "dim")
 
@@ -323,18 +331,6 @@ def _pair(
             examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
             lost = _LostTo(f"{loser} lost {many}", pair.causes[loser], pair.kinds[loser], rates.get(loser, {}))
             yield from _causes(ways, lost, examples, in_short=in_short)
-
-
-def _arm(ways: WaysToSeeMore, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
-    examples = [
-        _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail)
-        for each in (arm.examples if show_all else _telling(arm))
-    ]
-    yield OutputLine(f"\n{arm.arm}", "bold")
-    lost = _LostTo(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds, arm.base_rates)
-    yield from _causes(ways, lost, examples, in_short=False)
-    if how := how_they_ended(arm):
-        yield Prose(f"without a trace: {how}", indent="  ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, w
 from whichloop.runs.store.seal import Seal
 from whichloop.text.output import plain_line
 
-
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 

@@ -204,7 +204,9 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
             lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
             raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
         loop = loop if spec.program is None else _with_program(loop, spec.program)
-        return loop if tool_steps is None else _limited(loop, spec, tool_steps)
+        return (
+            loop if tool_steps is None else loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
+        )
     except OSError:
         raise
     except (TypeError, ValueError) as error:
@@ -225,11 +227,6 @@ def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str
     """Return an option that has no default and is not given; empty if there is none."""
     needed = (name for name, option in options_of(target).items() if option.default is inspect.Parameter.empty)
     return next((name for name in needed if name not in typed), "")
-
-
-def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
-    """Return the loop under the limit, or unchanged if that would change an option that the user typed."""
-    return loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
 
 
 _TWO_LIMITS = (8, 9)

@@ -203,9 +203,6 @@ class EndedTrials(Mapping[Key, TrialState]):
         place = begin + int(np.searchsorted(self._repeats[begin:end], key[2]))
         if place == end or self._repeats[place] != key[2]:
             raise KeyError(key)
-        return self._state(place)
-
-    def _state(self, place: int) -> TrialState:
         kind = self._records.store.kinds[self._records.store.rows["kind"][self._records.places[place]]]
         return TrialState(kind.status, kind.stop, int(self._attempts[place]))
 

@@ -55,7 +55,10 @@ def finding_apart(law: str, judge: Callable[[Report], None], limit_s: float) -> 
     try:
         line = _line(read, limit_s + GRACE_S)
     finally:
-        how = _end(child)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}, {signal.strsignal(-code)}"
         os.close(read)
     if line is None:
         return hung(law, limit_s)
@@ -96,14 +99,6 @@ def _line(read: int, limit_s: float) -> bytes | None:
             break
         text += chunk
     return text
-
-
-def _end(child: int) -> str:
-    """End a process with all that it has started; say how it ended if it did so by itself."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return f"exit code {code}" if code >= 0 else f"signal {-code}, {signal.strsignal(-code)}"
 
 
 HELD_SHARE = 1 / 6

@@ -44,7 +44,11 @@ async def codecs(loop: Loop) -> None:
     The scripted model replies through the codec, so a lossy format would be blamed on the design.
     """
     for codec, replies in await codecs_of(loop):
-        _check_moves(codec, replies)
+        rng = random.Random(f"moves {codec.name}")
+        read = sum(_check_round_trip(codec, move) for move in parsed_moves(codec, replies))
+        require(read > 0, f"codec {codec.name}: it renders no move of the scripted model; it must render the moves of its role")
+        for _ in range(MOVES):
+            _check_round_trip(codec, any_move(rng))
         _check_replies(codec, replies)
 
 
@@ -76,15 +80,6 @@ def _codec_of(request: Request) -> Codec:
     if not isinstance(request.codec, Codec):
         raise Broken(f"a request of role {request.role} has no codec; without one no scripted model can speak the loop's format")
     return request.codec
-
-
-def _check_moves(codec: Codec, replies: Sequence[Reply]) -> None:
-    """Check the moves of the scripted model and many others."""
-    rng = random.Random(f"moves {codec.name}")
-    read = sum(_check_round_trip(codec, move) for move in parsed_moves(codec, replies))
-    require(read > 0, f"codec {codec.name}: it renders no move of the scripted model; it must render the moves of its role")
-    for _ in range(MOVES):
-        _check_round_trip(codec, any_move(rng))
 
 
 def parsed_moves(codec: Codec, replies: Sequence[Reply]) -> list[Move]:

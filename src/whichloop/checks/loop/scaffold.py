@@ -72,7 +72,8 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     if not packages and (name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None):
         raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
     module = ".".join([*packages, name])
-    design = _class_name(name)
+    camel_case = "".join(part.capitalize() for part in name.split("_"))
+    design = camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
     template = resources.files("whichloop.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
     text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
     codec = f"{design.removesuffix('Loop')}Codec"
@@ -84,12 +85,6 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     separation = "" if packages[:1] == ["whichloop"] else "\n"  # imports of another package stand apart
     _write(test, TEST.format(name=name, module=module, design=design, separation=separation))
     return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")
-
-
-def _class_name(name: str) -> str:
-    """Return PlanFirstLoop for `plan_first`; the suffix avoids the names of the template."""
-    camel_case = "".join(part.capitalize() for part in name.split("_"))
-    return camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
 
 
 def _packages(folder: Path) -> tuple[Path, list[str]]:

@@ -259,7 +259,14 @@ class FaultyModel(StreamsWhole, WrappedModel):
             return reply
         assert isinstance(move, Act)
         if fault.strikes == "order":
-            return self._out_of_order(fault, codec, move, reply)
+            with_both: Reply | None = reply
+            if fault.name == "write_and_read":
+                with_both = rendered(codec, (*move.calls, ToolCall(_COUNT.tool, {})), reply)
+            if with_both is None:
+                return reply
+            self.log.strike()
+            self.tunnel.arm(digest_of_call(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
+            return with_both
         spoiled_reply = spoiled(fault.name, codec, move, reply, self.script.tools)
         if spoiled_reply is None:
             return reply
@@ -267,17 +274,6 @@ class FaultyModel(StreamsWhole, WrappedModel):
         if fault.strikes == "reply":
             self.tunnel.mark_struck(request, f"wire.{fault.name}")  # a server must not mend it
         return spoiled_reply
-
-    def _out_of_order(self, fault: AgentFault, codec: Codec, move: Act, reply: Reply) -> Reply:
-        """Let the first call end late, beside the second; return the reply with both, or as it is if there is no room for them."""
-        with_both: Reply | None = reply
-        if fault.name == "write_and_read":
-            with_both = rendered(codec, (*move.calls, ToolCall(_COUNT.tool, {})), reply)
-        if with_both is None:
-            return reply
-        self.log.strike()
-        self.tunnel.arm(digest_of_call(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
-        return with_both
 
     def _endless(self, fault: AgentFault, request: Request, codec: Codec, reply: Reply) -> Reply:
         """Return another call in the place of an answer."""

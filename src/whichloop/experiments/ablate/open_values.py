@@ -43,7 +43,7 @@ class OpenValues:
 
     def without_difference(self, factor: Factor) -> Iterator[str]:
         """Yield with which values of other factors a factor made no difference in any trial, and what it made with the rest."""
-        own = self._all_pairs(factor)
+        own = [pair for one, other in combinations(factor.levels, 2) for pair in self._pairs(factor.name, one, other)]
         for other in self.result.layout.factors:
             if other is factor:
                 continue
@@ -67,9 +67,6 @@ class OpenValues:
         last, first = (self._values(arm)[factor.name] for arm in (pair.a, pair.b))
         tasks = counted(pair.difference.n, "task")
         return f"with {other_value} {last} minus {first} is {difference_text(pair.difference, 3)} on {tasks}"
-
-    def _all_pairs(self, factor: Factor) -> list[Pair]:
-        return [pair for one, other in combinations(factor.levels, 2) for pair in self._pairs(factor.name, one, other)]
 
     def _pairs_with_chosen(self, factor: str, value: str) -> list[Pair]:
         """Return the pairs of the recommended setting with the same one but for this value, one for each profile."""

@@ -112,7 +112,14 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         judged = [judge.again(record) for record in old.records]
         counts = _changed(old.records, judged)
         noted_of = sum(_changed(_records_of_manifest(folder, old), judged).values())
-        now = _manifest(manifest, config, suite, tasks, noted_of)
+        parts = {
+            "config": {**manifest.config, "data": config.public()["data"]},
+            "suite": suite_entry(config, suite, tasks),
+            "task_digests": task_digests(suite, tasks),
+            "suite_problems": checks.quick_problems(suite, tasks),
+            "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=noted_of)),
+        }
+        now = manifest.model_copy(update=parts)
         has_moved = (now.suite, now.config) != (manifest.suite, manifest.config)
         if _add_lines(folder, old.records, judged) or has_moved:
             write_manifest(folder, now.model_copy(update={"sealed": tally_of(folder).seal()}))
@@ -199,7 +206,9 @@ class _Judge:
         if record.status == "excluded" or (record.status == "errored" and not record.reason.startswith(SCORER)):
             return now
         if task.quarantined:
-            return _excluded(now, task)
+            fields = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "template", "started_at", "attempt")
+            values = {name: getattr(now, name) for name in fields}
+            return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
         state, is_known = self._state(record, task)
         if record.status == "errored" and not is_known:  # the state itself may have failed: a resume runs the trial again
             return now
@@ -252,13 +261,6 @@ class _Judge:
         )
 
 
-def _excluded(record: Record, task: Task) -> Record:
-    """Return the record of a trial whose task is quarantined."""
-    fields = ("arm", "suite", "suite_digest", "task", "repeat", "seed", "cluster", "template", "started_at", "attempt")
-    values = {name: getattr(record, name) for name in fields}
-    return Record(**values, status="excluded", reason=f"quarantined: {task.quarantined}")
-
-
 # --- writing ---
 
 
@@ -275,18 +277,6 @@ def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record])
         append_whole(file, b"".join(lines), scratch)
     scratch.replace(path)
     return len(lines)
-
-
-def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Sequence[Task], changed: int) -> Manifest:
-    """Return the manifest of the rescored run."""
-    parts = {
-        "config": {**manifest.config, "data": config.public()["data"]},
-        "suite": suite_entry(config, suite, tasks),
-        "task_digests": task_digests(suite, tasks),
-        "suite_problems": checks.quick_problems(suite, tasks),
-        "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=changed)),
-    }
-    return manifest.model_copy(update=parts)
 
 
 def _records_of_manifest(folder: Path, before: Results) -> list[Record]:

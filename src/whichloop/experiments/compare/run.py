@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from whichloop.runs.engine.runner import Progress, run_trials
 from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
 from whichloop.runs.permissions import with_worker_process
 from whichloop.runs.run_state import Spent, read_state
-from whichloop.runs.schedule import Trial
 from whichloop.runs.silent_end import told_of_exit
 from whichloop.runs.store.files import CutShort, RunError
 from whichloop.runs.store.journal import Journal
@@ -87,7 +86,10 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
     try:
         with interruption.of(asyncio.current_task()), Journal(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock, because another process may have continued this run.
-            current = _read_again(experiment)
+            folder, now = experiment.folder, read_manifest(experiment.folder)
+            if _schedule_of(experiment.manifest) != _schedule_of(now):
+                raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
+            current = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
             stopped = await _session(current, journal, progress, interruption, forks)
     finally:
         experiment.trial_models.close(whole=not stopped)
@@ -101,14 +103,6 @@ def _trace_policy(experiment: Experiment) -> TracePolicy:
         return TracePolicy(config.traces)
     cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
     return TracePolicy.of(config.traces, cells, config.seed)
-
-
-def _read_again(experiment: Experiment) -> Experiment:
-    """Return the run in its present state. Raises RunError if it was extended or rescored meanwhile."""
-    folder, now = experiment.folder, read_manifest(experiment.folder)
-    if _schedule_of(experiment.manifest) != _schedule_of(now):
-        raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
-    return replace(experiment, manifest=now, past=read_state(folder, experiment.past))
 
 
 def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
@@ -147,14 +141,12 @@ async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: Jo
         return await run_trials(missing, engine, journal, progress, in_flight)
     first = max(1, _reached(experiment, looks))
     for look in range(first, looks.count + 1):
-        stopped = await run_trials(_of_look(missing, looks, look, first), engine, journal, progress, in_flight)
+        stopped = await run_trials(
+            (trial for trial in missing if max(first, looks.look_of(trial.task.id)) == look), engine, journal, progress, in_flight
+        )
         if stopped or results(experiment.folder).is_complete:
             return stopped
     return ""
-
-
-def _of_look(missing: Iterable[Trial], looks: Looks, look: int, first: int) -> Iterable[Trial]:
-    return (trial for trial in missing if max(first, looks.look_of(trial.task.id)) == look)
 
 
 def _reached(experiment: Experiment, looks: Looks) -> int:

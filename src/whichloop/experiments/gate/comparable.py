@@ -120,7 +120,13 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline, *, common
         _refuse_other_scheduled(questions)
     _refuse_other_settings(questions)
     arms = _found_arms(folder, manifest, baseline)
-    _refuse_other_code(questions)
+    change = questions.code
+    if change is not None and change.apart_from_loops:
+        raise OtherQuestions(
+            f"{questions.folder}: {change.named} changed since the baseline",
+            "tools or scorers are made of it, so every task is another, and the loop is not judged",
+            *_with_new_code(questions, change),
+        )
     return Comparable(arms, questions.code, questions.tasks, sets)
 
 
@@ -153,17 +159,6 @@ def _limit(config: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
     """Return what each trial may spend, in words. The step limit and the time limit are looked at for themselves."""
     budget = {name: value for name, value in config.items() if name == "trial_budget"}
     return trial_limits(budget, versions).words or "none"
-
-
-def _refuse_other_code(questions: _Questions) -> None:
-    """Raise OtherQuestions if files of the suite changed that no loop is made of: they are a part of every task."""
-    change = questions.code
-    if change is not None and change.apart_from_loops:
-        raise OtherQuestions(
-            f"{questions.folder}: {change.named} changed since the baseline",
-            "tools or scorers are made of it, so every task is another, and the loop is not judged",
-            *_with_new_code(questions, change),
-        )
 
 
 def _with_new_code(questions: _Questions, change: CodeChange) -> tuple[str, ...]:

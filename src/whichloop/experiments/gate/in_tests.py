@@ -104,7 +104,8 @@ class LoopGate:
     def _judge(self, loop: str, settings: _Settings) -> GateResult:
         path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
         if self.blesses:
-            self._check_free(path)
+            if path.resolve() in self.blessed:
+                raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
             return self._bless(self._run_to_bless(self._prepared(loop, settings.settings), path), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
@@ -133,7 +134,7 @@ class LoopGate:
         """Return the error in words, with the command that blesses where a baseline is damaged or of something else; within GitHub
         Actions it is shown there, too."""
         if isinstance(error, DamagedBaseline):
-            mistake = self._damaged(error)
+            mistake = f"{error}:\n    {self._bless_command()}".replace(str(error.path), self._from_here(error.path))
         else:
             bless = [f"  to bless: {self._bless_command()}"] if isinstance(error, Incomparable) else []
             mistake = "\n".join([_mistake(error), *bless])
@@ -148,10 +149,6 @@ class LoopGate:
         if (summary := step_summary()) is not None:
             with suppress(OSError):
                 append_error(summary, message)
-
-    def _damaged(self, error: DamagedBaseline) -> str:
-        """Return what is wrong with a baseline, and what to do about it: the command that blesses has a line of its own."""
-        return f"{error}:\n    {self._bless_command()}".replace(str(error.path), self._from_here(error.path))
 
     def _bless_command(self) -> str:
         return shlex.join(self._pytest("--loop-bless"))
@@ -199,21 +196,12 @@ class LoopGate:
             with terminated_as_interrupted():
                 yield
         except KeyboardInterrupt:
-            self._tell_interrupted(experiment, baseline, command)
+            with suppress(ValueError, OSError):
+                interrupted = interrupted_run(results(experiment.folder), baseline)
+                what_is_known = interrupted.sentence_with(command)
+                self._show_unjudged(what_is_known, interrupted.place)
+                self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(what_is_known)))
             raise
-
-    def _tell_interrupted(self, experiment: Experiment, baseline: Baseline | None, command: str) -> None:
-        """Say what is known of an interrupted run, and show it to GitHub Actions; pytest itself reports no test that it ends."""
-        with suppress(ValueError, OSError):
-            interrupted = interrupted_run(results(experiment.folder), baseline)
-            what_is_known = interrupted.sentence_with(command)
-            self._show_unjudged(what_is_known, interrupted.place)
-            self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(what_is_known)))
-
-    def _check_free(self, path: Path) -> None:
-        """Raise ValueError if another call wrote this file: one baseline cannot serve two calls."""
-        if path.resolve() in self.blessed:
-            raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
 
     def _bless(self, run_results: Results, path: Path, settings: _Settings) -> GateResult:
         """Write the baseline, say what changes in the one that it replaces, and return the run held against itself."""
@@ -238,17 +226,13 @@ class LoopGate:
         passes = on_undecided == "pass" if is_open else outcome in PASSES and not judged.fails_for_answers
         if not (passes or skips):
             _fail(text(judged))  # which has all that the summary of the session says of other tests
-        self._say_outcome(judged)
-        if skips:
-            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
-
-    def _say_outcome(self, judged: GateResult) -> None:
-        """Add the outcome to the summary of the session, and what lets it through or can be blessed."""
         for line in (headline(judged), *further_lines(judged)):
             self.say(line)
         if judged.advice.let_through or (judged.bless and judged.outcome in PASSES):
             for step in next_steps(judged)[:1]:
                 self.say(step.brief)
+        if skips:
+            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
 
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
         """Annotate a step of GitHub Actions, and add to its summary, as the command does."""

@@ -18,7 +18,6 @@ from whichloop.runs.manifest import Manifest
 
 from .case import GateCase, case_of, same_code
 from .changes.altered import altered_trials
-from .changes.changed_code import CodeChange
 from .changes.changed_tasks import changes
 from .changes.other_changes import (
     CLAIMS,
@@ -168,7 +167,7 @@ def _judged(case: GateCase) -> GateResult:
         shared=case.shared,
         bless=case.commands.bless() if may_be_meant else "",
         changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
-        lead=_lead(outcome, case.code),
+        lead="" if case.code is None or outcome in PASSES else case.code.lead,
     )
 
 
@@ -176,11 +175,6 @@ def _of_lost_arms_first(tasks: Sequence[TaskChange], arms: Iterable[GateArm]) ->
     """Return changed tasks, those that got worse in an arm that is held to have done so before those in which another did."""
     lost = {line.arm for arm in arms for line in arm.lines if line.outcome in ("regression", "worse here")}
     return tuple(sorted(tasks, key=lambda change: (change.became != "worse", change.became == "worse" and change.arm not in lost)))
-
-
-def _lead(outcome: Outcome, changed_code: CodeChange | None) -> str:
-    """Return the likely cause beside the loop of what is held against it; empty where there is none."""
-    return "" if changed_code is None or outcome in PASSES else changed_code.lead
 
 
 def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm], *, broke: bool, other_answers: bool) -> bool:

@@ -279,15 +279,13 @@ class SuiteTrial:
                 "implicit": sum(fault.landed and fault.kind in IMPLICIT for fault in faults),
                 "believed": sum(fault.landed and fault.believed for fault in faults),
             },
-            "injections": self.tunnel.instructions.counts(self.answer, abstained=self._abstained),
+            "injections": self.tunnel.instructions.counts(
+                self.answer, abstained=self.score is not None and (self.answer is None or is_abstention(self.answer))
+            ),
             "answered": self.score is not None,
             "answer": self.answer,
             "score": self.score,
         }
-
-    @property
-    def _abstained(self) -> bool:
-        return self.score is not None and (self.answer is None or is_abstention(self.answer))
 
     def close(self) -> None:
         try:

@@ -25,7 +25,11 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
     yield from _trial_caveats(run, "The pilot")
     if second is not None:
         yield from _trial_caveats(second, "The second run")
-    yield from _model_caveats(run)
+    settings = run.manifest.settings
+    if any(arm.info.model == SCRIPTED for arm in run.comparison.arms):
+        yield "The model is scripted: from run to run only the draws of faults vary, less than a real model does."
+    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
+        yield "The replies came from a recording: a live model varies more."
     if pilot.supply.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
     if run.manifest.settings.models != (SCRIPTED,) and pilot.price.cost_usd is None:
@@ -51,14 +55,6 @@ def _trial_caveats(run: Results, name: str) -> Iterator[str]:
     errored = sum(arm.summary.errored for arm in run.comparison.arms)
     if errored:
         yield f"{name} has {errored} errored trials of {len(run.records)}, which are left out."
-
-
-def _model_caveats(run: Results) -> Iterator[str]:
-    settings = run.manifest.settings
-    if any(arm.info.model == SCRIPTED for arm in run.comparison.arms):
-        yield "The model is scripted: from run to run only the draws of faults vary, less than a real model does."
-    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
-        yield "The replies came from a recording: a live model varies more."
 
 
 def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:

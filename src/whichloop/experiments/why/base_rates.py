@@ -89,14 +89,9 @@ def solved_trials(traces: Traces, records: Sequence[Record], arms: Collection[st
     solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
     traced = Counter(record.arm for record in _traced(solved))
     looked_at = {arm: SolvedTrials(traced[arm]) for arm in arms}
-    for record in _spread(_traced(solved), traced, _most(arms)):
+    for record in _spread(_traced(solved), traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):
         looked_at[record.arm].causes[explain(read_trial(traces.read(record), record)).cause] += 1
     return looked_at
-
-
-def _most(arms: Collection[str]) -> int:
-    """Return how many solved trials of each of these arms are looked at."""
-    return max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)
 
 
 def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:

@@ -60,7 +60,8 @@ def ddmin(items: tuple[Item, ...], fails: Fails[Item]) -> tuple[Item, ...]:
     """Return a 1-minimal set with which the test fails; it fails with all items, and passes with none."""
     parts = 2
     while len(items) > 1:
-        chunks = _split(items, parts)
+        ends = [len(items) * number // parts for number in range(parts + 1)]
+        chunks = [items[start:end] for start, end in pairwise(ends)]
         rests = [tuple(item for item in items if item not in chunk) for chunk in chunks]
         if (smaller := next(filter(fails, chunks), None)) is not None:
             items, parts = smaller, 2
@@ -71,12 +72,6 @@ def ddmin(items: tuple[Item, ...], fails: Fails[Item]) -> tuple[Item, ...]:
         else:
             parts = min(len(items), 2 * parts)
     return items
-
-
-def _split(items: tuple[Item, ...], parts: int) -> list[tuple[Item, ...]]:
-    """Return the items in so many parts of nearly equal size, none empty."""
-    ends = [len(items) * number // parts for number in range(parts + 1)]
-    return [items[start:end] for start, end in pairwise(ends)]
 
 
 class _UsedUpError(Exception):

@@ -62,7 +62,19 @@ def fraction(sizes: Sequence[int], most: int | None = None) -> Fraction:
     """
     if set(sizes) == {2} and len(sizes) in GENERATORS:
         return _regular(len(sizes), most)
-    return _optimal(sizes, most)
+    total = math.prod(sizes)
+    needed = 1 + sum(size - 1 for size in sizes) + sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
+    if needed >= total:
+        raise ValueError(f"no fraction of the {total} cells tells main effects from two-factor interactions")
+    if most is not None and most < needed:
+        raise _too_small(needed, most)
+    if total > MAX_CANDIDATES:
+        raise ValueError(f"{total} combinations of levels are too many to choose from; leave out factors or levels")
+    cells = full_factorial(sizes)
+    mains = coded(sizes, cells)
+    matrix = np.hstack([np.ones((len(cells), 1)), *mains, *(crossed(a, b) for a, b in combinations(mains, 2))])
+    chosen = _exchanged(matrix, _count(sizes, needed, total, most))
+    return Fraction(tuple(cells[i] for i in chosen), None, _efficiency(matrix[chosen], matrix))
 
 
 # --- regular fractions ---
@@ -100,21 +112,6 @@ def _resolution(k: int, columns: Sequence[Sequence[int]]) -> int:
 # --- D-optimal fractions ---
 
 
-def _optimal(sizes: Sequence[int], most: int | None) -> Fraction:
-    total = math.prod(sizes)
-    needed = 1 + sum(size - 1 for size in sizes) + sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
-    if needed >= total:
-        raise ValueError(f"no fraction of the {total} cells tells main effects from two-factor interactions")
-    if most is not None and most < needed:
-        raise _too_small(needed, most)
-    if total > MAX_CANDIDATES:
-        raise ValueError(f"{total} combinations of levels are too many to choose from; leave out factors or levels")
-    cells = full_factorial(sizes)
-    matrix = _model(cells, sizes)
-    chosen = _exchanged(matrix, _count(sizes, needed, total, most))
-    return Fraction(tuple(cells[i] for i in chosen), None, _efficiency(matrix[chosen], matrix))
-
-
 def _count(sizes: Sequence[int], needed: int, total: int, most: int | None) -> int:
     """Return how many cells there are: where that can be, so many that every level of every factor may stand equally often."""
     even = math.lcm(*sizes)
@@ -124,12 +121,6 @@ def _count(sizes: Sequence[int], needed: int, total: int, most: int | None) -> i
     top = min(most, total - 1)
     rounded = top // even * even
     return rounded if rounded >= needed else top
-
-
-def _model(cells: Sequence[Cell], sizes: Sequence[int]) -> Floats:
-    """Return the model's columns, cells × columns: 1, main effects, two-factor interactions."""
-    mains = coded(sizes, cells)
-    return np.hstack([np.ones((len(cells), 1)), *mains, *(crossed(a, b) for a, b in combinations(mains, 2))])
 
 
 def _exchanged(matrix: Floats, n: int) -> list[int]:

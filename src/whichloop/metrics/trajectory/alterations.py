@@ -64,7 +64,10 @@ def _of_calls(trial: TracedTrial) -> Iterator[Alteration]:
     matching = trial.once(_matching)
     for matched in matching.runs:
         yield from _of_run(trial, matched)
-    yield from _dropped(trial, matching)
+    for each in matching.passed_over:
+        if _is_worth_running(trial, each) and (each.call.key not in matching.last or not trial.is_finished):
+            detail = f"the loop never ran {call_text(each.call)}, which the model wrote at {reply(each.by.number)}, and went on"
+            yield Alteration("dropped call", detail, each.event)
 
 
 def _is_known(trial: TracedTrial) -> bool:
@@ -118,15 +121,6 @@ def _is_read_as(written: Any, ran: Any) -> bool:
     return isinstance(written, str) and written.strip().lower() == render_value(ran).lower()
 
 
-def _dropped(trial: TracedTrial, matching: Matching) -> Iterator[Alteration]:
-    """Return calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of
-    one."""
-    for each in matching.passed_over:
-        if _is_worth_running(trial, each) and (each.call.key not in matching.last or not trial.is_finished):
-            detail = f"the loop never ran {call_text(each.call)}, which the model wrote at {reply(each.by.number)}, and went on"
-            yield Alteration("dropped call", detail, each.event)
-
-
 def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
     """Whether a call that was written and not run was worth running: the other course took it, or no fault made it up."""
     if any(step.call.key == written.call.key for step in trial.other_course if step.call is not None and step.gave_result):
@@ -143,7 +137,7 @@ def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
     known_receipts = frozenset(receipt for _, run in runs for receipt in _receipts(run))
     others = frozenset(run.result.replace("\\", "") for _, run in runs)
     for place, run in runs:
-        prompt = _next_prompt(trial, place)
+        prompt = next((trial.prompts[at] for at, ask in trial.asks(place) if ask.role in PLANNING), None)
         shown_text = None if prompt is None else _told_instead(prompt, run, known_receipts, others)
         if shown_text is not None:
             detail = (
@@ -222,11 +216,6 @@ def _beside_receipts(prompt: Prompt) -> dict[str, list[Sighting]]:
 
 _sightings = lru_cache(maxsize=1024)(sightings)
 """Kept: a trial's prompts repeat their messages."""
-
-
-def _next_prompt(trial: TracedTrial, place: int) -> Prompt | None:
-    """Return the first prompt after a run that decides on what is called next; None if there is none."""
-    return next((trial.prompts[at] for at, ask in trial.asks(place) if ask.role in PLANNING), None)
 
 
 def _told_instead(prompt: Prompt, run: ToolRun, known_receipts: frozenset[str], others: frozenset[str]) -> str | None:

@@ -108,13 +108,10 @@ class Matching:
         is_allowed = not same and (self._is_recovering or (is_retry and (was_written or not meant)))
         stands_for = None if is_allowed or not meant else meant[0]
         if stands_for is not None:
-            self._take(stands_for)
+            for calls in self._waiting.values():
+                if stands_for in calls:
+                    calls.remove(stands_for)
         return MatchedRun(place, run, stands_for, is_allowed, was_written, before)
-
-    def _take(self, written: WrittenCall) -> None:
-        for calls in self._waiting.values():
-            if written in calls:
-                calls.remove(written)
 
 
 def tells_what_was_read(events: Sequence[TraceEvent]) -> bool:

@@ -33,12 +33,10 @@ def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
     if len(whole) <= MAX_CHARS or not options:
         return whole
     others = [other.options for other in arms if other.loop == info.loop]
-    differing = {name: value for name, value in info.options.items() if any(_differs(name, value, other) for other in others)}
+    differing = {
+        name: value for name, value in info.options.items() if any(name not in other or other[name] != value for other in others)
+    }
     return whole.replace(f"({options})", f"({_options_text(differing) or '…'})", 1)
-
-
-def _differs(name: str, value: object, other: Mapping[str, object]) -> bool:
-    return name not in other or other[name] != value
 
 
 def _options_text(options: Mapping[str, object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from whichloop.checks.program import OUTCOMES, FaultFinding, ProgramReport, Requirement
+from whichloop.checks.program import OUTCOMES, ProgramReport, Requirement
 from whichloop.checks.program.agent_faults import BY_NAME
 
 from .document import UNKNOWN, Banner, Block, Code, Folded, Grid, Items, Page, PageLink, PageSection, Paragraph
@@ -50,8 +50,6 @@ def _requests(report: ProgramReport) -> Iterator[Block]:
     yield Paragraph("The lines of the first telling request after the fault that no undisturbed run has.", "quiet")
     for finding in report.findings:
         if finding.shown:
-            yield Folded(_summary(finding), (Code(finding.shown),), f"fault-{finding.fault}")
-
-
-def _summary(finding: FaultFinding) -> str:
-    return f"{finding.fault}: {finding.outcome}, request {finding.request}"
+            yield Folded(
+                f"{finding.fault}: {finding.outcome}, request {finding.request}", (Code(finding.shown),), f"fault-{finding.fault}"
+            )

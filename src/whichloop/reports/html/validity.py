@@ -84,7 +84,8 @@ DIGEST_CHARS = 12
 def manifest_section(run: Results) -> PageSection:
     """Return the section on suite, profiles, arms, versions and digests, with the whole manifest, folded."""
     facts = Grid("The run", ("what", "value"), tuple(_facts(run)), is_sortable=False)
-    arms = _arms(run)
+    rows = tuple((arm.arm, arm.model, Code(_options(arm.options)), Code(arm.code[:DIGEST_CHARS])) for arm in run.manifest.arms)
+    arms = Grid("What each arm is made of", ("arm", "model", "options typed", "digest of its code"), rows)
     whole = json.dumps(run.manifest.to_json(), indent=2, ensure_ascii=False)
     return PageSection("manifest", "How the run was made", (facts, arms, Folded(MANIFEST, (Code(whole),))))
 
@@ -114,11 +115,6 @@ def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:
     packages = {name: version for name, version in manifest.packages.items() if version}
     yield "versions", ", ".join(f"{name} {version}" for name, version in packages.items())
     yield "machine", f"Python {manifest.python}, {manifest.platform}"
-
-
-def _arms(run: Results) -> Grid:
-    rows = tuple((arm.arm, arm.model, Code(_options(arm.options)), Code(arm.code[:DIGEST_CHARS])) for arm in run.manifest.arms)
-    return Grid("What each arm is made of", ("arm", "model", "options typed", "digest of its code"), rows)
 
 
 def _options(options: Mapping[str, object]) -> str:

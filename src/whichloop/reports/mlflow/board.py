@@ -12,7 +12,6 @@ from whichloop.experiments.optimize.files import CANDIDATES
 from whichloop.experiments.optimize.manifest import DesignEntry, OptimizationManifest
 from whichloop.experiments.optimize.tried import SearchTasks, tasks_of
 from whichloop.metrics.record import Record
-from whichloop.protocol import Program
 from whichloop.runs.store.files import read_document
 
 MAX_CHILDREN = 200
@@ -172,14 +171,12 @@ class SearchBoard:
     def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         design_row = self.designs[design]
         if not design_row.rows:
-            for candidate in _tried(self.folder / design_row.about.folder / CANDIDATES, final.program):
+            for candidate in [
+                Candidate.from_json(item, final.program)
+                for item in read_document(self.folder / design_row.about.folder / CANDIDATES)["candidates"]
+            ]:
                 design_row.put(candidate)
         design_row.put(final)
         design_row.search, design_row.proposals, design_row.ended = end.search, end.proposals, end
         design_row.mark(final.number)
         design_row.changed = True
-
-
-def _tried(path: Path, like: Program) -> list[Candidate]:
-    """Return all candidates of a design that ended in an earlier session. Raises OSError, ValueError and KeyError."""
-    return [Candidate.from_json(item, like) for item in read_document(path)["candidates"]]

@@ -78,7 +78,14 @@ def log_run(run: Results, uri: str, experiment: str, report: Callable[[Results],
 
 def log_comparison(store: Store, run: Results, above: str = "", report: Callable[[Results], str] = report_html) -> str:
     """Make a run or bring it up to date, and return its id. `above`: the id of its parent run."""
-    tags = _tags(run)
+    tags = {
+        "whichloop.run": run_name(run.folder),
+        "whichloop.digest": run.digest,
+        "whichloop.complete": str(run.is_complete).lower(),
+        "whichloop.suite_digest": run.manifest.suite.digest,
+        "mlflow.source.name": "whichloop",
+        "mlflow.source.type": "LOCAL",
+    }
     entry = _parent_entry(run, tags | ({PARENT: above} if above else {}))
     parent_id = store.put(store.parent(run_name(run.folder)), entry)
     runs, models = store.children(parent_id, ARM), _models(store, run, parent_id)
@@ -140,18 +147,6 @@ def _finish(store: Store, run_id: str, run: Results, records: Sequence[Record]) 
 
 
 # --- what runs hold ---
-
-
-def _tags(run: Results) -> dict[str, str]:
-    """Return the tags that a run shares with its arms."""
-    return {
-        "whichloop.run": run_name(run.folder),
-        "whichloop.digest": run.digest,
-        "whichloop.complete": str(run.is_complete).lower(),
-        "whichloop.suite_digest": run.manifest.suite.digest,
-        "mlflow.source.name": "whichloop",
-        "mlflow.source.type": "LOCAL",
-    }
 
 
 def _setting(run: Results) -> dict[str, Any]:

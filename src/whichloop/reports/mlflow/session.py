@@ -80,7 +80,16 @@ class Session:
         """Write what has changed. Raises whatever MLflow, its database and the network raise."""
         for design in self.board.designs.values():
             if design.changed and design.rows:
-                self._write_design(design)
+                run = self._design(design)
+                for row in design.rows.values():
+                    if row.shown and row.changed:
+                        self._write_candidate(design, row)
+                        row.changed = False
+                self._log(run, design.points, {"whichloop.candidates": design.shown_in_words})
+                if design.best is not None:
+                    best = design.rows[design.best].candidate
+                    self._log(self.parent, (), {metric_key(f"best.{design.design}"): f"candidate {best.number}, {best.digest}"})
+                design.changed = False
             if design.ended is not None and not design.settled:
                 self._settle(design)
                 design.settled = True
@@ -90,18 +99,6 @@ class Session:
             self._leave()
 
     # --- a design and its candidates ---
-
-    def _write_design(self, design: DesignRow) -> None:
-        run = self._design(design)
-        for row in design.rows.values():
-            if row.shown and row.changed:
-                self._write_candidate(design, row)
-                row.changed = False
-        self._log(run, design.points, {"whichloop.candidates": design.shown_in_words})
-        if design.best is not None:
-            best = design.rows[design.best].candidate
-            self._log(self.parent, (), {metric_key(f"best.{design.design}"): f"candidate {best.number}, {best.digest}"})
-        design.changed = False
 
     def _design(self, design: DesignRow) -> Logged:
         """Return a design's run, made if missing."""

@@ -68,7 +68,9 @@ class TraceOwner:
 
 def log_traces(store: Store, folder: Path, records: Sequence[Record], owner: TraceOwner) -> None:
     """Bring the sample up to date. A trace's id is derived from its trial, so an existing trace keeps people's remarks."""
-    wanted = {_trace_id(owner.run_id, record): record for record in sample(records)}
+    wanted = {
+        f"tr-{digest([owner.run_id, *record.key, record.attempt, record.trace_digest])[:32]}": record for record in sample(records)
+    }
     whole = _keep_only(store, owner.run_id, run_name(folder), wanted.keys())
     traces, spans = Traces(folder), list[Span]()
     for trace_id, record in wanted.items():
@@ -90,10 +92,6 @@ def _keep_only(store: Store, run_id: str, name: str, wanted: Set[str]) -> Set[st
     if stale := sorted(ours.keys() - wanted):
         store.client.delete_traces(store.experiment_id, trace_ids=stale)
     return {trace_id for trace_id, tags in ours.items() if TraceTagKey.SPANS_LOCATION in tags}  # a tag that comes with spans
-
-
-def _trace_id(run_id: str, record: Record) -> str:
-    return f"tr-{digest([run_id, *record.key, record.attempt, record.trace_digest])[:32]}"
 
 
 def _trace_info(trace_id: str, trace: Trace, record: Record) -> TraceInfo:

@@ -181,21 +181,18 @@ class ProgressCounts(Unwatched):
         """Seconds used by earlier sessions."""
         self.spent = Spending(spent.calls, spent.tokens, spent.dollars)
         if self.before:
-            self._add_earlier(experiment)
+            ends: dict[tuple[str, str, int], TrialEnd] = {}
+            for record in each_record(experiment.folder):
+                ends[record.key] = TrialEnd.of(record)  # of several lines the last one stands
+                self.spent.nominal += record.nominal_usd or 0.0
+            for key, end in ends.items():
+                if experiment.past.next_attempt(key, experiment.retry) is None:
+                    self.arms[key[0]].add(end)
         self.began = time.monotonic()
         self._pace, self._tasks, self._has_looks = Pace(), len(experiment.tasks), experiment.manifest.looks is not None
         self._marks = deque([(self.began, 0)])
         self.may_shrink = not self.before
         """Whether the same command can be typed with fewer tasks."""
-
-    def _add_earlier(self, experiment: Experiment) -> None:
-        ends: dict[tuple[str, str, int], TrialEnd] = {}
-        for record in each_record(experiment.folder):
-            ends[record.key] = TrialEnd.of(record)  # of several lines the last one stands
-            self.spent.nominal += record.nominal_usd or 0.0
-        for key, end in ends.items():
-            if experiment.past.next_attempt(key, experiment.retry) is None:
-                self.arms[key[0]].add(end)
 
     def finished(self, record: Record) -> None:
         self.done += 1

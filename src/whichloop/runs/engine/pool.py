@@ -96,7 +96,13 @@ class Pool:
         try:
             await self._opened
             yield self
-            await self._end()
+            self._closing = True
+            for worker in self._workers:
+                worker.takes_no_more = True
+                worker.send(_END)
+            ending = [worker.keeping for worker in self._workers if worker.keeping is not None]
+            if ending:
+                await asyncio.wait(ending, timeout=END_LIMIT_S)
         finally:
             for task in tasks:
                 task.cancel()
@@ -198,7 +204,10 @@ class Pool:
             posting.cancel()
             if worker.listening is not None:
                 worker.listening.cancel()
-            await self._stop(worker)
+            stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+            await asyncio.shield(stopping)
 
     async def _greet(self, link: Link) -> None:
         try:
@@ -213,28 +222,11 @@ class Pool:
         while not worker.ended:
             self._take_message(worker, await worker.link.receive())
 
-    async def _stop(self, worker: PoolWorker) -> None:
-        """Stop a worker, even if this task is cancelled meanwhile."""
-        stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
-        self._stopping.add(stopping)
-        stopping.add_done_callback(self._stopping.discard)
-        await asyncio.shield(stopping)
-
     def _forget(self, worker: PoolWorker) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
         if worker is self._reserved:
             self._reserved = None
-
-    async def _end(self) -> None:
-        """Let all workers send their last messages and end."""
-        self._closing = True
-        for worker in self._workers:
-            worker.takes_no_more = True
-            worker.send(_END)
-        ending = [worker.keeping for worker in self._workers if worker.keeping is not None]
-        if ending:
-            await asyncio.wait(ending, timeout=END_LIMIT_S)
 
     # --- what workers say ---
 

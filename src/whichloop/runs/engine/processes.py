@@ -88,18 +88,15 @@ class ProcessLink:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._process.wait(), PATIENCE_S)
         finally:
-            await self._end()
-
-    async def _end(self) -> None:
-        if self._process is not None:
-            self._kill(self._process.pid)
-            await self._process.wait()
-        if self._end_watch is not None:
-            self._end_watch.cancel()
-        if self._writing is not None and not self._writing.is_closing():
-            self._writing.abort()
-        if self._reading is not None:
-            self._reading.close()
+            if self._process is not None:
+                self._kill(self._process.pid)
+                await self._process.wait()
+            if self._end_watch is not None:
+                self._end_watch.cancel()
+            if self._writing is not None and not self._writing.is_closing():
+                self._writing.abort()
+            if self._reading is not None:
+                self._reading.close()
 
     async def _watch(self, process: asyncio.subprocess.Process | ForkedWorker) -> None:
         await process.wait()

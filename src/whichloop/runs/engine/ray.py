@@ -69,7 +69,7 @@ def cluster_links(address: str | None, workers: int | None) -> Iterator[Links]:
     Raises WorkerError where Ray is not installed, or no such cluster is found.
     """
     with _started(workers or os.cpu_count() or 1) if address is None else _reached(address):
-        yield Links(partial(ActorLink, _actors()), workers or _processors())
+        yield Links(partial(ActorLink, _actors()), workers or max(1, int(_ray().cluster_resources().get("CPU", 1))))
 
 
 @contextlib.contextmanager
@@ -153,10 +153,6 @@ def _actors() -> Any:
     # Not restarted by Ray: a pool makes a new worker itself, and knows what the lost one had under way.
     once = {"max_restarts": 0, "max_task_retries": 0}
     return _ray().remote(num_cpus=1, scheduling_strategy="SPREAD", max_concurrency=CALLS, **once)(RemoteWorker)
-
-
-def _processors() -> int:
-    return max(1, int(_ray().cluster_resources().get("CPU", 1)))
 
 
 @contextlib.contextmanager

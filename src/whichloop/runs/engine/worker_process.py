@@ -75,27 +75,17 @@ class Pipes:
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # it has just been closed
                     self._loop.call_soon_threadsafe(self._wake.set)
-        _end_all()
-
-
-def _end_all() -> None:
-    """End this process and those that its trials started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    _LEAVE(1)
-
-
-def _die_with_parent() -> None:
-    """Let the kernel end this process with its parent: code in C may block the thread that would notice."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+        _LEAVE(1)
 
 
 def main() -> None:
     """Serve the process that started this one, over the two pipes whose descriptors are its arguments, until it says no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user started; it ends this one
-    _die_with_parent()
+    if sys.platform == "linux":
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
     read, write = map(int, sys.argv[1:3])
     for descriptor in (read, write):
         os.set_inheritable(descriptor, False)

@@ -19,7 +19,7 @@ from whichloop.protocol.json_text import load_json
 
 from .files import TRIALS, RunError, append_whole, own_file
 from .index import BLOCK_ROWS, INDEX, LENGTHS, MAGIC, MAX_KINDS, ROW, BlockHeader, blocks_of, prefix_hash
-from .record_lines import UNTRACED, OwnFields, parted
+from .record_lines import UNTRACED, parted
 
 _NOTHING = BlockHeader(begin=0, end=0, first=0, lines=0, digest="", checksum="", base=0, repeats=(0, 0))
 _LEVEL = 3
@@ -84,7 +84,7 @@ class IndexWriter:
         self._lines += 1
         body = line.rpartition(b',"checksum":')[0] + b"}\n"
         parts = parted(body)
-        common, own = (body, _whole(body)) if parts is None else parts
+        common, own = (body, (int(load_json(body)["repeat"]), 0, 0.0, 0.0, 0, *UNTRACED)) if parts is None else parts
         kind = self._codes.get(common)
         if kind is None:
             kind = self._codes[common] = self._base + len(self._kinds)
@@ -127,8 +127,3 @@ class IndexWriter:
             self._codes, self._kinds, self._rows = {}, [], []
             with contextlib.suppress(OSError):
                 (self._folder / INDEX).unlink(missing_ok=True)
-
-
-def _whole(line: bytes) -> OwnFields:
-    """Return what a row says of a line that is of a kind of its own; whoever reads the row reads the line, too."""
-    return (int(load_json(line)["repeat"]), 0, 0.0, 0.0, 0, *UNTRACED)

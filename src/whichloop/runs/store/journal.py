@@ -132,7 +132,13 @@ class Journal:
     def _write_on(self) -> None:
         try:
             while batch := self._next():
-                self._write(batch)
+                places = iter(self._traces.append([item.trace for item in batch if item.trace]))
+                lines = [item.record.line(next(places) if item.trace else item.record.trace_at) for item in batch]
+                append_whole(self._trials, b"".join(lines), self.folder / TRIALS)
+                for line in lines:
+                    self._tally.add(open_line(line))
+                    self._index.add(line)
+                self._index.flush(self._tally.checksum)
         except BaseException as error:  # whoever appends is told
             with self._changed:
                 self._failure = error
@@ -154,13 +160,3 @@ class Journal:
             return self._closing
         many = len(self._pending) >= BATCH or self._is_hurried or self._closing
         return many or time.monotonic() >= self._since + BATCH_S
-
-    def _write(self, batch: Sequence[_Finished]) -> None:
-        """Write traces before records, so that no record points at a lost trace."""
-        places = iter(self._traces.append([item.trace for item in batch if item.trace]))
-        lines = [item.record.line(next(places) if item.trace else item.record.trace_at) for item in batch]
-        append_whole(self._trials, b"".join(lines), self.folder / TRIALS)
-        for line in lines:
-            self._tally.add(open_line(line))
-            self._index.add(line)
-        self._index.flush(self._tally.checksum)

@@ -247,19 +247,16 @@ class Traces:
             frame = _part(path, offset, length)
             if crc32(frame) != checksum:
                 raise ChecksumError
-            text = self._expanded(frame)
+            size = zstandard.frame_content_size(frame)
+            if not 0 <= size <= MAX_TEXT:
+                raise ValueError(f"the frame does not say that it holds at most {MAX_TEXT >> 20} MB")
+            text = self._decompressor.decompress(frame, allow_extra_data=False)
             self._frames_bytes += len(text)
         self._frames[key] = text
         while self._frames_bytes > MAX_FRAMES_BYTES and len(self._frames) > 1:
             _, oldest = self._frames.popitem(last=False)
             self._frames_bytes -= len(oldest)
         return text
-
-    def _expanded(self, frame: bytes) -> bytes:
-        size = zstandard.frame_content_size(frame)
-        if not 0 <= size <= MAX_TEXT:
-            raise ValueError(f"the frame does not say that it holds at most {MAX_TEXT >> 20} MB")
-        return self._decompressor.decompress(frame, allow_extra_data=False)
 
 
 def _part(path: Path, offset: int, length: int) -> bytes:

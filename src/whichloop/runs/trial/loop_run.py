@@ -94,7 +94,18 @@ class LoopRun:
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
         """Say whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
         if self.parts.tunnel is not None:
-            return await self._until_it_stands_still(running)
+            limit_s = self.parts.setting.timeout_s
+            look_s, silent_s, past_s, before = min(LOOK_S, limit_s), 0.0, 0.0, (0, 0.0)
+            while silent_s < limit_s and not self.parts.guard.used_up:
+                if past_s >= MAX_LOST * limit_s:
+                    self.held_up = True
+                    return False
+                if await ends_within(running, look_s):
+                    return True
+                now = self.parts.guard.passes, self.parts.clock.waits.seconds
+                past_s += look_s
+                silent_s, before = (silent_s + look_s if now == before else 0.0), now
+            return False
         left_s, waits = self.parts.setting.timeout_s, self.parts.clock.waits
         most_s, granted_s = MAX_LOST * left_s, 0.0
         while left_s > 0:
@@ -103,24 +114,6 @@ class LoopRun:
             left_s = min(waits.seconds, most_s) - granted_s
             granted_s += left_s
         self.held_up = waits.seconds >= most_s
-        return False
-
-    async def _until_it_stands_still(self, running: asyncio.Task[object]) -> bool:
-        """Say whether a loop with a scripted model ended by itself, before it did nothing for its time limit or asked without end.
-
-        How long it takes in all depends on the machine, and must not decide over its result.
-        """
-        limit_s = self.parts.setting.timeout_s
-        look_s, silent_s, past_s, before = min(LOOK_S, limit_s), 0.0, 0.0, (0, 0.0)
-        while silent_s < limit_s and not self.parts.guard.used_up:
-            if past_s >= MAX_LOST * limit_s:
-                self.held_up = True
-                return False
-            if await ends_within(running, look_s):
-                return True
-            now = self.parts.guard.passes, self.parts.clock.waits.seconds
-            past_s += look_s
-            silent_s, before = (silent_s + look_s if now == before else 0.0), now
         return False
 
     async def _returned_or_raised(self) -> object:

@@ -163,20 +163,16 @@ class Watch:
         self._turned_at, self._last_holder, self._turn_requested = time.monotonic(), None, False
         self._computed_s = time.thread_time()
 
-    def _request_turn(self) -> None:
-        """Ask the event loop to call `turn` in its next turn."""
-        if not self._turn_requested:
-            self._turn_requested = True
-            with contextlib.suppress(RuntimeError):  # it is closed
-                self._loop.call_soon_threadsafe(self.turn)
-
     def look(self, main: int | None) -> None:
         """Check the event loop until the end, in the thread. `main`: the thread to signal, if it runs the event loop."""
         is_reported = False
         while not self._is_over.wait(LOOK_S):
             if self._clock.beat():
                 self._resumed_at = time.monotonic()
-            self._request_turn()
+            if not self._turn_requested:
+                self._turn_requested = True
+                with contextlib.suppress(RuntimeError):  # it is closed
+                    self._loop.call_soon_threadsafe(self.turn)
             stuck_s = self.stuck_s
             if stuck_s and main is not None:
                 signal.pthread_kill(main, signal.SIGURG)

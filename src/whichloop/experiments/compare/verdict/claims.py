@@ -82,7 +82,7 @@ def _told_apart(
     """
     for number, heading in enumerate(headings):
         loops = {cell.arm.info.arm: row.loop for row, cell in _counted_cells(rows, number)}
-        wrong_by_loop = _in_column_by(rows, number)
+        wrong_by_loop = {each.loop: each.wrong for each in _in_column(rows, number)}
         least = min(wrong_by_loop.values(), default=0)
         about = {*adopted[:1]} & {*wrong_by_loop} or {loop for loop, wrong in wrong_by_loop.items() if wrong == least}
         own = [pair if pair.verdict.word == "worse" else pair.turned for pair in pairs if pair.verdict.word in ("better", "worse")]
@@ -131,11 +131,6 @@ def _with_rest(texts: Sequence[str], told: Sequence[ToldApart], most: int) -> st
     hidden = len(told) - len(_named(told, most))
     rest = f", and {counted(hidden, 'more pair')}" if hidden else ""
     return f"; paired: {', '.join(texts)}{rest}" if texts else ""
-
-
-def _in_column_by(rows: Sequence[AnswerRow], number: int) -> dict[str, int]:
-    """Return loop → wrong answers given as done in one column."""
-    return {each.loop: each.wrong for each in _in_column(rows, number)}
 
 
 def _counted_cells(rows: Sequence[AnswerRow], number: int) -> Iterator[tuple[AnswerRow, AnswerCell]]:

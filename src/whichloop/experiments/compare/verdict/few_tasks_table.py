@@ -175,7 +175,7 @@ class FewTasksClaims:
             for other in rows:
                 shown_pairs = self._shown(row, other)
                 if shown_pairs and (row in leaders or other.loop not in named):
-                    columns = tuple(self._heading(pair) for pair, _ in shown_pairs)
+                    columns = tuple(self.matrix.under(pair).removeprefix(" under ") for pair, _ in shown_pairs)
                     by_columns.setdefault(columns, {})[other.loop] = max(within.p for _, within in shown_pairs)
             for columns, behind in by_columns.items():
                 groups.setdefault((columns, tuple(behind)), []).append((row.loop, max(behind.values())))
@@ -201,6 +201,3 @@ class FewTasksClaims:
             for pair in pairs_of(self.accuracy, row, other)
             if row is not other and pair.within is not None and pair.within.is_ahead(self.alpha)
         ]
-
-    def _heading(self, pair: Pair) -> str:
-        return self.matrix.under(pair).removeprefix(" under ")

@@ -127,7 +127,7 @@ class FewTasksVerdict:
         if not self._are_known:
             return
         rows = [row for row in self.on.matrix.rows if self._is_tested(row)]
-        rows = sorted(rows, key=lambda row: (-self._share(row), row.mean_cost))
+        rows = sorted(rows, key=lambda row: (-(self.on.solved(row) / (self.on.trials(row) or 1)), row.mean_cost))
         head = f"On {self.these_tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
         counts, notes = self._counts(rows), "".join(f"; {note}" for note in self._notes(rows))
         on_tasks = FewTasksClaims(self.on.matrix, self.accuracy, self.alpha)
@@ -206,9 +206,6 @@ class FewTasksVerdict:
             else:
                 counts.append(f"{row.loop} {solved}")
         return listed_names(counts)
-
-    def _share(self, row: AnswerRow) -> float:
-        return self.on.solved(row) / (self.on.trials(row) or 1)
 
     def _notes(self, rows: Sequence[AnswerRow]) -> Iterator[str]:
         """Yield which loops never solve some task, and which go beyond the limit in most of their trials."""

@@ -52,7 +52,9 @@ class ThriftSearch:
         return min(candidates, key=lambda thrift: -thrift.saving, default=None)
 
     def _replacing(self, best: AnswerRow, row: AnswerRow, named: Sequence[AnswerRow]) -> Thrift | None:
-        if not all(_is_cheaper(row, each) and self._is_within_margin(each, row) for each in named):
+        if not all(
+            (saving(row, each) > 0 and row.solved_cost < each.solved_cost) and self._is_within_margin(each, row) for each in named
+        ):
             return None
         if not is_shown_cheaper(row, best, self.costs) or any(self._is_beaten(row, other) for other in self.rows):
             return None
@@ -80,10 +82,6 @@ class ThriftSearch:
         for pair in self.pooled:
             if {pair.a, pair.b} == {one.loop, other.loop}:
                 yield pair if pair.a == one.loop else pair.turned
-
-
-def _is_cheaper(row: AnswerRow, than: AnswerRow) -> bool:
-    return saving(row, than) > 0 and row.solved_cost < than.solved_cost
 
 
 MAX_COLUMNS = 2

@@ -54,7 +54,7 @@ def warned(comparison: Comparison) -> list[str]:
 
     What is said of dead arms is left to `dead_arm_sentences`, which stand before everything else.
     """
-    told = _of_dead_arms(comparison)
+    told = frozenset(map(dead_arm_warning, comparison.dead_arms))
     main, costs = (
         [f"Warning: {each}" for each in warnings if each not in told]
         for warnings in (comparison.main_warnings, comparison.cost_warnings)
@@ -104,8 +104,3 @@ def _most_affected_first(arms: Sequence[ArmResult], trials: Callable[[ArmResult]
 
 def _crashes(arm: ArmResult) -> int:
     return sum(arm.summary.crashes.values())
-
-
-def _of_dead_arms(comparison: Comparison) -> frozenset[str]:
-    """Return the comparison's warnings that the sentences on dead arms stand for."""
-    return frozenset(map(dead_arm_warning, comparison.dead_arms))

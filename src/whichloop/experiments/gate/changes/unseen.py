@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.names import SCRIPTED, value_text
@@ -72,7 +71,9 @@ def _difference(before: BaselineArm, now: ArmEntry) -> str | None:
     if before.loop != now.loop:
         return f"The loop is {now.loop}, where the baseline's is {before.loop}."
     names = sorted((before.options.keys() | now.options.keys()) - {VENV})
-    other = [name for name in names if _other(before.options, now.options, name)]
+    other = [
+        name for name in names if (name in before.options, before.options.get(name)) != (name in now.options, now.options.get(name))
+    ]
     each = [f"{name} is {_value(now, name)} now, {_value(before, name)} in the baseline" for name in other]
     each += _other_defaults(before.defaults, defaults_of(now))
     return f"{now.loop}: {'; '.join(each)}." if each else None
@@ -85,10 +86,6 @@ def _other_defaults(before: Mapping[str, str], now: Mapping[str, str]) -> list[s
         for name in before
         if name in now and before[name] != now[name]
     ]
-
-
-def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
-    return (name in before, before.get(name)) != (name in now, now.get(name))
 
 
 def _value(arm: BaselineArm | ArmEntry, name: str) -> str:

@@ -79,14 +79,9 @@ def _texts(name: str) -> Iterable[str]:
         return
     for folder in dict.fromkeys((Path.cwd(), *map(Path, sys.path))):
         try:
-            yield _text(read_bounded(folder / inside, MAX_SOURCE))
+            yield io.TextIOWrapper(io.BytesIO(read_bounded(folder / inside, MAX_SOURCE)), encoding="utf-8").read()
         except (OSError, ValueError):
             continue
-
-
-def _text(data: bytes) -> str:
-    """Return the text of a file as `Path.read_text` does, each line break as one character. Raises ValueError for what is none."""
-    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,10 @@ def _let_by_flags(result: GateResult) -> str:
 def _after_a_loss(result: GateResult) -> NextStep:
     if result.advice.only_the_seed:
         return _same_draws(result)
-    meant = _what_is_meant(result)
+    lines = decisive(result)
+    arms = {line.arm for line in lines}
+    fell = any(line.metric == PRIMARY and line.arm in arms and line.effect.value < 0 for line in result.lines)
+    meant = "the loss" if fell or not lines else f"the {'rise' if lines[0].may_rise else 'fall'} in {lines[0].metric}"
     if not result.bless:
         return NextStep(f"{_mend(result)}{_why_not_bless(result)}.")
     fix = "Find what else changed" if result.advice.other_cause else _mend(result)
@@ -111,15 +114,6 @@ def _after_a_loss(result: GateResult) -> NextStep:
         (result.bless,),
         f"{fix}{let}, or, if {meant} is meant: {result.bless}",
     )
-
-
-def _what_is_meant(result: GateResult) -> str:
-    """Return what may be meant of a run that fails: `the rise in tokens` where it fails by other metrics than accuracy, which did
-    not fall there, whichever tasks were lost beside those that were gained; else `the loss`."""
-    lines = decisive(result)
-    arms = {line.arm for line in lines}
-    fell = any(line.metric == PRIMARY and line.arm in arms and line.effect.value < 0 for line in result.lines)
-    return "the loss" if fell or not lines else f"the {'rise' if lines[0].may_rise else 'fall'} in {lines[0].metric}"
 
 
 def _mend(result: GateResult) -> str:

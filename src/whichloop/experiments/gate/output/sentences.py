@@ -237,7 +237,15 @@ def _reasons(result: GateResult, named: int) -> Iterator[Part]:
     elif result.outcome == "identical":
         yield _unchanged_behaviour(result)
     elif result.outcome in PASSES:
-        yield from _passed(result, named)
+        improved, gained, stayed = [*_improved(result, named)], [*_gained_here(result, named)], [*_stayed(result, named)]
+        in_order = {
+            "pass": (improved, gained, stayed),
+            "unchanged": (stayed, [*_changed_beside(result, named)], improved),
+            "better here": (gained, stayed, improved),
+        }
+        for parts in in_order[result.outcome]:
+            yield from parts
+        yield from _within_margins(result, named, is_rest=bool(improved or stayed))
     elif result.outcome == "worse here":
         yield Part((losses(result, [line for line in result.lines if line.outcome == "worse here"]),))
     else:
@@ -304,20 +312,6 @@ def likewise(lines: Sequence[GateLine]) -> list[str]:
         for of_arm in by_arm
         for place, line in enumerate(of_arm)
     ]
-
-
-def _passed(result: GateResult, named: int) -> Iterator[Part]:
-    """Yield what holds of the lines that pass: first what the outcome's word says, then what else is better or stayed, and then
-    what the margins bear."""
-    improved, gained, stayed = [*_improved(result, named)], [*_gained_here(result, named)], [*_stayed(result, named)]
-    in_order = {
-        "pass": (improved, gained, stayed),
-        "unchanged": (stayed, [*_changed_beside(result, named)], improved),
-        "better here": (gained, stayed, improved),
-    }
-    for parts in in_order[result.outcome]:
-        yield from parts
-    yield from _within_margins(result, named, is_rest=bool(improved or stayed))
 
 
 def _passing_lines(result: GateResult) -> list[GateLine]:

@@ -72,7 +72,9 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
     reason = run.get("termination_reason")
     stop = STOPS.get(str(reason), StopReason.TERMINATED)
     items = tuple(_items(run))
-    query = next((message.text for message in _user_messages(run)), "")
+    query = next(
+        (message.text for message in (item for item in _items(run) if isinstance(item, SaidToModel) and item.role == "user")), ""
+    )
     return ForeignTrial(
         arm,
         task,
@@ -86,10 +88,6 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
         beyond_parts=beyond_parts_in(items),
         trace=ForeignTrace(events_of(items), query, untold=("provider", "wire")),
     )
-
-
-def _user_messages(run: Mapping[str, Any]) -> Iterator[SaidToModel]:
-    return (item for item in _items(run) if isinstance(item, SaidToModel) and item.role == "user")
 
 
 def _items(run: Mapping[str, Any]) -> Iterator[ConversationItem]:
