@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -74,7 +73,20 @@ def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> No
     form = options.form(output)
     folders = [run_folder(name, choice.runs) for name in choice.run]
     if len(folders) > 1:
-        code = _several(folders, form, options)
+        options.refuse_for(f"one run, not for {len(folders)}")
+        for folder in folders:
+            if is_optimization(folder):
+                raise ValueError(f"{folder} is an optimization; compare its test with other runs: {folder / TEST}")
+        collection = collect([results(folder) for folder in folders])
+        if form == "json":
+            print(json.dumps(collection.to_json(), ensure_ascii=True, allow_nan=False))
+        elif form == "markdown":
+            print(collection_to_markdown(collection), end="")
+        else:
+            render.collection(collection)
+        if not options.no_html:
+            write(pages.collection_html(collection), options.html, Path(PAGE))
+        code = max(map(code_of_run, collection.runs))
     elif is_optimization(folders[0]):
         code = _optimization(folders[0], form, options)
     else:
@@ -109,20 +121,3 @@ def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
     if not options.no_html:
         write_optimization(result, options.html)
     return exit_code(result)
-
-
-def _several(folders: Sequence[Path], form: str, options: ReportOptions) -> int:
-    options.refuse_for(f"one run, not for {len(folders)}")
-    for folder in folders:
-        if is_optimization(folder):
-            raise ValueError(f"{folder} is an optimization; compare its test with other runs: {folder / TEST}")
-    collection = collect([results(folder) for folder in folders])
-    if form == "json":
-        print(json.dumps(collection.to_json(), ensure_ascii=True, allow_nan=False))
-    elif form == "markdown":
-        print(collection_to_markdown(collection), end="")
-    else:
-        render.collection(collection)
-    if not options.no_html:
-        write(pages.collection_html(collection), options.html, Path(PAGE))
-    return max(map(code_of_run, collection.runs))

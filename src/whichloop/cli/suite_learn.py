@@ -53,7 +53,24 @@ def learn(choice: ReadRunChoice, options: LearnOptions, code: AllowOption, outpu
     if output.as_json:
         print(json.dumps(learned.as_dict() | {"out": str(options.out)}, ensure_ascii=True, allow_nan=False))
     else:
-        _print(learned)
+        references = sum(lesson.references for lesson in learned.lessons)
+        calls = sum(len(lesson.plan.calls) for lesson in learned.lessons)
+        fixed_values = [(lesson.task, value) for lesson in learned.lessons for value in lesson.fixed_values]
+        counts = (len(learned.tasks), len(learned.lessons), calls, references, len(fixed_values), len(learned.not_learned))
+        _print_table(
+            f"Learned from {learned.run}",
+            ("tasks", "learned", "calls", "references", "kept literal", "not learned"),
+            [tuple(map(str, counts))],
+        )
+        _print_table(
+            "Literal, though earlier results hold the value too",
+            ("task", "call", "argument", "value", "why", "seen"),
+            [
+                (task, k.call, k.argument, _cut_text(json.dumps(k.value)), k.why, _cut_text(", ".join(k.seen)))
+                for task, k in fixed_values
+            ],
+        )
+        _print_table("Not learned", ("task", "reason"), list(learned.not_learned.items()))
     if not learned.checked:
         say("the plans were not replayed; --check does that, and runs the tools")
     is_whole = options.only_learned or all(task.plan or task.quarantined for task in learned.tasks)
@@ -66,28 +83,6 @@ def _command(learned: LearnedSuite, out: Path) -> str:
     spec = str(Spec("jsonl", {"scorer": scorers[0]} if scorers else {}))
     command = ["whichloop", "compare", "--suite", spec, "--data", str(out)]
     return shlex.join([*command, "--tools", learned.tools] if learned.tools else command)
-
-
-def _print(learned: LearnedSuite) -> None:
-    """Print what was learned, which values could have been references, and what was not learned."""
-    references = sum(lesson.references for lesson in learned.lessons)
-    calls = sum(len(lesson.plan.calls) for lesson in learned.lessons)
-    fixed_values = [(lesson.task, value) for lesson in learned.lessons for value in lesson.fixed_values]
-    counts = (len(learned.tasks), len(learned.lessons), calls, references, len(fixed_values), len(learned.not_learned))
-    _print_table(
-        f"Learned from {learned.run}",
-        ("tasks", "learned", "calls", "references", "kept literal", "not learned"),
-        [tuple(map(str, counts))],
-    )
-    _print_table(
-        "Literal, though earlier results hold the value too",
-        ("task", "call", "argument", "value", "why", "seen"),
-        [
-            (task, k.call, k.argument, _cut_text(json.dumps(k.value)), k.why, _cut_text(", ".join(k.seen)))
-            for task, k in fixed_values
-        ],
-    )
-    _print_table("Not learned", ("task", "reason"), list(learned.not_learned.items()))
 
 
 def _cut_text(text: str) -> str:

@@ -175,7 +175,21 @@ def _read(text: str, answer: Any) -> ReadLines:
                     raise _wrong(statement, "the answer comes after the last call")
                 answer = _value(value, names)
                 break
-            call = _call(value, name, names)
+            if not isinstance(value, ast.Call):
+                raise _wrong(value, f"{_short_source(value)} is no call; a line is a call, such as price(item='lamp')")
+            tool = _tool(value.func)
+            if value.args:
+                raise _wrong(
+                    value,
+                    f"name the argument {_short_source(value.args[0])} of {tool}: {tool}(NAME={_short_source(value.args[0])})",
+                )
+            arguments: dict[str, Any] = {}
+            for word in value.keywords:
+                further = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
+                if twice := arguments.keys() & further.keys():
+                    raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
+                arguments |= further
+            call = PlannedCall(name, tool, arguments, "")
             goal_lines = [
                 goals[line] for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1) if goals.get(line)
             ]
@@ -210,23 +224,6 @@ def _assigned(statement: ast.stmt) -> tuple[str, ast.expr]:
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
         return statement.targets[0].id, statement.value
     raise _wrong(statement, "a line is a call, such as price(item='lamp') or left = stock(item='lamp')")
-
-
-def _call(value: ast.expr, name: str, names: Collection[str]) -> PlannedCall:
-    if not isinstance(value, ast.Call):
-        raise _wrong(value, f"{_short_source(value)} is no call; a line is a call, such as price(item='lamp')")
-    tool = _tool(value.func)
-    if value.args:
-        raise _wrong(
-            value, f"name the argument {_short_source(value.args[0])} of {tool}: {tool}(NAME={_short_source(value.args[0])})"
-        )
-    arguments: dict[str, Any] = {}
-    for word in value.keywords:
-        further = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
-        if twice := arguments.keys() & further.keys():
-            raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
-        arguments |= further
-    return PlannedCall(name, tool, arguments, "")
 
 
 def _tool(function: ast.expr) -> str:

@@ -20,7 +20,21 @@ def open_real_models(config: CompareConfig, begun: Mapping[str, object] | None) 
 
     `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.
     """
-    options = _options(config)
+    settings = config.provider
+    # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
+    # and pauses do not count as time of the trial, so all together may take longer.
+    call_timeout_s = min(settings.call_timeout_s, config.trial_timeout_s / 2)
+    options = RealOptions(
+        call_timeout_s=call_timeout_s,
+        attempts=settings.attempts,
+        patience_s=max(DEFAULTS.patience_s, settings.attempts * call_timeout_s),
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        most_in_flight=config.in_flight,
+        prices={} if settings.prices is None else read_prices(settings.prices),
+        without=frozenset(settings.without),
+        context_tokens=settings.context_tokens,
+    )
     models = {name: open_model(name, None if is_local_model(name) else config.base_url, options) for name in config.opened_models}
     if not config.provider.probe:
         return dict(models)
@@ -33,24 +47,6 @@ def _as_able_as_before(models: Mapping[str, RealModel], begun: Mapping[str, Any]
         return {name: model.with_capabilities(Capabilities(**begun[name])) for name, model in models.items()}
     except (KeyError, TypeError):
         raise ValueError("the run's manifest does not say what its models can do") from None
-
-
-def _options(config: CompareConfig) -> RealOptions:
-    settings = config.provider
-    # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
-    # and pauses do not count as time of the trial, so all together may take longer.
-    call_timeout_s = min(settings.call_timeout_s, config.trial_timeout_s / 2)
-    return RealOptions(
-        call_timeout_s=call_timeout_s,
-        attempts=settings.attempts,
-        patience_s=max(DEFAULTS.patience_s, settings.attempts * call_timeout_s),
-        requests_per_minute=settings.requests_per_minute,
-        tokens_per_minute=settings.tokens_per_minute,
-        most_in_flight=config.in_flight,
-        prices={} if settings.prices is None else read_prices(settings.prices),
-        without=frozenset(settings.without),
-        context_tokens=settings.context_tokens,
-    )
 
 
 async def _probed(models: Mapping[str, RealModel]) -> dict[str, Model]:

@@ -17,7 +17,6 @@ from whichloop.protocol import (
     Plan,
     Query,
     Reply,
-    Request,
     Role,
     StopReason,
     WireError,
@@ -62,7 +61,13 @@ async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
             finished = await play(design, scene)
             log, problem = finished.log, problem or finished.problem
             for request in log.requests:
-                codec = _codec_of(request)
+                role: object = request.role
+                require(isinstance(role, Role), f"a request has role {role!r}; it must be a Role")
+                if not isinstance(request.codec, Codec):
+                    raise Broken(
+                        f"a request of role {request.role} has no codec; without one no scripted model can speak the loop's format"
+                    )
+                codec = request.codec
                 pairs = by_codec.setdefault((codec.name, request.role), [])
                 if len(pairs) < MAX_OF_A_NAME and not any(codec is other for other, _ in pairs):
                     pairs.append((codec, []))
@@ -72,14 +77,6 @@ async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
                         replies.append(reply)
     require(bool(by_codec), f"no request was made{f': {problem}' if problem else ''}")
     return [item for pairs in by_codec.values() for item in pairs]
-
-
-def _codec_of(request: Request) -> Codec:
-    role: object = request.role
-    require(isinstance(role, Role), f"a request has role {role!r}; it must be a Role")
-    if not isinstance(request.codec, Codec):
-        raise Broken(f"a request of role {request.role} has no codec; without one no scripted model can speak the loop's format")
-    return request.codec
 
 
 def parsed_moves(codec: Codec, replies: Sequence[Reply]) -> list[Move]:

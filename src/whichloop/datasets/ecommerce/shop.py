@@ -154,21 +154,6 @@ def draw_shop(number: int) -> Shop:
     """Draw a shop with its usual goods, customers and orders; the same for the same number."""
     draw = Draw("ecommerce/shop", number)
     shop = Shop(date(2025, 2, 1) + timedelta(draw.integer(0, 300)))
-    _draw_policy(draw, shop)
-    for product in draw.sample(THINGS, 6):
-        draw_product(draw, shop, f"{draw.choice(BRANDS)} {product}")
-    goods = list(shop.tables["products"].values())
-    for _ in range(8):
-        customer = draw_customer(draw, shop)
-        for _ in range(draw.integer(0, 2)):
-            bought = [(item, draw.integer(1, 3)) for item in draw.sample(goods, draw.integer(1, 2))]
-            draw_order(draw, shop, customer, bought, draw.choice(("open", "shipped", "delivered")))
-        if draw.chance(0.3):
-            shop.put("credits", len(shop.tables["credits"]) + 1, customer["customer_id"], draw.integer(5, 20) * 100)
-    return shop
-
-
-def _draw_policy(draw: Draw, shop: Shop) -> None:
     basic = draw.integer(3, 8)
     rules = {
         "returns": {"days": draw.choice((14, 21, 30, 45))},
@@ -187,6 +172,17 @@ def _draw_policy(draw: Draw, shop: Shop) -> None:
         code = f"{draw.choice('ABCDEFGHKLMNPRSTUVWX')}{draw.choice('ABCDEFGHKLMNPRSTUVWX')}-{draw.integer(100, 999)}"
         for name, value in {**facts, "file_code": code}.items():
             shop.put("policy", topic, name, value)
+    for product in draw.sample(THINGS, 6):
+        draw_product(draw, shop, f"{draw.choice(BRANDS)} {product}")
+    goods = list(shop.tables["products"].values())
+    for _ in range(8):
+        customer = draw_customer(draw, shop)
+        for _ in range(draw.integer(0, 2)):
+            bought = [(item, draw.integer(1, 3)) for item in draw.sample(goods, draw.integer(1, 2))]
+            draw_order(draw, shop, customer, bought, draw.choice(("open", "shipped", "delivered")))
+        if draw.chance(0.3):
+            shop.put("credits", len(shop.tables["credits"]) + 1, customer["customer_id"], draw.integer(5, 20) * 100)
+    return shop
 
 
 def draw_product(draw: Draw, shop: Shop, product: str) -> None:

@@ -44,16 +44,14 @@ class _Story:
         read: list[Ref] = []
         for place in range(len(trail)):
             if number == 0 and place in self.measures.moved:
-                code = self._find(code, place, name)
+                empty = self.plan.call(f"Try the drawer of card {place + 1} of {name}.", "read_card", {"code": code}, fails=True)
+                moved = self.plan.call(
+                    f"Find out where card {place + 1} of {name} is.", "find_moved", {"code": code}, after=[empty]
+                )
+                code = part(moved, "moved_to")
             read.append(self.plan.call(f"Read card {place + 1} of {name}.", "read_card", {"code": code}))
             code = part(read[-1], "next_card")
         return read
-
-    def _find(self, code: str | Ref, place: int, name: str) -> Ref:
-        """Meet an empty drawer, and look up where the card is."""
-        empty = self.plan.call(f"Try the drawer of card {place + 1} of {name}.", "read_card", {"code": code}, fails=True)
-        moved = self.plan.call(f"Find out where card {place + 1} of {name} is.", "find_moved", {"code": code}, after=[empty])
-        return part(moved, "moved_to")
 
     def draft(self, request: str, answer: Any, expected: int | None) -> Draft:
         """Return the task. `request`: the question itself, behind the story of how the trail is followed."""

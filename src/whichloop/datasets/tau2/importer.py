@@ -197,28 +197,23 @@ def _task(row: TaskRow, domain: Domain, db: Database, policy: str, split: str) -
     }  # for a task that is not run too: its tools are looked at
     task = Task(row.id, query, texts, "contains", labels=labels, world=world)
     try:
-        _check_solo(row, criteria, domain)
+        state = row.initial_state or InitialState()
+        calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
+        of_user = [call.func_name for call in calls if call.env_type == "user"]
+        of_user += [action.name for action in criteria.actions or () if action.requestor == "user"]
+        if state.message_history:
+            raise Unusable("it continues a conversation with a user (message_history)")
+        if not (row.ticket or "").strip():
+            raise Unusable("it has no ticket, and needs a simulated user")
+        has_data = bool(state.initialization_data and state.initialization_data.user_data)
+        if (of_user or has_data) and not domain.has_user_tools:
+            raise Unusable(f"it needs a simulated user with tools and data of its own ({', '.join(of_user) or 'user_data'})")
+        if not criteria.scored():
+            raise Unusable("its criteria leave nothing to score without a judge")
         start = _initial(row.initial_state or InitialState(), domain, db)
         return _with_plan(task, criteria, start)
     except Unusable as error:
         return replace(task, no_plan=str(error), quarantined=str(error))
-
-
-def _check_solo(row: TaskRow, criteria: Criteria, domain: Domain) -> None:
-    """Raise Unusable for a task that needs a simulated user, or a judge."""
-    state = row.initial_state or InitialState()
-    calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
-    of_user = [call.func_name for call in calls if call.env_type == "user"]
-    of_user += [action.name for action in criteria.actions or () if action.requestor == "user"]
-    if state.message_history:
-        raise Unusable("it continues a conversation with a user (message_history)")
-    if not (row.ticket or "").strip():
-        raise Unusable("it has no ticket, and needs a simulated user")
-    has_data = bool(state.initialization_data and state.initialization_data.user_data)
-    if (of_user or has_data) and not domain.has_user_tools:
-        raise Unusable(f"it needs a simulated user with tools and data of its own ({', '.join(of_user) or 'user_data'})")
-    if not criteria.scored():
-        raise Unusable("its criteria leave nothing to score without a judge")
 
 
 def _with_plan(task: Task, criteria: Criteria, start: Database) -> Task:

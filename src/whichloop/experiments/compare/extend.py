@@ -12,7 +12,7 @@ from whichloop.runs.changes import manifest_changes, summary
 from whichloop.runs.config import COMMAND_LINE, CompareConfig, config_from
 from whichloop.runs.folders import refuse_optimization
 from whichloop.runs.lookup import check_plans, tasks_of_split
-from whichloop.runs.manifest import Manifest, RunNote, write_manifest
+from whichloop.runs.manifest import RunNote, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions
 from whichloop.runs.registry import is_generated
@@ -54,7 +54,14 @@ def extend(
         _check_more(run, additions, trials, len(tasks))
         check_plans(config, suite, tasks)
         today = manifest_of(config, suite, tasks, arms)
-        _check_kept(run, today)
+        old = run.today
+        parts = {
+            "suite": today.suite.model_copy(update={"tasks": old.suite.tasks}),
+            "profiles": {name: digest for name, digest in today.profiles.items() if name in old.profiles},
+            "arms": tuple(arm for arm in today.arms if old.arm(arm.arm) is not None),
+        }
+        if changed := manifest_changes(old, today.model_copy(update=parts)):
+            raise RunError(f"{run.folder}: with this the run would no longer be the same: {summary(changed)}; nothing was written")
         abilities = _models(run, config, arms)
         models = open_models(config, arms, abilities)
         manifest = run.manifest.model_copy(
@@ -133,18 +140,6 @@ def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) ->
             f"--tasks {additions.tasks}: the run has all {counted(tasks, 'task')} of suite {run.suite.name} already{hint}"
         )
     raise ValueError("nothing is added: give --loop, --profile, --model, or a larger --repeats or --tasks than the run has")
-
-
-def _check_kept(run: Reopened, today: Manifest) -> None:
-    """Raise RunError if the existing parts would change."""
-    old = run.today
-    parts = {
-        "suite": today.suite.model_copy(update={"tasks": old.suite.tasks}),
-        "profiles": {name: digest for name, digest in today.profiles.items() if name in old.profiles},
-        "arms": tuple(arm for arm in today.arms if old.arm(arm.arm) is not None),
-    }
-    if changed := manifest_changes(old, today.model_copy(update=parts)):
-        raise RunError(f"{run.folder}: with this the run would no longer be the same: {summary(changed)}; nothing was written")
 
 
 def _models(run: Reopened, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:

@@ -76,7 +76,20 @@ class _Watching:
         if not hung(record):
             self._only_hung.discard(record.arm)
         elif record.arm in self._able:
-            self._count(record)
+            self._hung[record.arm] += 1
+            self._interrupted += was_interrupted(record)
+            if self._hung.total() == 1:
+                in_all = f"{HANG_TRIALS} trials are interrupted, or " if self._counts_all else ""
+                where = f"{in_all}the first {HANG_TRIALS} of an arm end there"
+                self._progress.noted(
+                    f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if {where}, the run ends"
+                )
+            if record.arm in self._only_hung and self._hung[record.arm] == HANG_TRIALS:
+                raise _Hangs(f"{short_arm(record.arm)} hangs: its first {HANG_TRIALS} trials ended at their time limit")
+            if self._nothing_else_ended and self._hung.total() == HANG_TRIALS:
+                raise _Hangs(f"the first {HANG_TRIALS} trials of all ended at their time limit")
+            if self._counts_all and self._interrupted == HANG_TRIALS:
+                raise _Hangs(f"{HANG_TRIALS} trials hung and were interrupted, the last of them {record.name}")
 
     def _watch_time(self, record: Record) -> None:
         """Note a trial that took far longer than the blessed ones, unless one hangs: it may only have waited for that one.
@@ -103,22 +116,6 @@ class _Watching:
                 "long"
             )
             self._slowest_s = None  # once is enough
-
-    def _count(self, record: Record) -> None:
-        self._hung[record.arm] += 1
-        self._interrupted += was_interrupted(record)
-        if self._hung.total() == 1:
-            in_all = f"{HANG_TRIALS} trials are interrupted, or " if self._counts_all else ""
-            where = f"{in_all}the first {HANG_TRIALS} of an arm end there"
-            self._progress.noted(
-                f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if {where}, the run ends"
-            )
-        if record.arm in self._only_hung and self._hung[record.arm] == HANG_TRIALS:
-            raise _Hangs(f"{short_arm(record.arm)} hangs: its first {HANG_TRIALS} trials ended at their time limit")
-        if self._nothing_else_ended and self._hung.total() == HANG_TRIALS:
-            raise _Hangs(f"the first {HANG_TRIALS} trials of all ended at their time limit")
-        if self._counts_all and self._interrupted == HANG_TRIALS:
-            raise _Hangs(f"{HANG_TRIALS} trials hung and were interrupted, the last of them {record.name}")
 
     def noted(self, text: str) -> None:
         """Pass a note on."""

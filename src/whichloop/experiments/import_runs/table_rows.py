@@ -154,7 +154,15 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
     `reading`: which of several lists of a JSON object holds the trials may depend on the columns that the user named.
     """
     if file.suffix == PARQUET:
-        return _parquet(file)
+        try:
+            table = ParquetTable(file.path)
+            rows = [
+                Row(f"row {number}", {name: json_cell(cell) for name, cell in cells.items()}) for _, number, cells in table.rows()
+            ]
+        except ValueError as error:
+            error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
+            raise
+        return table.columns or (), rows
     if file.suffix == ".json":
         return _objects([(f"row {number}", cells) for number, cells in enumerate(list_of_rows(file.json_value, reading).rows, 1)])
     text = _decoded(file.content())
@@ -174,16 +182,6 @@ def json_cell(cell: Any) -> Any:
     if isinstance(cell, list | tuple):
         return [json_cell(item) for item in cell]
     return str(cell)
-
-
-def _parquet(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
-    try:
-        table = ParquetTable(file.path)
-        rows = [Row(f"row {number}", {name: json_cell(cell) for name, cell in cells.items()}) for _, number, cells in table.rows()]
-    except ValueError as error:
-        error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
-        raise
-    return table.columns or (), rows
 
 
 def _objects(objects: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:

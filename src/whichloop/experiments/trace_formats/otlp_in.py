@@ -158,7 +158,19 @@ def items_of(spans: Sequence[ReadSpan]) -> tuple[ConversationItem, ...]:
     unanswered: dict[str, str] = {}
     for span in ordered:
         if span.kind == "tool":
-            item = _result(span)
+            values = span.attributes
+            name = as_text(values.get("gen_ai.tool.name", values.get("tool.name")))
+            output = values.get("gen_ai.tool.call.result", values.get("output.value"))
+            error = span.error
+            is_untold = values.get("whichloop.status") is not None
+            item = CallResult(
+                text=as_text(output) or (span.message if error else ""),
+                call_id=as_text(values.get("gen_ai.tool.call.id", values.get("tool_call.id"))),
+                tool=name or as_text(span.span.get("name")).removeprefix("execute_tool "),
+                failed=None if is_untold else bool(error),
+                error_type=None if error in ("", "error") else error,
+                arguments=_arguments(values.get("gen_ai.tool.call.arguments", values.get("input.value"))),
+            )
             unanswered.pop(item.call_id, None)
             items.append(item)
             continue
@@ -197,22 +209,6 @@ def _reply(values: Mapping[str, object]) -> tuple[Message | None, str]:
     replies = gen_ai.read_messages(messages) if messages is not None else flattened_messages(values, "llm.output_messages.")
     thought = gen_ai.reasoning_of(messages) if messages is not None else ""
     return (replies[0] if replies else None), thought
-
-
-def _result(span: ReadSpan) -> CallResult:
-    values = span.attributes
-    name = as_text(values.get("gen_ai.tool.name", values.get("tool.name")))
-    output = values.get("gen_ai.tool.call.result", values.get("output.value"))
-    error = span.error
-    is_untold = values.get("whichloop.status") is not None
-    return CallResult(
-        text=as_text(output) or (span.message if error else ""),
-        call_id=as_text(values.get("gen_ai.tool.call.id", values.get("tool_call.id"))),
-        tool=name or as_text(span.span.get("name")).removeprefix("execute_tool "),
-        failed=None if is_untold else bool(error),
-        error_type=None if error in ("", "error") else error,
-        arguments=_arguments(values.get("gen_ai.tool.call.arguments", values.get("input.value"))),
-    )
 
 
 def _arguments(value: object) -> object:
