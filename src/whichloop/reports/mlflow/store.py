@@ -50,7 +50,13 @@ def prepare_store(path: Path) -> None:
     if path.exists():
         return
     try:
-        _copy(_ready(), path)
+        store = _ready()
+        beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+        try:
+            shutil.copyfile(store, beside)
+            os.link(beside, path)  # which fails where another program has made the file meanwhile
+        finally:
+            beside.unlink(missing_ok=True)
     except (OSError, sqlite3.Error):  # the home folder cannot be written, say: MLflow makes its tables where they are needed
         return
 
@@ -88,15 +94,6 @@ def _make(store: Path) -> None:
 
 def _never_wait(connection: Any, record: object) -> None:
     connection.execute("PRAGMA synchronous=OFF")
-
-
-def _copy(store: Path, path: Path) -> None:
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        shutil.copyfile(store, beside)
-        os.link(beside, path)  # which fails where another program has made the file meanwhile
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 KNOCK_S = 5.0
