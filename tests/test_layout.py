@@ -269,12 +269,6 @@ def test_no_file_is_large() -> None:
     assert not [str(path.relative_to(ROOT)) for path in tracked() if path.stat().st_size > MEGABYTE]
 
 
-def test_git_keeps_the_source_and_this_test() -> None:
-    kept = set(tracked())
-    assert Path(__file__).resolve() in kept
-    assert SOURCE / "__init__.py" in kept
-
-
 # --- no cycles ---
 
 
