@@ -70,10 +70,7 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
         raise ValueError(
             f"suite: {shown_short(suite)} is not a Suite, nor a function that makes one, nor a name{_rows_hint(suite)}"
         )
-    source: object = getattr(suite, "__self__", None)
-    name = source.name if isinstance(source, Source) else ""
-    is_built_in = name in builtin_names("suite") and getattr(find("suite", name), "__self__", None) is source
-    return (name if is_built_in else None) or _importable("suite", suite) or _keep_function(suite)
+    return _built_in_suite(suite) or _importable("suite", suite) or _keep_function(suite)
 
 
 def _rows_hint(value: object) -> str:
@@ -168,6 +165,14 @@ def _has_parameters(target: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _built_in_suite(maker: Callable[..., Suite]) -> str | None:
+    """Return the name of the built-in suite whose loader this is, or None."""
+    source: object = getattr(maker, "__self__", None)
+    name = source.name if isinstance(source, Source) else ""
+    is_built_in = name in builtin_names("suite") and getattr(find("suite", name), "__self__", None) is source
+    return name if is_built_in else None
 
 
 def _importable(kind: str, target: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,6 +62,13 @@ class CardOutput(OutputOptions):
     """File to write the page to, in Markdown."""
 
 
+def _refuse_run(words: Sequence[str], runs: Path) -> None:
+    """Raise ValueError, which says what a card is made of, for the name of a run, such as an imported one."""
+    if len(words) == 1 and any(os.path.isfile(folder / words[0] / MANIFEST) for folder in (Path(), runs)):
+        takes = "a card is of an agent, which is run for it: a design, a framework or a program, such as whichloop card finish"
+        raise ValueError(f"{words[0]} is a run; {takes}; what the run found: whichloop report {words[0]}")
+
+
 @with_options()
 def card(choice: AgentChoice, run: CardRun, output: CardOutput) -> None:
     """Disclose an agent on one page, in Markdown, or as JSON.
@@ -71,11 +78,7 @@ def card(choice: AgentChoice, run: CardRun, output: CardOutput) -> None:
     """
     if output.out is not None:
         check_writable("--out", output.out, "nothing was run")
-    words = choice.program or ()
-    runs = run.runs
-    if len(words) == 1 and any(os.path.isfile(folder / words[0] / MANIFEST) for folder in (Path(), runs)):
-        takes = "a card is of an agent, which is run for it: a design, a framework or a program, such as whichloop card finish"
-        raise ValueError(f"{words[0]} is a run; {takes}; what the run found: whichloop report {words[0]}")
+    _refuse_run(choice.program or (), run.runs)
     spec = choice.spec()
     if spec is None:
         raise ValueError("--url: a card measures an agent on a suite, and a service takes one question at a time; name a program")

@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -51,12 +52,7 @@ def check_loop(choice: LoopChoice, output: JsonOption) -> None:
         answer = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in findings]}
         print(json.dumps(answer, ensure_ascii=True))
     else:
-        name = str(spec)
-        failed = sum(finding.status == "failed" for finding in findings)
-        if unchecked := sum(finding.detail == NOT_CHECKED for finding in findings):
-            out().print(Text(f"{unchecked} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
-        total = f"{failed} of {len(findings)} laws do not hold" if failed else "every law holds"
-        out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)
+        _print_total(str(spec), findings)
     raise typer.Exit(FAILED if broken else DONE)
 
 
@@ -70,6 +66,14 @@ def _print_finding(finding: Finding) -> None:
     if finding.detail:
         print_row([("", "", 15)], finding.detail)
     sys.stdout.flush()  # the next law may take its time
+
+
+def _print_total(name: str, findings: Sequence[Finding]) -> None:
+    failed = sum(finding.status == "failed" for finding in findings)
+    if unchecked := sum(finding.detail == NOT_CHECKED for finding in findings):
+        out().print(Text(f"{unchecked} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
+    total = f"{failed} of {len(findings)} laws do not hold" if failed else "every law holds"
+    out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)
 
 
 FIRST_PROFILE = "flaky-format"

@@ -174,10 +174,7 @@ def _judged(
 ) -> GateResult:
     """Judge the run that is named, or a new one, and write the outcome to its targets."""
     if options.run is not None:
-        run = options.run
-        new_run_flags = [flag_of([name]) for name, value in flags.items() if value]
-        if new_run_flags:
-            raise ValueError(f"{new_run_flags[0]} is for a new run; leave it out, or the run {str(run)!r}")
+        _refuse_flags_of_a_new_run(flags, options.run)
     baseline, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
     check_request(baseline, margins, options.alpha)
     targets.check()  # before a run that may cost money
@@ -216,6 +213,14 @@ def _blessing_told(baseline: Baseline, options: GateOptions) -> Iterator[None]:
         bless = ("whichloop", "bless", named, *runs, "--output", str(options.baseline))
         commands = [(*anew, *runs), bless] if anew else [bless]
         raise OtherQuestions(error.mistake, *error.cures, commands=commands) from error.__cause__
+
+
+def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:
+    """Raise ValueError for a flag that only a new run could heed, beside a run that has ended. `--allow` and the other permissions
+    are no such flags: they change nothing of how a run is judged."""
+    new_run_flags = [flag_of([name]) for name, value in flags.items() if value]
+    if new_run_flags:
+        raise ValueError(f"{new_run_flags[0]} is for a new run; leave it out, or the run {str(run)!r}")
 
 
 def _baseline(path: Path) -> Baseline:

@@ -87,8 +87,7 @@ def _cut_to_fit(run: Results, sentences: Sequence[AnswerSentence], width: int, r
     left = max(1, room - len(matrix) - 1)
     lines = _weightiest(run, sentences, width, left)
     if len(lines) > left:
-        line = lines[left - 1]
-        lines = [*lines[: left - 1], Text(shortened(f"{line.plain} {'…' * width}", width), style=line.style)]
+        lines = [*lines[: left - 1], _cut_off(lines[left - 1], width)]
     return [*matrix, *lines, Text(f"The rest: whichloop report {shlex.quote(str(run.folder))} -v", style="dim")]
 
 
@@ -123,6 +122,11 @@ def _weightiest(run: Results, sentences: Sequence[AnswerSentence], width: int, r
 def _needed(sentences: Sequence[AnswerSentence]) -> list[AnswerSentence]:
     """Return the sentences without those of which the matrix shows what matters."""
     return [each for each in sentences if each.has_precedence or not each.may_be_left_out]
+
+
+def _cut_off(line: Text, width: int) -> Text:
+    """Return a line with the sign that what follows it is left out."""
+    return Text(shortened(f"{line.plain} {'…' * width}", width), style=line.style)
 
 
 def _by_weight(sentences: Sequence[AnswerSentence]) -> list[int]:

@@ -165,14 +165,7 @@ class FormedRows:
 
     def with_short_names(self, width: int) -> FormedRows:
         """Return the same with loops' names so short that they fit, as far as that can be."""
-        others = [max(row[n].cell_len for row in self.rows) + GAP for n in range(1, len(self.rows[0]))]
-        room = max(width - sum(others), MIN_NAME)
-        heads = sum(not row[0] for row in self.rows[1:])  # the further lines of folded heads have no name
-        short = [without_middle(row[0].plain, room) for row in self.rows]
-        names = short if len(set(short)) == len(self.rows) - max(0, heads - 1) else [row[0].plain for row in self.rows]
-        return FormedRows(
-            self.form, [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, self.rows, strict=True)]
-        )
+        return FormedRows(self.form, _with_short_names(self.rows, width))
 
     def without_names(self) -> FormedRows:
         """Return what stands below names that have lines of their own."""
@@ -193,6 +186,19 @@ def _first_rows(answer: ComparisonAnswer, room: int, *, has_ties: bool) -> Seque
     if has_ties:
         kept |= {row.loop for row in rows if row.accuracy >= rows[0].accuracy or any(c and c.place == "highest" for c in row.cells)}
     return [row for row in rows if row.loop in kept]
+
+
+def _with_short_names(rows: Rows, width: int) -> Rows:
+    """Return rows whose loops have names so short that they fit, though no shorter than `MIN_NAME`.
+
+    Names whose beginnings and ends are those of another one stay whole.
+    """
+    others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
+    room = max(width - sum(others), MIN_NAME)
+    heads = sum(not row[0] for row in rows[1:])  # the further lines of folded heads have no name
+    short = [without_middle(row[0].plain, room) for row in rows]
+    names = short if len(set(short)) == len(rows) - max(0, heads - 1) else [row[0].plain for row in rows]
+    return [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
 
 
 def matrix_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:

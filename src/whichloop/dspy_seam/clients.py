@@ -270,12 +270,14 @@ def _with_texts(request: Any) -> object:
     llama-cpp-python, Ollama and LM Studio refuse null; services on Bedrock refuse the empty text, so theirs stays null.
     """
     messages = tuple(
-        replace(message, parts=(lm15.TextPart(""), *message.parts))
-        if (message.role == "assistant" and not any(part.type == "text" for part in message.parts))
-        else message
+        replace(message, parts=(lm15.TextPart(""), *message.parts)) if _is_calls_alone(message) else message
         for message in request.messages
     )
     return replace(request, messages=messages)
+
+
+def _is_calls_alone(message: Any) -> bool:
+    return message.role == "assistant" and not any(part.type == "text" for part in message.parts)
 
 
 def _is_own(url: str | None, address: str) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from whichloop.protocol import Message, Model, NativeCall, Request, Sampling, ToolSpec
+from whichloop.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec
+from whichloop.protocol.json_text import Json
 from whichloop.protocol.threads import run_blocking
 
 from .asking import CURRENT_REQUEST
@@ -44,19 +45,7 @@ class _AsyncEngine:
 
     async def complete(self, request: Any) -> object:
         reply = await self.model.complete(_request_of(request))
-        model = request.model
-        parts: list[object] = [lm15.TextPart(reply.text)]
-        parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
-        usage = reply.usage
-        return lm15.Response(
-            id=None,
-            model=model,
-            message=lm15.Message.assistant(parts),
-            finish_reason="tool_call" if reply.calls and reply.finish_reason != "length" else LM15_FINISH[reply.finish_reason],
-            usage=lm15.Usage()
-            if usage is None
-            else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),
-        )
+        return _response_of(reply, request.model)
 
 
 class _SyncEngine(_AsyncEngine):
@@ -78,9 +67,7 @@ def _request_of(request: Any) -> Request:
     sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
     choice = config.tool_choice
     several = choice is None or choice.parallel is not False
-    fields = config.response_format or {}
-    schema: Mapping[str, Any] | None = fields.get("json_schema", fields).get("schema")
-    converted = Request(tuple(messages), tools, _choice_of(choice), schema, sampling, several)
+    converted = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
     details = CURRENT_REQUEST.get()
     if details is None:
         return converted
@@ -96,6 +83,13 @@ def _choice_of(choice: Any) -> str | None:
     return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
 
 
+def _schema_of(response_format: Any) -> Mapping[str, Json] | None:
+    """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
+    fields = response_format or {}
+    schema: Mapping[str, Any] | None = fields.get("json_schema", fields).get("schema")
+    return schema
+
+
 def _messages_of(message: Any) -> list[Message]:
     """Return one lm15 message as ours; a tool message may hold several results."""
     results = [part for part in message.parts if part.type == "tool_result"]
@@ -108,3 +102,18 @@ def _messages_of(message: Any) -> list[Message]:
         if part.type == "tool_call"
     )
     return [Message("system" if message.role == "developer" else message.role, text, calls)]
+
+
+def _response_of(reply: Reply, model: str) -> object:
+    parts: list[object] = [lm15.TextPart(reply.text)]
+    parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
+    usage = reply.usage
+    return lm15.Response(
+        id=None,
+        model=model,
+        message=lm15.Message.assistant(parts),
+        finish_reason="tool_call" if reply.calls and reply.finish_reason != "length" else LM15_FINISH[reply.finish_reason],
+        usage=lm15.Usage()
+        if usage is None
+        else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),
+    )

@@ -111,16 +111,21 @@ class Streamed:
 
 def reply_of(response: Any, provider: str | None, streamed: Streamed | None = None) -> Reply:
     """Return a whole reply, its text and native calls as they were sent."""
-    details = response.provider_data.get("incomplete_details") if isinstance(response.provider_data, Mapping) else None
     return Reply(
         _response_text(response) if streamed is None else streamed.text,
         _native_calls(response) if streamed is None else streamed.calls,
         _usage_of(response.usage, provider),
-        _INCOMPLETE.get(details.get("reason") if isinstance(details, Mapping) else None, FINISH[response.finish_reason]),
+        _INCOMPLETE.get(_incomplete_reason(response.provider_data), FINISH[response.finish_reason]),
     )
 
 
 _INCOMPLETE: Mapping[Any, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def _incomplete_reason(data: Any) -> Any:
+    """Return why a response in the form of OpenAI's Responses is incomplete, which lm15 does not read; None for any other body."""
+    details = data.get("incomplete_details") if isinstance(data, Mapping) else None
+    return details.get("reason") if isinstance(details, Mapping) else None
 
 
 def _response_text(response: Any) -> str:

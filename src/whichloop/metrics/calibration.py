@@ -8,7 +8,7 @@ trials of high confidence, and its intervals hold too rarely (0.85 instead of 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,12 +87,10 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
     if not with_confidence:
         return None
     tasks = {record.task: record.cluster for record in with_confidence}
-    groups = unit_groups(list(tasks.values()), len(tasks))
-    numbers = {task: place if groups is None else int(groups[place]) for place, task in enumerate(tasks)}
     bars = histogram(
         [record.confidence or 0.0 for record in with_confidence],
         [record.is_solved for record in with_confidence],
-        np.array([numbers[record.task] for record in with_confidence]),
+        _units(with_confidence, tasks),
     )
 
     def interval(measure: Measure) -> Interval:
@@ -117,6 +115,13 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
         bins=tuple(bins(bars.whole)),
         risk_coverage=tuple(risk_coverage(right, wrong)),
     )
+
+
+def _units(records: Sequence[Record], tasks: Mapping[str, str]) -> NDArray[np.int64]:
+    """Return the number, from 0, of each record's unit of inference. `tasks`: task → cluster."""
+    groups = unit_groups(list(tasks.values()), len(tasks))
+    numbers = {task: place if groups is None else int(groups[place]) for place, task in enumerate(tasks)}
+    return np.array([numbers[record.task] for record in records])
 
 
 @dataclass(frozen=True, slots=True)

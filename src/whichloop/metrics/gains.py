@@ -201,14 +201,11 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
         ratios = {} if test is None else {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
         return Gain(design.design, accuracy[design.before], accuracy[design.after], test, alone, **ratios)
 
-    by_design = {name: _gains_by_task(before[name], after[name]) for name in before}
-    pairs = combinations(by_design, 2)
-    tests = {(a, b): paired_test(PRIMARY, by_design[a], by_design[b], margin, reach=2 * SCORES) for a, b in pairs}
     return Gains(
         tuple(map(gain, designs)),
         _ranking({d.design: accuracy[d.before] for d in designs}, before, alpha, margin),
         _ranking({d.design: accuracy[d.after] for d in designs}, after, alpha, margin),
-        tuple(pairs_of_family(PRIMARY, tests, alpha)),
+        tuple(_interactions({name: _gains_by_task(before[name], after[name]) for name in before}, alpha, margin)),
         alpha,
     )
 
@@ -256,6 +253,12 @@ def _gains_by_task(before: TaskValues, after: TaskValues) -> TaskValues:
     """Return what each task gained, within [-1, 1]; only tasks that were scored in both arms count."""
     old, new = before.means, after.means
     return TaskValues({task: [new[task] - old[task]] for task in old if task in new}, before.clusters)
+
+
+def _interactions(by_design: Mapping[str, TaskValues], alpha: float, margin: float) -> list[Pair]:
+    pairs = combinations(by_design, 2)
+    tests = {(a, b): paired_test(PRIMARY, by_design[a], by_design[b], margin, reach=2 * SCORES) for a, b in pairs}
+    return pairs_of_family(PRIMARY, tests, alpha)
 
 
 # --- the gain that the optimizer saw ---

@@ -293,9 +293,6 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
         measured[name] = Measured.of(name, task_values(scored, METRICS[name]), alpha)
     statuses = Counter(record.status for record in alike(records))
     faults = count_faults(scored)
-    distances = {distance for record in alike(scored) for distance in record.results_needed}
-    shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES if name in distances}
-    shares = {name: _share(values, alpha) for name, values in shown.items()}
     return ArmSummary(
         trials=len(records),
         scored=len(scored),
@@ -316,7 +313,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
         crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
         dead=death_cause(scored),
-        retention_at={name: share for name, share in shares.items() if share is not None},
+        retention_at=_retention_at(scored, alpha),
         tells_faults=not records or any(record.tells_faults for record in alike(records)),
         lost_to=lost_to(scored),
         over_templates=measured[PRIMARY].over_templates,
@@ -411,6 +408,13 @@ def _over_templates(values: TaskValues, alpha: float) -> Interval | None:
     if templates is None:
         return None
     return replace(accuracy_interval(list(values.values.values()), templates, alpha), n=unit_count(templates), units=None)
+
+
+def _retention_at(scored: Sequence[Record], alpha: float) -> dict[str, Interval]:
+    distances = {distance for record in alike(scored) for distance in record.results_needed}
+    shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES if name in distances}
+    shares = {name: _share(values, alpha) for name, values in shown.items()}
+    return {name: share for name, share in shares.items() if share is not None}
 
 
 def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:

@@ -31,11 +31,7 @@ def texts_apart(before: Request, now: Request) -> tuple[list[str], list[str]]:
     old, new = old[: len(old) - end], new[: len(new) - end]
     texts, others = [_message_text(message) for message in old], [_message_text(message) for message in new]
     if texts and others:
-        one = texts[0]
-        other = others[0]
-        shared = shared_length(one, other)
-        cut = one.rfind(" ", 0, shared) + 1
-        texts[0], others[0] = one[cut:], other[cut:]
+        texts[0], others[0] = _from_where_they_differ(texts[0], others[0])
         texts[-1], others[-1] = _up_to_where_they_differ(texts[-1], others[-1])
     return texts, others
 
@@ -50,6 +46,12 @@ def _equal(one: Sequence[Message], other: Sequence[Message]) -> int:
         if message is not its and message != its:
             return count
     return min(len(one), len(other))
+
+
+def _from_where_they_differ(one: str, other: str) -> tuple[str, str]:
+    shared = shared_length(one, other)
+    cut = one.rfind(" ", 0, shared) + 1
+    return one[cut:], other[cut:]
 
 
 def _up_to_where_they_differ(one: str, other: str) -> tuple[str, str]:

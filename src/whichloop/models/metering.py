@@ -316,9 +316,7 @@ class MeteredToolbox(Toolbox):
                 if fault.family == "mcp":
                     return self._list_faults.strike(fault, call)
                 if fault.kind == "tool.hangs":
-                    name = call.name
-                    tool, limits = self.get(name), self.in_force
-                    limit = (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
+                    limit = self._time_limit_s(call.name)
                     await tunnel.spend(limit)
                     return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
                 return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
@@ -337,6 +335,11 @@ class MeteredToolbox(Toolbox):
         before, behind = _added(fault, tunnel, observation)
         text = f"{before}{entry.around(f'{observation.data}{behind}')}"
         return replace(observation, data=text, value=text if observation.ok else None, max_chars=None)
+
+    def _time_limit_s(self, name: str) -> float:
+        """Return the limit of a call, else the default: an injected hang always ends."""
+        tool, limits = self.get(name), self.in_force
+        return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
 def _added(fault: Fault | None, tunnel: Tunnel, observation: Observation) -> tuple[str, str]:

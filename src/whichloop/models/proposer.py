@@ -62,16 +62,9 @@ class ScriptedProposer(StreamsInPieces):
 
     def _answer(self, request: Request) -> str:
         proposal_request = read_proposal_request(request)
-        proposal = _Proposal(proposal_request, hints_for(proposal_request, (self.seed, *self._occurrence(request))))
-        values = {name: proposal.value(name, kind) for name, kind in proposal_request.outputs.items()}
-        if proposal_request.form == "text":
-            return f"```\n{proposal.instruction}\n```"
-        if proposal_request.form == "json":
-            return json.dumps(values, ensure_ascii=False)
-        texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-        if proposal_request.form == "xml":
-            return "\n\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in texts.items())
-        return "\n\n".join([*(f"[[ ## {name} ## ]]\n{text}" for name, text in texts.items()), "[[ ## completed ## ]]"])
+        return _rendered(
+            proposal_request, _Proposal(proposal_request, hints_for(proposal_request, (self.seed, *self._occurrence(request))))
+        )
 
     def _occurrence(self, request: Request) -> tuple[str, int]:
         """Return a key of the request, and how often it has been sent before."""
@@ -105,9 +98,7 @@ class ProposalRequest:
     def current(self) -> str:
         """The instructions to be improved; empty where there are none."""
         if "attempted_instructions" in self.inputs:
-            text = self.inputs["attempted_instructions"]
-            attempts = _ATTEMPT.findall(text)
-            return re.sub(r"^    ", "", attempts[-1], flags=re.MULTILINE).strip() if attempts else ""
+            return _best_attempt(self.inputs["attempted_instructions"])
         for name in _CURRENT:
             if name in self.inputs:
                 return self.inputs[name]
@@ -186,6 +177,12 @@ def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[st
                 continue
             schemas[name] = schema
     return schemas
+
+
+def _best_attempt(text: str) -> str:
+    """Return the last attempt: they stand in the order of their scores."""
+    attempts = _ATTEMPT.findall(text)
+    return re.sub(r"^    ", "", attempts[-1], flags=re.MULTILINE).strip() if attempts else ""
 
 
 def _unescaped(text: str) -> str:
@@ -326,3 +323,15 @@ SENTENCES: Mapping[str, str] = {
 _INSTRUCTIONS = re.compile(r"(?:instructions?|prompt)\Z")
 _HINTS_ALONE = re.compile(r"rule|advice|tip|hint|feedback|guidance|lesson")
 _MIN: Mapping[str, Any] = {"bool": True, "int": 1, "float": 1.0}
+
+
+def _rendered(request: ProposalRequest, proposal: _Proposal) -> str:
+    values = {name: proposal.value(name, kind) for name, kind in request.outputs.items()}
+    if request.form == "text":
+        return f"```\n{proposal.instruction}\n```"
+    if request.form == "json":
+        return json.dumps(values, ensure_ascii=False)
+    texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    if request.form == "xml":
+        return "\n\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in texts.items())
+    return "\n\n".join([*(f"[[ ## {name} ## ]]\n{text}" for name, text in texts.items()), "[[ ## completed ## ]]"])

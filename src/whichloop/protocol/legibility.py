@@ -132,9 +132,7 @@ def _stated(value: Any, path: Path, text: str) -> int | None:
         return None
     last = 0
     for key, leaf in _leaves(value, next((step for step in reversed(path) if isinstance(step, str)), "")):
-        match = _pattern(
-            key, tuple(dict.fromkeys(one_line(unquoted(text)) for text in (render_value(leaf), _as_json(leaf), str(leaf))))
-        ).search(text)
+        match = _pattern(key, _spellings(leaf)).search(text)
         if match is None:
             return None
         last = max(last, match.end())
@@ -151,6 +149,11 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(item, key)
     else:
         yield key, value
+
+
+def _spellings(value: Any) -> tuple[str, ...]:
+    """Return the ways in which a value is written: as JSON has it, and as Python does."""
+    return tuple(dict.fromkeys(one_line(unquoted(text)) for text in (render_value(value), _as_json(value), str(value))))
 
 
 def _as_json(value: Any) -> str:

@@ -194,17 +194,21 @@ def _read(text: str, answer: Any) -> ReadLines:
                 goals[line] for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1) if goals.get(line)
             ]
             call = replace(call, goal=" ".join(goal_lines) or ast.unparse(value))
-            others = calls.values()
-            if any(call.id == other.id for other in others):
-                raise _wrong(statement, f"two lines are named {call.id!r}")
-            if any(call.goal == other.goal for other in others):
-                raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
+            _check_unlike(call, statement, calls.values())
             calls[statement.lineno] = call
         except LineMistake as mistake:
             mistakes.setdefault(mistake.line, mistake)
         finally:
             names[name] = None
     return ReadLines(calls, answer, tuple(mistakes[line] for line in sorted(mistakes)))
+
+
+def _check_unlike(call: PlannedCall, statement: ast.stmt, others: Collection[PlannedCall]) -> None:
+    """Raise LineMistake, which names the line, for a call of the same name or the same goal as another."""
+    if any(call.id == other.id for other in others):
+        raise _wrong(statement, f"two lines are named {call.id!r}")
+    if any(call.goal == other.goal for other in others):
+        raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
 
 
 def _comments(text: str) -> dict[int, str]:

@@ -130,15 +130,16 @@ class _Project:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    parts = alias.name.split(".")
-                    yield from filter(None, map(self._module, [".".join(parts[: count + 1]) for count in range(len(parts))]))
+                    yield from filter(None, map(self._module, _prefixes(alias.name)))
             elif isinstance(node, ast.ImportFrom):
-                module = _absolute(file, node)
-                names = [alias.name for alias in node.names]
-                inside = {name: self._module(f"{module}.{name}" if module else name) for name in names}
-                yield from filter(None, inside.values())
-                if module and not all(inside.values()) and (itself := self._module(module)) is not None:
-                    yield itself
+                yield from self._from(_absolute(file, node), [alias.name for alias in node.names])
+
+    def _from(self, module: str, names: Iterable[str]) -> Iterator[SourceFile]:
+        """Yield what `from module import names` leads to: the modules of these names, and the one itself for all other names."""
+        inside = {name: self._module(f"{module}.{name}" if module else name) for name in names}
+        yield from filter(None, inside.values())
+        if module and not all(inside.values()) and (itself := self._module(module)) is not None:
+            yield itself
 
     def _module(self, name: str) -> SourceFile | None:
         """Return the file of a module of the project: the one that is loaded, else the one that an import would load."""
@@ -152,6 +153,12 @@ class _Project:
             if path.is_file():
                 return SourceFile(name, path) if self.holds(path) else None
         return None
+
+
+def _prefixes(name: str) -> list[str]:
+    """Return a, a.b and a.b.c of a.b.c: code that imports the last can ask each of them for what it holds."""
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _absolute(file: SourceFile, node: ast.ImportFrom) -> str:

@@ -15,7 +15,7 @@ from zstandard import ZstdError
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_fields import MAX_COUNT
-from whichloop.metrics.record_table import RecordStore, RecordTable
+from whichloop.metrics.record_table import Places, RecordStore, RecordTable
 from whichloop.metrics.statistics import Floats
 
 from .config import BudgetConfig
@@ -156,12 +156,17 @@ def read_state(folder: Path, earlier: RunState | None = None, read: RecordStore 
     order, begins = by_trial(store)
     attempts = store.rows["attempt"][order]
     counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a line that only judges the same attempt again
-    rows = store.rows[np.sort(order[counts])]
+    return RunState(EndedTrials(latest(store)), _spent(store, np.sort(order[counts])), size)
+
+
+def _spent(store: RecordStore, places: Places) -> Spent:
+    """Return what the trials in these rows cost."""
+    rows = store.rows[places]
     kinds = [_cost(kind) for kind in store.kinds]
     costs = [kinds[code] for code in rows["kind"].tolist()]
     seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
     calls, tokens, dollars = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0.0)
-    return RunState(EndedTrials(latest(store)), Spent(calls, tokens, dollars, seconds), size)
+    return Spent(calls, tokens, dollars, seconds)
 
 
 def _cost(kind: Record) -> tuple[int, int, float]:

@@ -53,13 +53,7 @@ def readable_move(codec: Codec, reply: Reply) -> Move | None:
 def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
     """Return a reply with calls as a fault leaves it; None if its format has no room for the fault."""
     if fault in _DECISIONS:
-        kind = _DECISIONS[fault]
-        for disturbed in disturb(kind, move, {}, tools):
-            try:
-                return None if disturbed == move else replace(codec.render(disturbed), usage=reply.usage)
-            except Inexpressible:
-                continue
-        return None
+        return _disturbed(_DECISIONS[fault], codec, move, reply, tools)
     match fault:
         case "cut_json" | "cut_length":
             return _cut(codec, move, reply, "length" if fault == "cut_length" else None)
@@ -85,6 +79,15 @@ def rendered(codec: Codec, calls: tuple[ToolCall, ...], reply: Reply) -> Reply |
         except Inexpressible:
             continue
         return replace(made, usage=reply.usage)
+    return None
+
+
+def _disturbed(kind: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
+    for disturbed in disturb(kind, move, {}, tools):
+        try:
+            return None if disturbed == move else replace(codec.render(disturbed), usage=reply.usage)
+        except Inexpressible:
+            continue
     return None
 
 

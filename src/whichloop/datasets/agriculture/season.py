@@ -115,11 +115,7 @@ def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
     crops, yields = draw.sample(_CROPS, 3), distinct(3, lambda: draw.integer(18, 95))
     names = [f"{letter}{draw.integer(11, 29)}" for letter in draw.sample("KLMRS", stations)]
     systems = draw.shuffled(("us", "metric", draw.choice(("us", "metric"))))
-    sides, places = draw.sample(_SIDES, 2), draw.sample(_PLACES, 3)
-    titles, areas = (
-        draw.sample([f"{side} {place}" for side in sides for place in places], fields),
-        distinct(fields, lambda: draw.integer(31, 289)),
-    )
+    titles, areas = _field_names(draw, fields), distinct(fields, lambda: draw.integer(31, 289))
     region = Region(
         first_day=date(2026, draw.integer(4, 8), draw.integer(1, 20)).isoformat(),
         stations=_stations(draw, {name: systems[place % 3] for place, name in enumerate(names)}),
@@ -134,13 +130,17 @@ def draw_season(draw: Draw, fields: int = 3, stations: int = 3) -> Season:
             )
             for place, title in enumerate(titles)
         },
-        soil={
-            title: [draw.integer(52, 78) / 10, draw.integer(12, 55), draw.integer(8, 60), draw.integer(60, 320)] for title in titles
-        },
+        soil={title: _soil(draw) for title in titles},
         crops={name: _crop(draw, yields[place] / 10) for place, name in enumerate(crops)},
         prices=_prices(draw, crops),
     )
     return Season(region)
+
+
+def _field_names(draw: Draw, count: int) -> list[str]:
+    """Draw names that look alike: each side and each place stands in several."""
+    sides, places = draw.sample(_SIDES, 2), draw.sample(_PLACES, 3)
+    return draw.sample([f"{side} {place}" for side in sides for place in places], count)
 
 
 def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, Station]:
@@ -176,6 +176,10 @@ def _station(draw: Draw, system: str, rain: Sequence[int], wind: Sequence[int]) 
 
 def _fahrenheit(half_degrees: int) -> float:
     return (320 + 9 * half_degrees) / 10
+
+
+def _soil(draw: Draw) -> list[Number]:
+    return [draw.integer(52, 78) / 10, draw.integer(12, 55), draw.integer(8, 60), draw.integer(60, 320)]
 
 
 def _crop(draw: Draw, yield_t_ha: float) -> Crop:

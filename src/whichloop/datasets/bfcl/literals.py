@@ -61,10 +61,13 @@ def read_literal(text: str, kind: str, items: str | None, language: Language) ->
 def write_literal(value: Any, kind: str, items: str | None, language: Language) -> str:
     """Return a text that `read_literal` reads as `value`. Raises ValueError where no literal gives it."""
     for text in (_written_java if language == "java" else _written_javascript)(value, kind, items):
-        one = read_literal(text, kind, items, language)
-        if type(one) is type(value) and bool(one == value):
+        if _same(read_literal(text, kind, items, language), value):
             return text
     raise ValueError(f"no {'Java' if language == 'java' else 'JavaScript'} literal of type {kind!r} gives the value {value!r}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
 
 
 def _number(text: str, shape: tuple[re.Pattern[str], str, _Number]) -> Any:

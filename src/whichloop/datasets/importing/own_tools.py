@@ -112,7 +112,7 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
             and getattr(item, "__annotations__", None)
             and not _takes_a_task(item)
         ]
-        untyped = tuple([name for name, function in _public_functions(module, own=True) if not function.__annotations__])
+        untyped = tuple(_untyped_functions(module))
         if functions:
             _tell_untyped(name, untyped)
         if not functions:
@@ -159,6 +159,11 @@ def _nothing_offered(name: str, module: ModuleType) -> str:
 def _imports_are_named(names: Sequence[str]) -> str:
     """Return how a module offers functions that it imports, as the end of a sentence."""
     return f"what a module imports is offered only where it is named there: TOOLS = [{', '.join(names)}]"
+
+
+def _untyped_functions(module: ModuleType) -> list[str]:
+    """Return the names of the module's own public functions without type hints."""
+    return [name for name, function in _public_functions(module, own=True) if not function.__annotations__]
 
 
 def tell_gaps(described: Iterable[Sequence[Any]]) -> None:

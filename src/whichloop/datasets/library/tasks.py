@@ -8,7 +8,7 @@ from typing import Any
 from whichloop.datasets.generating import DeadEnd, Draft, part
 from whichloop.protocol import Ref
 
-from .collection import LINKS, Kind, collection, year_of
+from .collection import LINKS, Coast, Entity, Kind, collection, year_of
 from .trail import (
     DATED,
     EVENTS,
@@ -90,14 +90,17 @@ def _by_old_number(trail: Trail) -> Draft:
 def _by_mention(trail: Trail) -> Draft:
     """An entity is known by a person that only its own document names."""
     person = trail.walk(trail.named(trail.any_entity()), trail.draw.integer(0, 2))
-    works_by_way = [
-        ((kind, key), [item for item in trail.coast.of_kind(kind) if item.facts[key] == person.entity.name]) for kind, key in WORKS
-    ]
-    (kind, key), works = drawn_item(trail.draw, [(way, works) for way, works in works_by_way if len(works) == 1])
+    (kind, key), works = drawn_item(trail.draw, _works_of(trail.coast, person.entity))
     mentions = {"document_id": trail.document(person), "kind": kind}
     cited = trail.plan.call(f"See which document, a {kind}'s, mentions {person.phrase}.", "cited_by", mentions)
     phrase = trail.draw.choice(WORKS[kind, key]).format(person.phrase)
     return ask(trail, trail.with_id(works[0], phrase, part(cited, "documents", 0, "id")), besides=key)
+
+
+def _works_of(coast: Coast, person: Entity) -> list[tuple[tuple[Kind, str], list[Entity]]]:
+    """Return the works that a person stands behind, if in some way of doing so there is only one."""
+    works_by_way = [((kind, key), [item for item in coast.of_kind(kind) if item.facts[key] == person.name]) for kind, key in WORKS]
+    return [(way, works) for way, works in works_by_way if len(works) == 1]
 
 
 # Comparisons, sums and lists

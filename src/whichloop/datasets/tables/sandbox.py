@@ -16,7 +16,7 @@ import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -282,16 +282,7 @@ class ReadOnlyDatabase:
         self._allow({"long"} if is_long else set())
         try:
             with closing(self._connection.execute(query, tuple(parameters))) as cursor:
-                columns = [str(item[0]) for item in cursor.description]
-                rows: list[list[Any]] = []
-                size = len(json.dumps(columns))
-                for row in cursor:
-                    plain = [_json_cell(value) for value in row]
-                    size += len(json.dumps(plain))
-                    if len(rows) == MAX_ROWS or size > MAX_BYTES:
-                        return Selection(columns, rows, False)
-                    rows.append(plain)
-                return Selection(columns, rows, True)
+                return _capped([str(item[0]) for item in cursor.description], cursor)
         except MemoryError:  # how SQLite reports a program longer than its limit
             raise QueryTooCostly("The query is too complex; make it shorter.") from None
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, ValueError) as error:
@@ -343,6 +334,18 @@ class ReadOnlyDatabase:
 
 def _decoded(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
+
+
+def _capped(columns: list[str], all_rows: Iterator[tuple[Any, ...]]) -> Selection:
+    rows: list[list[Any]] = []
+    size = len(json.dumps(columns))
+    for row in all_rows:
+        plain = [_json_cell(value) for value in row]
+        size += len(json.dumps(plain))
+        if len(rows) == MAX_ROWS or size > MAX_BYTES:
+            return Selection(columns, rows, False)
+        rows.append(plain)
+    return Selection(columns, rows, True)
 
 
 def _json_cell(value: Any) -> Any:

@@ -342,10 +342,7 @@ def _planned(
         yield PlannedCall(
             questions[-1], "ask_user", {"about": topic, "question": QUESTIONS[topic]}, f"Ask for the customer's {topic}."
         )
-    requests = 0 if further is None else len(further) + 1
-    changes = [0, *(number for number, action in enumerate(actions, start=1) if action.name not in service.reads)]
-    shares = [changes[-(-(len(changes) - 1) * request // requests)] for request in range(1, requests)]
-    told_after = [*shares, len(actions)] if requests else []
+    told_after = _told_after(actions, 0 if further is None else len(further) + 1, service)
     change, reads, requests_told = list(questions), list[str](), 0
     for number in range(len(actions) + 1):
         if number:
@@ -373,3 +370,10 @@ def _yes(number: int, action: Action, after: tuple[str, ...]) -> PlannedCall:
     return PlannedCall(
         f"yes{number}", confirm_with_user.__name__, proposal, f"Step {number}: let the customer agree.", (), False, after
     )
+
+
+def _told_after(actions: Sequence[Action], requests: int, service: ServiceDomain) -> list[int]:
+    """Return for each request how many actions are made before the customer is told of it; the last one after all."""
+    changes = [0, *(number for number, action in enumerate(actions, start=1) if action.name not in service.reads)]
+    shares = [changes[-(-(len(changes) - 1) * request // requests)] for request in range(1, requests)]
+    return [*shares, len(actions)] if requests else []

@@ -214,13 +214,17 @@ def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
         if not split:
             continue
         instance = task.labels.get("instance")
-        query = task.query
-        keys = [(questions, digest([query.text, query.context, task.expected, task.end_state]), "question")]
+        keys = [(questions, _asked_and_answered(task), "question")]
         keys += [(instances, str(instance), f"instance {instance!r}")] if instance else []
         for first_places, key, what in keys:
             first, where = first_places.setdefault(key, (task.id, split))
             if where != split:
                 yield Problem(f"tasks {first!r} ({where}) and {task.id!r} ({split}) share one {what}: it stands in two splits")
+
+
+def _asked_and_answered(task: Task) -> str:
+    query = task.query
+    return digest([query.text, query.context, task.expected, task.end_state])
 
 
 def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:

@@ -65,25 +65,7 @@ async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) 
     values: dict[str, object] = {}
     results = []
     for call in calls:
-        task_id = task.id
-        unknown = [option.tool for option in (call, *call.alternatives) if option.tool not in toolbox]
-        if unknown:
-            raise ValueError(f"task {task_id!r}, call {call.id!r}: no tool {unknown[0]!r}; there are {', '.join(toolbox.names)}")
-        try:
-            arguments = resolve(call.arguments, values)
-        except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(f"task {task_id!r}, call {call.id!r}: it refers to {_absent(call.arguments, values)}") from error
-        observation = await toolbox.call(ToolCall(call.tool, arguments))
-        for _ in range(MAX_TRIES - 1):
-            if not observation.transient:
-                break
-            observation = await toolbox.call(ToolCall(call.tool, arguments))
-        if observation.ok and call.fails:
-            raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
-        if not observation.ok and not call.fails:
-            detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
-            raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {detail}")
-        result = Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
+        result = await _replay_call(call, toolbox, values, task.id)
         if not result.failed:
             values[call.id] = result.value
         results.append(result)
@@ -115,6 +97,27 @@ def _plan_of(task: Task) -> Plan:
     if task.plan is None:
         raise ValueError(f"task {task.id!r} has no plan: {task.no_plan or 'and no reason is given'}")
     return task.plan
+
+
+async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str, object], task_id: str) -> Replayed:
+    unknown = [option.tool for option in (call, *call.alternatives) if option.tool not in toolbox]
+    if unknown:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: no tool {unknown[0]!r}; there are {', '.join(toolbox.names)}")
+    try:
+        arguments = resolve(call.arguments, values)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: it refers to {_absent(call.arguments, values)}") from error
+    observation = await toolbox.call(ToolCall(call.tool, arguments))
+    for _ in range(MAX_TRIES - 1):
+        if not observation.transient:
+            break
+        observation = await toolbox.call(ToolCall(call.tool, arguments))
+    if observation.ok and call.fails:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
+    if not observation.ok and not call.fails:
+        detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {detail}")
+    return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 
 def _absent(value: object, results: Mapping[str, object]) -> str:
@@ -265,7 +268,10 @@ def _order(calls: Iterable[PlannedCall]) -> str:
 
 def _state(environment: Environment) -> Any:
     """Return the state as it is now: what `state()` gives may go on changing."""
-    value = environment.state()
+    return _canonical_text(environment.state())
+
+
+def _canonical_text(value: Any) -> str:
     try:
         return canonical_json(value)
     except (TypeError, ValueError):

@@ -100,10 +100,7 @@ def ablation_result(run: Results) -> AblationResult | None:
         return None
     try:
         ablation = Ablation(**run.manifest.ablation)
-        all_metrics = [
-            name for metric in ablation.metrics for name in ((metric, "nominal_usd") if metric == "cost_usd" else (metric,))
-        ]
-        ablation = replace(ablation, metrics=list(dict.fromkeys(all_metrics)))
+        ablation = replace(ablation, metrics=_with_uncached(ablation.metrics))
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
             raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
@@ -118,6 +115,12 @@ def ablation_result(run: Results) -> AblationResult | None:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{run.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
     return AblationResult(run, ablation, design, factor_effects)
+
+
+def _with_uncached(metrics: Sequence[str]) -> list[str]:
+    """Return the metrics with uncached dollars beside those with a cache: by these costs are compared."""
+    all_metrics = [name for metric in metrics for name in ((metric, "nominal_usd") if metric == "cost_usd" else (metric,))]
+    return list(dict.fromkeys(all_metrics))
 
 
 def _groups(

@@ -61,7 +61,6 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
     by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in experiment.arms}
     typed_loop = _loop_as_typed(spec, experiment)
     default = next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None)
-    options = options_of(find("loop", spec.name))
     ablation = Ablation(
         loop=str(spec),
         factors=factors,
@@ -72,7 +71,7 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
         metrics=metrics,
         resolution=design.resolution,
         efficiency=round(design.efficiency, 4),
-        own={name: options[name].default for name in factors if options[name].default is not Parameter.empty},
+        own=_own_values(spec, factors),
     )
     manifest = experiment.manifest.model_copy(update={"ablation": _json_value(asdict(ablation))})
     write_manifest(experiment.folder, manifest)
@@ -103,6 +102,12 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
         if duplicate := next((value for value in value_texts if value_texts.count(value) > 1), None):
             raise _factor_error(name, f"the value {duplicate} is given twice")
     return factors
+
+
+def _own_values(spec: Spec, factors: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return option → the loop's own value, of the factors that the loop does not require."""
+    options = options_of(find("loop", spec.name))
+    return {name: options[name].default for name in factors if options[name].default is not Parameter.empty}
 
 
 def _factor_error(name: str, reason: str) -> SettingError:

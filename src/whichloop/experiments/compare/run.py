@@ -127,14 +127,7 @@ async def _session(
                 stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
         if stopped:
-            meter = job.meter
-            seconds = time.monotonic() - start
-            spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
-            cut_short = experiment.manifest.cut_short
-            lost = spent.beyond(read_state(experiment.folder).spent + cut_short)
-            if lost.calls:
-                with contextlib.suppress(OSError):  # a full disk has been reported already
-                    write_manifest(experiment.folder, experiment.manifest.model_copy(update={"cut_short": cut_short + lost}))
+            _note_cut_short(experiment, job.meter, time.monotonic() - start)
     return stopped
 
 
@@ -183,3 +176,13 @@ def _with_retries_noted(experiment: Experiment) -> Experiment:
     manifest = experiment.manifest.model_copy(update={"retried": (*experiment.manifest.retried, note)})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
+
+
+def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> None:
+    """Record spending that the records do not show. `seconds`: the duration of this session."""
+    spent = Spent(meter.calls, meter.tokens, meter.dollars, experiment.spent.seconds + seconds)
+    cut_short = experiment.manifest.cut_short
+    lost = spent.beyond(read_state(experiment.folder).spent + cut_short)
+    if lost.calls:
+        with contextlib.suppress(OSError):  # a full disk has been reported already
+            write_manifest(experiment.folder, experiment.manifest.model_copy(update={"cut_short": cut_short + lost}))

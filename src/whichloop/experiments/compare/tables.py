@@ -100,8 +100,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         lines.append(TEMPLATES_NOTE)
     for arm in comparison.arms:
         summary = arm.summary
-        each = (("crashed", arm.summary.crashes), ("hung", blocked(arm)))
-        lines += [f"{arm.info.arm}, {what}: {reasons(why)}" for what, why in each if why]
+        lines += _crashes_and_hangs(arm)
         for status, reason_counts in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
             if reason_counts:
                 lines.append(f"{arm.info.arm}, {status}: {reasons(reason_counts)}")
@@ -119,6 +118,12 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         )
     profiles = sorted({arm.info.profile for arm in comparison.arms})
     return lines + [f"{name}: {evidence}" for name, evidence in evidence_for(profiles).items()]
+
+
+def _crashes_and_hangs(arm: ArmResult) -> list[str]:
+    """Return a line where an arm's loop crashed, and one where it let nothing else run, with the most frequent reasons."""
+    each = (("crashed", arm.summary.crashes), ("hung", blocked(arm)))
+    return [f"{arm.info.arm}, {what}: {reasons(why)}" for what, why in each if why]
 
 
 def headings(measures: Mapping[str, Measure], arms: Sequence[ArmResult]) -> list[str]:

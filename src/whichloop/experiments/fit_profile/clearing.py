@@ -60,8 +60,7 @@ def clearing_chances(runs: Mapping[RetryRun, int]) -> ClearingChances:
     failed = np.array([[run.failed.count(retry) for retry in kinds] for run in runs], float)
     cures = np.array([-1 if run.cure is None else kinds.index(run.cure) for run in runs])
     counts = np.array(list(runs.values()), float)
-    clears = Clears()
-    usual = np.array([clears.never, clears.resample, *(getattr(clears, part) for part in FEEDBACK_PARTS)])
+    usual = _values(Clears())
 
     def loss(values: np.ndarray) -> float:
         never, resample, parts = values[0], values[1], values[2:]
@@ -80,6 +79,10 @@ def clearing_chances(runs: Mapping[RetryRun, int]) -> ClearingChances:
 
 def _one(retry: Retry | None) -> tuple[Retry, ...]:
     return () if retry is None else (retry,)
+
+
+def _values(clears: Clears) -> np.ndarray:
+    return np.array([clears.never, clears.resample, *(getattr(clears, part) for part in FEEDBACK_PARTS)])
 
 
 def estimate_clears(runs: Counter[RetryRun], notes: dict[str, str]) -> Clears:

@@ -25,6 +25,7 @@ from .attempts import (
     Attempt,
     Key,
     Shape,
+    StatedCall,
     hint_of,
     stands_in,
     stated_call,
@@ -275,13 +276,7 @@ class _Reading:
     def _run(self, event: ToolRun) -> None:
         call = stated_call(event.call)
         error = "" if event.ok else event.error_type or "Error"
-        key = call.key
-        latest: dict[str, Attempt] = {}
-        for attempt in self.attempts:
-            if attempt.calls:
-                latest[attempt.scope] = attempt
-        matching = [call for attempt in reversed(latest.values()) for call in attempt.calls if call.key == key]
-        stated = next((call for call in matching if not call.runs), next(iter(matching), None))
+        stated = self._stated(call.key)
         if stated is not None:
             stated.runs.append(error)
             stated.last_error = f"{error} {event.data}" if error else ""
@@ -299,6 +294,15 @@ class _Reading:
         self.made[call.key] = (call.tool, call.shape)
         if not error:
             self.results[call.key] = event.data[:_COMPARED]
+
+    def _stated(self, key: Key) -> StatedCall | None:
+        """Return the call that a run belongs to: in a scope's latest reply one that still waits, else one that was tried again."""
+        latest: dict[str, Attempt] = {}
+        for attempt in self.attempts:
+            if attempt.calls:
+                latest[attempt.scope] = attempt
+        matching = [call for attempt in reversed(latest.values()) for call in attempt.calls if call.key == key]
+        return next((call for call in matching if not call.runs), next(iter(matching), None))
 
     def troubles(self) -> Iterator[ToolTrouble]:
         for key, runs in self.runs.items():

@@ -15,7 +15,7 @@ from whichloop.models.faults import CALLING, FLAKY_ATTEMPTS
 from whichloop.protocol import Message
 from whichloop.protocol.tokens import MESSAGE_OVERHEAD, estimate_tokens
 
-from .attempts import GIVEN_TEXT, KIND_OF_HINT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Hint, Shape, provider_fault
+from .attempts import GIVEN_TEXT, KIND_OF_HINT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Hint, Shape, provider_fault
 from .clearing import RetryRun
 from .decision_points import DecisionPoint, ReadTrial, ToolTrouble
 from .forgetting import RecallPoint, recall_point
@@ -160,25 +160,7 @@ class Tally:
                 struck[fault] += count
                 points[ALL] += count
                 self.retries += count
-        attempts = course.attempts
-        beside: dict[str, int] = {}
-        for attempt in attempts:
-            text = _text_tokens(attempt.messages)
-            if attempt.input_tokens is not None:
-                beside.setdefault(attempt.role, max(0, attempt.input_tokens - text))
-            size = text + beside.get(attempt.role, 0)
-            overflow = attempt.error == "context_overflow"
-            if overflow:
-                self.overflowed = size if self.overflowed is None else min(size, self.overflowed)
-            elif not attempt.error:
-                self.accepted = max(self.accepted, size)
-            refused = attempt.error == "provider.refused" or (
-                attempt.error == "provider.bad_request" and "tool_choice" in attempt.error_text
-            )
-            if attempt.forced and (refused or not attempt.error):
-                self.forced[not refused] += 1
-            elif attempt.error and not overflow and not provider_fault(attempt.error):
-                self.settled += 1
+        self._abilities(course.attempts)
 
     def _count(self, course: ReadTrial, point: DecisionPoint, points: Counts, struck: Counts) -> None:
         task, first, stumble = course.task, point.attempts[0], point.attempts[0].stumble
@@ -206,6 +188,27 @@ class Tally:
             self.silent[task][unit] += 1
         elif len(self.called[task]) < 2:
             self.called[task].add(unit)
+
+    def _abilities(self, attempts: Sequence[Attempt]) -> None:
+        """Count accepted and refused requests that force a tool or are long."""
+        beside: dict[str, int] = {}
+        for attempt in attempts:
+            text = _text_tokens(attempt.messages)
+            if attempt.input_tokens is not None:
+                beside.setdefault(attempt.role, max(0, attempt.input_tokens - text))
+            size = text + beside.get(attempt.role, 0)
+            overflow = attempt.error == "context_overflow"
+            if overflow:
+                self.overflowed = size if self.overflowed is None else min(size, self.overflowed)
+            elif not attempt.error:
+                self.accepted = max(self.accepted, size)
+            refused = attempt.error == "provider.refused" or (
+                attempt.error == "provider.bad_request" and "tool_choice" in attempt.error_text
+            )
+            if attempt.forced and (refused or not attempt.error):
+                self.forced[not refused] += 1
+            elif attempt.error and not overflow and not provider_fault(attempt.error):
+                self.settled += 1
 
     def settle(self) -> None:
         """Classify refused calls and tool errors, once successful calls show the tools' arguments."""

@@ -71,10 +71,14 @@ def lost_all_the_same(arms: Iterable[GateArm], short: Mapping[str, str], tasks: 
 
 def _held(arm: GateArm, shortfall: str, tasks: Sequence[TaskChange]) -> GateArm:
     words = f"{short_arm(arm.arm)}: {shortfall}"
-    if not any(line.metric == PRIMARY and line.outcome in LOST for line in arm.lines) or _main_cause(arm, tasks) in UNKNOWN:
+    if not _has_lost(arm) or _main_cause(arm, tasks) in UNKNOWN:
         return replace(arm, lines=(), unjudged={}, claims=None, short_of_faults=f"{words}, so it is not judged")
     lines = tuple(map(_against, arm.lines))
     return replace(arm, lines=lines, short_of_faults=f"{words}: {HAD_IT_EASIER}")
+
+
+def _has_lost(arm: GateArm) -> bool:
+    return any(line.metric == PRIMARY and line.outcome in LOST for line in arm.lines)
 
 
 def _main_cause(arm: GateArm, tasks: Sequence[TaskChange]) -> str | None:
@@ -380,11 +384,17 @@ def _caveats(case: GateCase) -> Iterator[str]:
 # --- what can be done ---
 
 
+def _limits_compared(case: GateCase, arms: Iterable[GateArm]) -> tuple[str, ...]:
+    """Return the command that compares loops under their old default limits with the same under the new ones; nothing where no
+    default limit is another."""
+    limited = {arm.arm: case.baseline.arms[arm.baseline_arm] for arm in arms if arm.limit_alone}
+    words = run_anew(case.baseline, old_and_new(case.manifest, limited)) if limited else ()
+    return (*words, *case.commands.runs()) if words else ()
+
+
 def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_the_seed: bool) -> Advice:
     """Return what next steps follow from, with the commands of a command line."""
     is_open = outcome in ("undecided", "worse here")
-    limited = {arm.arm: case.baseline.arms[arm.baseline_arm] for arm in arms if arm.limit_alone}
-    words = run_anew(case.baseline, old_and_new(case.manifest, limited)) if limited else ()
     return Advice(
         differs=tuple(_draws(case)),
         imported=case.manifest.imported is not None,
@@ -392,7 +402,7 @@ def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_t
         again=case.commands.again(),
         paired=case.commands.again(paired=True),
         limited=case.commands.again(typed=other_loops(case.manifest, [arm.arm for arm in arms if arm.limit_alone])),
-        limits_compared=((*words, *case.commands.runs()) if words else ()),
+        limits_compared=_limits_compared(case, arms),
         review=case.commands.review(),
         bless_latest=case.commands.bless_latest(),
         other_cause=bool(case.other_cause),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+from whichloop.metrics.record import Record
 from whichloop.protocol.modules import names_in, offered_by
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
@@ -207,13 +208,12 @@ def import_files(
     replaced = _replaced_folder(folder, request)
     logs, joined = _read_and_joined(paths, request)
     written, untraced = _write_run(joined, folder, replaced, runs)
-    reasons = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     return ImportedRun(
         folder or written,
         tuple(_notes(logs, joined, request, untraced)),
         tuple(_readings(logs, joined, request)),
         len(joined.records),
-        dict(reasons.most_common()),
+        _left_out(joined.records),
         _why_not_comparable(paths, logs, joined, request),
         "" if request.reading.errors_as_failures else errors_may_be_failures(joined),
     )
@@ -283,6 +283,12 @@ def _readings(logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest
         yield from (f"{log.path}: {reading}" for reading in log.readings)
     if request.reading.errors_as_failures:
         yield from filter(None, [errors_as_failures(logs, joined)])
+
+
+def _left_out(records: Sequence[Record]) -> dict[str, int]:
+    """Return reason → number of trials that have no score for it, the most frequent first."""
+    reasons = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in records if record.status != "scored")
+    return dict(reasons.most_common())
 
 
 def _why_not_comparable(

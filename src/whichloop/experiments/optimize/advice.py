@@ -11,6 +11,7 @@ from typing import TypeVar
 from whichloop.experiments.compare.verdict.undecided import what_decides
 from whichloop.metrics.gains import Gain
 from whichloop.metrics.gate import MORE
+from whichloop.metrics.pairs import Pair
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol.values import counted
@@ -37,7 +38,10 @@ def advice(gain: Gain, search: SearchEnd, *, is_unchanged: bool, alpha: float) -
         return f"{keep}: no better program was found{early}"
     if gain.test is None:
         return ""
-    test = gain.test
+    return _by_verdict(gain, gain.test, keep, alpha)
+
+
+def _by_verdict(gain: Gain, test: Pair, keep: str, alpha: float) -> str:
     adopt, costs = f"Adopt the new prompts of {gain.design}", _costs(gain)
     word, within = test.verdict.word, f"within {test.margin:g}"
     if word == "better":

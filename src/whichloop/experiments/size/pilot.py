@@ -134,20 +134,9 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None, at_on
     Raises ValueError for a bad argument, runs that do not match, or a pilot without the metric.
     """
     request.check()
-    runs = [run] if second is None else [run, second]
-    scored = {
-        arm.info.arm: [
-            [record for record in run.records if record.arm == arm.info.arm and record.status == "scored"] for run in runs
-        ]
-        for arm in runs[0].comparison.arms
-    }
+    scored = _scored_by_run([run] if second is None else [run, second])
     values = _values(run, scored, request.metric)
-    scores = request.metric in SHARES
-    spreads = {arm: same_loop(of_arm if scores else as_shares(of_arm), scores=scores) for arm, of_arm in values.items()}
-    known_spreads = {arm: loop_spread for arm, loop_spread in spreads.items() if loop_spread is not None}
-    if not known_spreads:
-        raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
-    loops = known_spreads
+    loops = _loop_spreads(run, values, scores=request.metric in SHARES)
     settings, same = run.manifest.settings, _same(run, second)
     return Pilot(
         request=request,
@@ -169,6 +158,16 @@ RecordsByRun = Sequence[Sequence[Record]]
 """An arm's scored records, those of each run by themselves."""
 
 
+def _scored_by_run(runs: Sequence[Results]) -> dict[str, RecordsByRun]:
+    """Return arm of the first run → its scored records in each of the runs."""
+    return {
+        arm.info.arm: [
+            [record for record in run.records if record.arm == arm.info.arm and record.status == "scored"] for run in runs
+        ]
+        for arm in runs[0].comparison.arms
+    }
+
+
 def _all_of(by_run: RecordsByRun) -> list[Record]:
     return [record for records in by_run for record in records]
 
@@ -182,6 +181,15 @@ def _values(run: Results, scored: Mapping[str, RecordsByRun], metric: str) -> di
     if metric not in SHARES and not any(any(values.means.values()) for values in measured.values()):
         raise RunError(f"{run.folder}: {metric} is 0 in every trial, and ratios of 0 say nothing")
     return measured
+
+
+def _loop_spreads(run: Results, values: Mapping[str, TaskValues], *, scores: bool) -> dict[str, Spread]:
+    """Return arm → the spread between its own runs. Raises RunError where no arm has tasks enough for one."""
+    spreads = {arm: same_loop(of_arm if scores else as_shares(of_arm), scores=scores) for arm, of_arm in values.items()}
+    known_spreads = {arm: loop_spread for arm, loop_spread in spreads.items() if loop_spread is not None}
+    if not known_spreads:
+        raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
+    return known_spreads
 
 
 def _pair_spreads(

@@ -159,9 +159,7 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         plans=tuple(PLANS[purpose](pilot) for purpose in purposes),
         caveats=(*_left_out(dead), *caveats(pilot, run, again)),
         same=_same(pilot, run) if "compare" in request.purposes else (),
-        likely=next((sentence.decides for sentence in run.answer.answer_sentences if sentence.decides is not None), None)
-        if request.metric == PRIMARY and "compare" in request.purposes
-        else None,
+        likely=_likely(run) if request.metric == PRIMARY and "compare" in request.purposes else None,
     )
 
 
@@ -181,3 +179,7 @@ def _same(pilot: Pilot, run: Results) -> tuple[tuple[str, ...], ...]:
 def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
     names = {arm.info.arm for arm in same.arms}
     return [pair for pair in run.comparison.same if set(pair) <= names]
+
+
+def _likely(run: Results) -> DecidingRun | None:
+    return next((sentence.decides for sentence in run.answer.answer_sentences if sentence.decides is not None), None)

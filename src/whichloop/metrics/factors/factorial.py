@@ -203,12 +203,15 @@ def _test(
 
 
 def _flip(metric: str, observed: _Observed, weights: Floats) -> PairedFlip:
-    scale = float(np.abs(observed.means).max()) or 1.0
     return PairedFlip(
-        np.round(np.asarray(observed.means @ weights, dtype=np.float64) / scale, _DECIMALS) * scale,
-        observed.clusters,
-        reach=float(np.abs(weights).sum()) / 2 if metric in SHARES else None,
+        _contrasts(observed.means, weights), observed.clusters, reach=float(np.abs(weights).sum()) / 2 if metric in SHARES else None
     )
+
+
+def _contrasts(means: Floats, weights: Floats) -> Floats:
+    """Return one contrast per task, without rounding errors: equal contrasts are equal numbers."""
+    scale = float(np.abs(means).max()) or 1.0
+    return np.round(np.asarray(means @ weights, dtype=np.float64) / scale, _DECIMALS) * scale
 
 
 def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:

@@ -42,13 +42,7 @@ class Cleaner:
     def request(self, request: Request) -> Canonical:
         """Return a request in its canonical form. Raises ValueError for one that JSON cannot express or that is too deep."""
         value = request.as_dict()
-        messages = value["messages"]
-        names: dict[str, str] = {}
-        for message in messages:
-            for call in message.get("tool_calls", ()):
-                call["id"] = names.setdefault(call["id"], f"call_{len(names)}")
-            if "tool_call_id" in message:
-                message["tool_call_id"] = names.setdefault(message["tool_call_id"], f"call_{len(names)}")
+        _rename_calls(value["messages"])
         try:
             value |= {name: float(value[name]) for name in ("temperature", "top_p") if name in value}  # 0 asks for the same as 0.0
             cached = {name: self._cached_part(canonical_json(value.pop(name))) for name in _REMEMBERED if name in value}
@@ -78,6 +72,16 @@ def _clean(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return redact(text)
+
+
+def _rename_calls(messages: list[dict[str, Any]]) -> None:
+    """Rename call ids, which providers make up: what counts is which result answers which call."""
+    names: dict[str, str] = {}
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = names.setdefault(call["id"], f"call_{len(names)}")
+        if "tool_call_id" in message:
+            message["tool_call_id"] = names.setdefault(message["tool_call_id"], f"call_{len(names)}")
 
 
 T = TypeVar("T")

@@ -140,16 +140,7 @@ class Recording:
                 if len(each) > MAX_LINE:
                     raise ValueError(f"a line of {len(each)} bytes, the longest has {MAX_LINE}")
             if not self._closed:  # else: a stream that was given up, and ends after its run
-                data = b"".join((*part_lines.values(), line))
-                file = self._file or self._open()
-                start = file.seek(0, os.SEEK_END)
-                unwritten = memoryview(data)
-                try:
-                    while unwritten:
-                        unwritten = unwritten[file.write(unwritten) :]
-                except BaseException:
-                    file.truncate(start)
-                    raise
+                self._append(b"".join((*part_lines.values(), line)))
             for name, part in part_lines.items():
                 kind, _, value = read_part(decode(part))
                 self._parts[name] = (kind, value)
@@ -189,6 +180,18 @@ class Recording:
         schema = name_of("schema", {"value": rest.pop("response_schema")}) if "response_schema" in rest else None
         grammar = name_of("grammar", {"value": rest.pop("grammar")}) if "grammar" in rest else None
         return Parts(messages, tools, schema, grammar, rest), new
+
+    def _append(self, data: bytes) -> None:
+        """Append all of it, or nothing."""
+        file = self._file or self._open()
+        start = file.seek(0, os.SEEK_END)
+        unwritten = memoryview(data)
+        try:
+            while unwritten:
+                unwritten = unwritten[file.write(unwritten) :]
+        except BaseException:
+            file.truncate(start)
+            raise
 
     def _open(self) -> FileIO:
         """Open the file for appending, without the torn end that a kill may have left; a packed recording is unpacked first."""

@@ -26,10 +26,7 @@ def within_limits(reply: Reply, sampling: Sampling) -> Reply:
 
     Tokens are estimated, as everywhere. A call whose name has no room is not made; one whose arguments have not is cut.
     """
-    first = _first_stop(reply.text, sampling.stop)
-    limited = _up_to_tokens(
-        reply if first is None else replace(reply, text=reply.text[: first[0]], calls=(), finish_reason="stop"), sampling.max_tokens
-    )
+    limited = _up_to_tokens(_up_to_stop(reply, sampling.stop), sampling.max_tokens)
     if limited is reply or reply.usage is None:
         return limited
     return replace(limited, usage=estimate_usage(reply.usage.input_tokens, limited))
@@ -44,6 +41,11 @@ def stopped_at(reply: Reply, limited: Reply, stops: tuple[str, ...]) -> str:
 def _first_stop(text: str, stops: tuple[str, ...]) -> tuple[int, str] | None:
     """Return where the first stop sequence in a text begins, and which it is; None if there is none."""
     return min(((place, stop) for stop in stops if stop and (place := text.find(stop)) >= 0), default=None)
+
+
+def _up_to_stop(reply: Reply, stops: tuple[str, ...]) -> Reply:
+    first = _first_stop(reply.text, stops)
+    return reply if first is None else replace(reply, text=reply.text[: first[0]], calls=(), finish_reason="stop")
 
 
 def _up_to_tokens(reply: Reply, limit: int | None) -> Reply:

@@ -56,25 +56,27 @@ def check_history(messages: Sequence[Message]) -> None:
     answered: dict[str, int] = {}
     for place, message in enumerate(messages):
         if message.role == "tool":
-            call_id = message.call_id
-            where = f"messages.[{place}].tool_call_id"
-            if not waiting and not answered:
-                problem = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
-                raise BadRequest(f"Invalid parameter: {problem}", f"messages.[{place}].role")
-            if call_id in answered:
-                problem = (
-                    f"Duplicate value for 'tool_call_id' of '{call_id}', in messages[{answered[call_id]}] and messages[{place}]."
-                )
-                raise BadRequest(f"Invalid parameter: {problem}", where)
-            if call_id not in waiting:
-                problem = f"'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message."
-                raise BadRequest(f"Invalid parameter: {problem}", where)
+            _check_answer(place, message.call_id, waiting, answered)
             waiting.pop(message.call_id)
             answered[message.call_id] = place
             continue
         _check_answered(f"messages.[{place}].role", waiting)
         waiting, answered = dict.fromkeys(call.id for call in message.calls), {}
     _check_answered("messages", waiting)
+
+
+def _check_answer(place: int, call_id: str, waiting: dict[str, None], answered: dict[str, int]) -> None:
+    """Check that a tool message answers a call that waits for it."""
+    where = f"messages.[{place}].tool_call_id"
+    if not waiting and not answered:
+        problem = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
+        raise BadRequest(f"Invalid parameter: {problem}", f"messages.[{place}].role")
+    if call_id in answered:
+        problem = f"Duplicate value for 'tool_call_id' of '{call_id}', in messages[{answered[call_id]}] and messages[{place}]."
+        raise BadRequest(f"Invalid parameter: {problem}", where)
+    if call_id not in waiting:
+        problem = f"'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message."
+        raise BadRequest(f"Invalid parameter: {problem}", where)
 
 
 def _check_answered(where: str, waiting: dict[str, None]) -> None:

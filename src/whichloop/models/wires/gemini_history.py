@@ -165,11 +165,15 @@ def _answer(data: Mapping[str, object], where: str) -> _Answer:
         raise broken_rule(inside(place, "name"), "Name cannot be empty.")
     if answer.get("parts"):
         raise broken_rule(inside(place, "parts"), "this model reads text only.")
-    response = struct(answer, "response", place)
-    inner = [key for key in response if key != "name" or response[key] != name]
-    result = response[inner[0]] if len(inner) == 1 and inner[0] in _RESULT_KEYS else response
+    result = _result(struct(answer, "response", place), name)
     result_text = result if isinstance(result, str) else _json(result, inside(place, "response"))
     return _Answer(text(answer, "id", place), name, result_text)
+
+
+def _result(response: Mapping[str, object], name: str) -> object:
+    """Return what a client has wrapped into an object, because the API takes nothing else; any other object as it is."""
+    inner = [key for key in response if key != "name" or response[key] != name]
+    return response[inner[0]] if len(inner) == 1 and inner[0] in _RESULT_KEYS else response
 
 
 def _json(value: object, where: str) -> str:

@@ -118,9 +118,7 @@ class OptimizationTracker:
     def _work(self) -> None:
         while not self._board.closed:
             waiting = self._fold()
-            at_once = bool(waiting) or self._board.closed
-            if at_once or time.monotonic() >= self._again_at:
-                self._written = self._guarded(self._send)
+            self._write(at_once=bool(waiting) or self._board.closed)
             for mark in waiting:
                 mark.set()
             if not self._board.closed:
@@ -140,6 +138,10 @@ class OptimizationTracker:
                 item = self._queue.get_nowait()
             except Empty:
                 return waiting
+
+    def _write(self, *, at_once: bool) -> None:
+        if at_once or time.monotonic() >= self._again_at:
+            self._written = self._guarded(self._send)
 
     def _send(self) -> None:
         try:

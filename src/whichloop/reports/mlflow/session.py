@@ -94,22 +94,7 @@ class Session:
                 self._settle(design)
                 design.settled = True
         if self.board.result is not None and self.parent.status == "RUNNING":
-            result = self.board.result
-            test = self.board.folder / TEST
-            if (test / MANIFEST).is_file():
-                log_comparison(self.store, results(test), above=self.parent_id)
-            gains: dict[str, float | None] = {}
-            for item in result["designs"]:
-                if item["test"] is not None:
-                    self._write_test(self.board.designs[item["design"]], item["test"])
-                    gains |= _metrics(f"gain.{item['design']}", item["test"]["difference"])
-            self._log(self.parent, [(0, gains)], {"mlflow.note.content": note(result)})
-            table = ranking_table(result)
-            self.client.log_text(self.parent_id, safe_json(table), RANKING)
-            self._log(self.parent, (), {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": RANKING, "type": "table"}])})
-            self.client.log_text(self.parent_id, safe_json(result), RESULT)
-            self.client.log_text(self.parent_id, self.board.page, REPORT)
-            self._end_parent("FINISHED" if result["complete"] else "KILLED")
+            self._write_result(self.board.result)
         if self.board.closed and self.parent.status == "RUNNING":
             self._leave()
 
@@ -249,6 +234,21 @@ class Session:
 
     # --- the end ---
 
+    def _write_result(self, result: Mapping[str, Any]) -> None:
+        test = self.board.folder / TEST
+        if (test / MANIFEST).is_file():
+            log_comparison(self.store, results(test), above=self.parent_id)
+        gains: dict[str, float | None] = {}
+        for item in result["designs"]:
+            if item["test"] is not None:
+                self._write_test(self.board.designs[item["design"]], item["test"])
+                gains |= _metrics(f"gain.{item['design']}", item["test"]["difference"])
+        self._log(self.parent, [(0, gains)], {"mlflow.note.content": note(result)})
+        self._log_table(ranking_table(result), RANKING)
+        self.client.log_text(self.parent_id, safe_json(result), RESULT)
+        self.client.log_text(self.parent_id, self.board.page, REPORT)
+        self._end_parent("FINISHED" if result["complete"] else "KILLED")
+
     def _write_test(self, design: DesignRow, test: Mapping[str, Any]) -> None:
         run, own = self._design(design), design.about.program
         model_ids = {digest: model.model_id for digest, model in self._models(design, run).items()}
@@ -263,6 +263,11 @@ class Session:
             "gain_p_holm": test["p_holm"],
         }
         self._log(run, [(design.search.calls, metrics)], {"whichloop.verdict": str(test["verdict"])}, models)
+
+    def _log_table(self, table: Mapping[str, Any], name: str) -> None:
+        """Log a table as MLflow's log_table does, which would append the rows to those of an earlier session."""
+        self.client.log_text(self.parent_id, safe_json(table), name)
+        self._log(self.parent, (), {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     def _leave(self) -> None:
         """Leave the run before its end; it may be resumed, unless every design has failed."""

@@ -50,13 +50,7 @@ def prepare_store(path: Path) -> None:
     if path.exists():
         return
     try:
-        store = _ready()
-        beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-        try:
-            shutil.copyfile(store, beside)
-            os.link(beside, path)  # which fails where another program has made the file meanwhile
-        finally:
-            beside.unlink(missing_ok=True)
+        _copy(_ready(), path)
     except (OSError, sqlite3.Error):  # the home folder cannot be written, say: MLflow makes its tables where they are needed
         return
 
@@ -94,6 +88,15 @@ def _make(store: Path) -> None:
 
 def _never_wait(connection: Any, record: object) -> None:
     connection.execute("PRAGMA synchronous=OFF")
+
+
+def _copy(store: Path, path: Path) -> None:
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        shutil.copyfile(store, beside)
+        os.link(beside, path)  # which fails where another program has made the file meanwhile
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 KNOCK_S = 5.0

@@ -60,9 +60,7 @@ class LiveView(ProgressCounts):
         bar = ProgressBar(max(self.total, 1), self.done, width=max(10, min(40, console.width - 60)))
         head.add_row("trials", bar, counts, _speed(rate), eta, f"{clock(self.elapsed_s)} gone")
         yield head
-        spent = ", ".join(f"{_amount(name, value)}" for name, value in self.spent.amounts.items())
-        remaining = ", ".join(f"{_amount(name, value)}" for name, value in self.left().items())
-        last = [(f"spent: {spent}{f'; left of the budget: {remaining}' if remaining else ''}")]
+        last = [self._spent_line()]
         if self.before:
             last.insert(0, f"whole run: {self.before + self.done:,}/{self.before + self.total:,}, {self.before:,} from before")
         yield from self._arms(console.height - 3 - len(last))
@@ -89,6 +87,11 @@ class LiveView(ProgressCounts):
         shown_names = set(names)
         means = [arm.right / arm.scored for name, arm in self.arms.items() if name not in shown_names and arm.scored]
         return f"accuracy so far {min(means):.3f} to {max(means):.3f}" if means else "nothing scored"
+
+    def _spent_line(self) -> str:
+        spent = ", ".join(f"{_amount(name, value)}" for name, value in self.spent.amounts.items())
+        remaining = ", ".join(f"{_amount(name, value)}" for name, value in self.left().items())
+        return f"spent: {spent}{f'; left of the budget: {remaining}' if remaining else ''}"
 
 
 def _one_line_text(text: str, style: str) -> Text:

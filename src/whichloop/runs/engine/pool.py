@@ -29,7 +29,7 @@ from whichloop.runs.trial.watchdog import HangingTrials
 from .arm_deaths import ArmDeaths
 from .job import Job, setup_of
 from .leftovers import LeftBehind
-from .messages import Links, WorkerError, WorkerLost, encoded
+from .messages import Link, Links, WorkerError, WorkerLost, encoded
 from .pool_worker import LOOK_S, MAX_AHEAD, Order, PoolWorker
 from .runner import Progress
 
@@ -184,14 +184,7 @@ class Pool:
         """See a worker from its start to its end. Raises WorkerLost and WorkerError."""
         posting = asyncio.create_task(worker.post())
         try:
-            link = worker.link
-            try:
-                async with asyncio.timeout(START_LIMIT_S):
-                    await link.start(setup_of(self._job, self._links.workers))
-            except WorkerError as error:
-                raise WorkerError(f"{link.name}: {error}") from None
-            except TimeoutError:
-                raise WorkerLost(f"it was not ready within {START_LIMIT_S:g} s") from None
+            await self._greet(worker.link)
             worker.ready_at, worker.keeping = time.monotonic(), asyncio.current_task()
             worker.listening = asyncio.create_task(self._listen(worker))
             self._workers.append(worker)
@@ -215,6 +208,15 @@ class Pool:
             self._stopping.add(stopping)
             stopping.add_done_callback(self._stopping.discard)
             await asyncio.shield(stopping)
+
+    async def _greet(self, link: Link) -> None:
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                await link.start(setup_of(self._job, self._links.workers))
+        except WorkerError as error:
+            raise WorkerError(f"{link.name}: {error}") from None
+        except TimeoutError:
+            raise WorkerLost(f"it was not ready within {START_LIMIT_S:g} s") from None
 
     async def _listen(self, worker: PoolWorker) -> None:
         while not worker.ended:
@@ -246,14 +248,7 @@ class Pool:
             worker.worn_out = worker.worn_out or report["threads"] > MAX_THREADS * (1 + report["alive"])
             self._retire(worker)
         elif "ended" in report:
-            farewell = report["ended"]
-            self._left_behind += LeftBehind(farewell["threads"], farewell["tasks"])
-            for line in farewell["said"]:
-                self._progress.noted(line)
-            cassette = self._job.trial_models.cassette
-            if cassette is not None:
-                cassette.tally.hits += farewell["replayed"]
-                cassette.tally.first_miss = cassette.tally.first_miss or farewell["miss"]
+            self._worker_ended(report["ended"])
             worker.ended = True
 
     def _trial_ended(self, worker: PoolWorker, number: int, outcome: FinishedTrial | NotRun) -> None:
@@ -305,6 +300,15 @@ class Pool:
                 order.result.set_exception(NotRun(self._stopped))
         self._waiting_orders.clear()
         self._alone_orders.clear()
+
+    def _worker_ended(self, farewell: dict[str, Any]) -> None:
+        self._left_behind += LeftBehind(farewell["threads"], farewell["tasks"])
+        for line in farewell["said"]:
+            self._progress.noted(line)
+        cassette = self._job.trial_models.cassette
+        if cassette is not None:
+            cassette.tally.hits += farewell["replayed"]
+            cassette.tally.first_miss = cassette.tally.first_miss or farewell["miss"]
 
     # --- what goes wrong ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from json import loads  # bound at import: a loop may replace them in their module later
 from typing import Any
@@ -50,11 +50,7 @@ class WorkerLoop:
                 self._suite, self._arms, self._answering = inherited.suite, inherited.arms, inherited.trial_models
             else:
                 self._suite, tasks, self._arms = resolve(self._config)
-                expected = settings["manifest"]
-                own = compared(manifest_of(self._config, self._suite, tasks, self._arms))
-                for part, value in expected.items():
-                    if own[part] != value:
-                        raise WorkerError(f"it has other code or data than this process: {part} changed")
+                _check_same(settings["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
                 self._answering = open_models(self._config, self._arms, settings["models"])
         except WorkerError:
             raise
@@ -189,3 +185,10 @@ class _WorkerMeter(Meter):
         now, before = (self.calls, self.tokens, self.dollars), self._reported
         self._reported = now
         return [new - old for new, old in zip(now, before, strict=True)]
+
+
+def _check_same(expected: Mapping[str, object], own: Mapping[str, object]) -> None:
+    """Raise WorkerError if this process would run something else."""
+    for part, value in expected.items():
+        if own[part] != value:
+            raise WorkerError(f"it has other code or data than this process: {part} changed")

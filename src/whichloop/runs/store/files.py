@@ -168,14 +168,17 @@ def open_repaired(path: Path) -> FileIO:
         file.seek(start)
         whole = whole_lines(file.read(min(_BLOCK, size - start)))
         if whole or start == 0:
-            end = start + whole
-            file.seek(end)
-            if 0 < size - end <= MAX_LINE and is_whole_but_for_its_end(file.read(size - end)):
-                file.close()
-                raise RunError(f"{path}: the end of its last line was damaged")
-            file.truncate(end)
+            _cut(file, start + whole, size, path)
             break
     return file
+
+
+def _cut(file: FileIO, end: int, size: int, path: Path) -> None:
+    file.seek(end)
+    if 0 < size - end <= MAX_LINE and is_whole_but_for_its_end(file.read(size - end)):
+        file.close()
+        raise RunError(f"{path}: the end of its last line was damaged")
+    file.truncate(end)
 
 
 def _blocks(size: int) -> Iterator[int]:

@@ -70,10 +70,7 @@ class RecordReader:
         """Take in a line without its checksum. Raises RunError, which names file and line, for what is not a record."""
         parts = parted(line)
         if parts is None:
-            record = record_of(line, f"{path}:{number}", self._shared)
-            self._whole.add(len(self.kinds))
-            self._put(_whole_row(len(self.kinds), record))
-            self.kinds.append(record)
+            self._add_whole(record_of(line, f"{path}:{number}", self._shared))
             return
         common, (repeat, seed, wall_s, started_at, attempt, *at) = parts
         kind = self._codes.get(common)
@@ -115,6 +112,11 @@ class RecordReader:
             self._codes[parts[0]] = len(self.kinds)
         self.kinds.append(record if parts is None else shared_fields(record))
         return len(self.kinds) - 1
+
+    def _add_whole(self, record: Record) -> None:
+        self._whole.add(len(self.kinds))
+        self._put(_whole_row(len(self.kinds), record))
+        self.kinds.append(record)
 
     def _put(self, row: tuple[object, ...]) -> None:
         self._rows.append(row)

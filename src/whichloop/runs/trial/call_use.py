@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_digest, paired_results
-from whichloop.protocol import Act, Move, Recovery, ToolCall
+from whichloop.protocol import Act, Message, Move, Recovery, ToolCall
 
 
 class CallUse:
@@ -40,9 +40,7 @@ class CallUse:
         """Count a reply. `calls`: those of its move that can run."""
         request = exchange.request
         self._end_waiting(request.scope)
-        messages = request.messages
-        for one in paired_results(messages) if self.planned else ():
-            self._paired.setdefault((messages[one.place].call_id, one.receipt), one.is_right)
+        self._pair(request.messages)
         if isinstance(move, Recovery):
             self._retries[request.scope] += move.strategy in ("retry", "alternative_tool")
         if not isinstance(move, Act):
@@ -86,6 +84,10 @@ class CallUse:
         self._tried.add(digest)
         if is_result:
             self._gave.add(digest)
+
+    def _pair(self, messages: Sequence[Message]) -> None:
+        for one in paired_results(messages) if self.planned else ():
+            self._paired.setdefault((messages[one.place].call_id, one.receipt), one.is_right)
 
     def fields(self, unshown: int, early: int, overlapped: int) -> dict[str, int]:
         """Return the counts by name, without those of which nothing came up.

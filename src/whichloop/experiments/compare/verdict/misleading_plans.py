@@ -12,6 +12,7 @@ from pathlib import Path
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
+from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.divergence import cause_of
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason, render_value
@@ -105,7 +106,10 @@ def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
         by_answer = trace.head.end_state is None and trace.head.expected is not None
         if by_answer and cause_of(trace, record).cause == "other":
             answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
-            steps = [
-                (number, step.call) for number, step in enumerate(course(trace), 1) if step.gave_result and step.call is not None
-            ]
-            yield _Misled(record.task, answer, expected, f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else "")
+            yield _Misled(record.task, answer, expected, _last_call(trace))
+
+
+def _last_call(trace: Trace) -> str:
+    """Return the last call that gave a result, with its step as `show` numbers it; empty where none did."""
+    steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave_result and step.call is not None]
+    return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else ""

@@ -136,11 +136,16 @@ def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile
             continue
         for pair in (turned for each in at.pairs for turned in (each, each.turned)):
             if pair.verdict.word == "better" and rows[pair.b].loop == adopted:
-                own, other = (
-                    next(cell.arm.summary.means for cell in rows[arm].cells if cell is not None and cell.arm.info.arm == arm)
-                    for arm in (pair.a, pair.b)
-                )
-                solved = (own[PRIMARY], other[PRIMARY])
-                is_turned = solved[0] is None or solved[1] is None or solved[0].value <= solved[1].value
-                reversals.append(Reversal(at.budget, pair, rows[pair.a].loop, rows[pair.b].loop, is_turned))
+                reversals.append(_reversal(at.budget, pair, rows))
     return max(reversals, key=lambda each: (each.budget, each.pair.difference.value), default=None)
+
+
+def _reversal(budget: float, pair: Pair, rows: Mapping[str, AnswerRow]) -> Reversal:
+    """Return what a budget shows of a pair of arms, the first of which is ahead at it."""
+    own, other = (
+        next(cell.arm.summary.means for cell in rows[arm].cells if cell is not None and cell.arm.info.arm == arm)
+        for arm in (pair.a, pair.b)
+    )
+    solved = (own[PRIMARY], other[PRIMARY])
+    is_turned = solved[0] is None or solved[1] is None or solved[0].value <= solved[1].value
+    return Reversal(budget, pair, rows[pair.a].loop, rows[pair.b].loop, is_turned)

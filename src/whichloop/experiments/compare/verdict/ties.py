@@ -161,16 +161,21 @@ class TieBreaks:
 
 def tie_breaks(matrix: AnswerMatrix, comparison: Comparison) -> TieBreaks:
     """Return what else is known of the loops of a comparison."""
-    metric = CACHED.get(matrix.unit, "")
-    summaries = [arm.summary for arm in comparison.arms if arm.summary.scored and arm.summary.dead != "never asked"]
-    served = [summary.served_by_cache.get(metric) for summary in summaries]
     return TieBreaks(
         matrix,
         accuracy=comparison.pairs_on(PRIMARY),
         costs=comparison.pairs_on(matrix.unit),
-        cached=comparison.pairs_on(metric if all(share is not None for share in served) and any(served) else ""),
+        cached=comparison.pairs_on(_cached_cost(matrix, comparison.arms)),
         wrong=comparison.pairs_on(RATE),
     )
+
+
+def _cached_cost(matrix: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
+    """Return the measure of costs with a prompt cache; empty where no arm has any use of one, or it is not known of each."""
+    metric = CACHED.get(matrix.unit, "")
+    summaries = [arm.summary for arm in arms if arm.summary.scored and arm.summary.dead != "never asked"]
+    served = [summary.served_by_cache.get(metric) for summary in summaries]
+    return metric if all(share is not None for share in served) and any(served) else ""
 
 
 def _is_decided(pair: Pair) -> bool:

@@ -210,7 +210,19 @@ class Verdicts:
             return self._none_among([*named, *(row for row in candidates if row not in named)], under, ends)
         if len(candidates) > 1:
             return self._adopt_among(named, candidates, under, ends)
-        best = named[0]
+        return self._adopt_only(named[0], ends)
+
+    def _under_each(self, determiner: str) -> str:
+        """Return ` under any profile`, or for a single stress test ` under a stress test`; empty for another single profile."""
+        if len(self.matrix.compared) > 1:
+            return f" under {determiner} {air(self.matrix)}"
+        return f" under a {STRESS}" if air(self.matrix) == STRESS else ""
+
+    def _adopt_only(self, best: AnswerRow, ends: str) -> AnswerSentence:
+        """Say that the one loop is adopted that none is shown to beat, and how the others stand to it.
+
+        `ends`: what ends the sentence.
+        """
         others = [row for row in self.matrix.rows if row is not best]
         pairs = [pair for row in others for pair in pairs_of(self.accuracy, best, row)]
         is_best = all(standing(pair) == "better" for pair in pairs)
@@ -227,12 +239,6 @@ class Verdicts:
             ends=ends,
         )
         return verdict.sentence(best.loop)
-
-    def _under_each(self, determiner: str) -> str:
-        """Return ` under any profile`, or for a single stress test ` under a stress test`; empty for another single profile."""
-        if len(self.matrix.compared) > 1:
-            return f" under {determiner} {air(self.matrix)}"
-        return f" under a {STRESS}" if air(self.matrix) == STRESS else ""
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.

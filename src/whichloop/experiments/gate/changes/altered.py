@@ -9,6 +9,7 @@ from typing import get_args
 
 from whichloop.experiments.gate.data.names import literal
 from whichloop.metrics.trajectory.alterations import Alteration, alterations
+from whichloop.metrics.trajectory.trajectory import TracedStep
 from whichloop.text.numbers import trials_of
 
 from ..data.names import short_arm
@@ -67,12 +68,15 @@ def _new_alterations(traced: TracedTrials, pair: TrialPair) -> Iterator[tuple[Al
         return
     in_blessed, in_trial = Counter(trial.other), Counter(step.signature for step in trial.course)
     for altered in alterations(trial):
-        steps = trial.course
-        event = altered.event
-        numbered = list(enumerate(steps, 1))
-        number, step = next(((number, step) for number, step in numbered if step.event == event), numbered[-1])
+        number, step = _step_of(trial.course, altered.event)
         if altered.cause in ALTERED and in_trial[step.signature] > in_blessed[step.signature]:
             yield altered, number
+
+
+def _step_of(steps: Iterable[TracedStep], event: int) -> tuple[int, TracedStep]:
+    """Return the step of an event with its number, as `whichloop show` has it; the end where no step is of it."""
+    numbered = list(enumerate(steps, 1))
+    return next(((number, step) for number, step in numbered if step.event == event), numbered[-1])
 
 
 def altered_in_words(result: GateResult, shown_causes: Collection[AlteredCause] = ()) -> Iterator[tuple[str, str]]:

@@ -38,13 +38,15 @@ class TracedTrials:
         place = (*record.key, counterpart)
         if place not in self._held:
             blessed = () if line.course is None else signatures(line.course[counterpart])
-            trial = read_trial(self._traces.read(record), record, blessed, self._limits.get(record.arm))
-            self._held[place] = trial
-            self._held_bytes += _text_bytes(trial.record)
-            while self._held_bytes > HELD_BYTES and len(self._held) > 1:
-                _, oldest = self._held.popitem(last=False)
-                self._held_bytes -= _text_bytes(oldest.record)
+            self._hold(place, read_trial(self._traces.read(record), record, blessed, self._limits.get(record.arm)))
         return self._held[place]
+
+    def _hold(self, place: _Place, trial: TracedTrial) -> None:
+        self._held[place] = trial
+        self._held_bytes += _text_bytes(trial.record)
+        while self._held_bytes > HELD_BYTES and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._held_bytes -= _text_bytes(oldest.record)
 
 
 def _text_bytes(record: Record) -> int:

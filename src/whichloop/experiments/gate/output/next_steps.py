@@ -10,6 +10,7 @@ from typing import Any
 
 from whichloop.experiments.gate.changes.altered import ALTERED
 from whichloop.experiments.gate.data.advice import DRAWS, Advice, Larger
+from whichloop.experiments.gate.data.findings import SharedRepeats
 from whichloop.experiments.gate.data.outcome import PASSES, GateResult, OnWorseHere
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.summary import PRIMARY
@@ -160,13 +161,7 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
         yield NextStep("Find what else changed than the loop's code; more tasks would not tell.")
     larger = advice.larger
     if result.shared is not None and result.shared.fewer_in_run:
-        repeats = advice.option("repeats", result.shared.baseline)
-        under = (
-            f"Without {advice.option('repeats', result.shared.run)}"
-            if advice.asker == "shell"
-            else f"With {repeats}, as in the baseline,"
-        )
-        yield _commanded(f"{under} all {result.shared.baseline} repeats of the baseline are compared", advice.paired)
+        yield _all_repeats(advice, result.shared)
     if advice.differs:
         yield _same_draws(result)
         if larger is not None and not larger.out_of_proportion:
@@ -195,6 +190,13 @@ def _same_draws(result: GateResult) -> NextStep:
     therefore = "other faults struck" if is_other_seed else "tasks are compared by the means of their trials"
     sentence = f"The {names} {differ} from the baseline's ({values}): {therefore}."
     return _commanded(f"{sentence} {under} each trial has its counterpart, which shows what the change did", advice.paired)
+
+
+def _all_repeats(advice: Advice, shared: SharedRepeats) -> NextStep:
+    """Return the step to the baseline's own number of repeats, by which all of its trials are compared."""
+    repeats = advice.option("repeats", shared.baseline)
+    under = f"Without {advice.option('repeats', shared.run)}" if advice.asker == "shell" else f"With {repeats}, as in the baseline,"
+    return _commanded(f"{under} all {shared.baseline} repeats of the baseline are compared", advice.paired)
 
 
 def _commanded(say: str, command: tuple[str, ...]) -> NextStep:

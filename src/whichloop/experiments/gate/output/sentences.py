@@ -235,10 +235,7 @@ def _reasons(result: GateResult, named: int) -> Iterator[Part]:
     if result.reasons:
         yield from (Part((reason,)) for reason in result.reasons)
     elif result.outcome == "identical":
-        unscored = sum(arm.trials - arm.scored for arm in result.arms)
-        without = f", {unscored:,} of them without a score on both sides" if unscored else ""
-        files = f", though {_files(result.changed_files)} changed" if result.changed_files else ""
-        yield Part((f"behaviour unchanged in all {counted(_trials(result), 'trial')}{without}{files}",))
+        yield _unchanged_behaviour(result)
     elif result.outcome in PASSES:
         improved, gained, stayed = [*_improved(result, named)], [*_gained_here(result, named)], [*_stayed(result, named)]
         in_order = {
@@ -248,34 +245,35 @@ def _reasons(result: GateResult, named: int) -> Iterator[Part]:
         }
         for parts in in_order[result.outcome]:
             yield from parts
-        is_rest = bool(improved or stayed)
-        passing = _passing_lines(result)
-        if here := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
-            yield Part((f"on these tasks within the margin: {_first(here, ', ', named)}",))
-        if any(not (is_shown(line) or line.lost) for line in passing):
-            all_else = "all else is " if is_rest else ""
-            margins = "margins" if len(result.lines) > 1 else "margin"
-            yield Part((f"{all_else}within the {margins}",))
-        if lost := [line for line in passing if line.lost]:
-            yield Part((f"worse here, but within the margin: {losses(result, lost)}",))
-        if worse := [_with_change(line) for line in passing if is_shown(line) and line.worse and not line.lost]:
-            yield Part((f"worse, but within the margin: {_first(worse, ', ', named)}",))
+        yield from _within_margins(result, named, is_rest=bool(improved or stayed))
     elif result.outcome == "worse here":
         yield Part((losses(result, [line for line in result.lines if line.outcome == "worse here"]),))
     else:
-        lines = decisive(result)
-        if lines:
-            main, *others = lines
-            yield Part(_leading(result, main))
-            yield Part((WITHIN if _is_within(main) else "",))
-            for outcome in dict.fromkeys(line.outcome for line in others) if named > 1 else ():
-                also = _first(likewise([line for line in others if line.outcome == outcome]), "; ", named - 1)
-                yield Part((f"likewise {also}" if outcome == main.outcome else f"{outcome}: {also}",))
+        yield from _held_to_margins(result, decisive(result), named)
+
+
+def _unchanged_behaviour(result: GateResult) -> Part:
+    unscored = sum(arm.trials - arm.scored for arm in result.arms)
+    without = f", {unscored:,} of them without a score on both sides" if unscored else ""
+    files = f", though {_files(result.changed_files)} changed" if result.changed_files else ""
+    return Part((f"behaviour unchanged in all {counted(_trials(result), 'trial')}{without}{files}",))
 
 
 def _files(names: Sequence[str]) -> str:
     """Return the names of a few files, or how many there are."""
     return listed_names(list(names)) if len(names) <= MAX_FILES else counted(len(names), "file")
+
+
+def _held_to_margins(result: GateResult, lines: Sequence[GateLine], named: int) -> Iterator[Part]:
+    """Yield the first line that decides, why it does within its margin, and the others, those of another outcome behind its word;
+    where one alone is to be named, the rows below have these."""
+    if lines:
+        main, *others = lines
+        yield Part(_leading(result, main))
+        yield Part((WITHIN if _is_within(main) else "",))
+        for outcome in dict.fromkeys(line.outcome for line in others) if named > 1 else ():
+            also = _first(likewise([line for line in others if line.outcome == outcome]), "; ", named - 1)
+            yield Part((f"likewise {also}" if outcome == main.outcome else f"{outcome}: {also}",))
 
 
 def _leading(result: GateResult, line: GateLine) -> tuple[str, ...]:
@@ -352,6 +350,24 @@ def _changed_beside(result: GateResult, named: int) -> Iterator[Part]:
     lines = [line for line in _passing_lines(result) if line.metric == PRIMARY and line.arm in changed and result.paired]
     if arms := [f"{short_arm(line.arm)} passes with {tasks_both_ways(result, line)}" for line in lines]:
         yield Part((_first(arms, "; ", named),))
+
+
+def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterator[Part]:
+    """Yield what the margins bear: changes that show nothing, losses on these tasks, and what is shown to be worse.
+
+    `is_rest`: whether other lines were told before, which are better or stayed.
+    """
+    passing = _passing_lines(result)
+    if here := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
+        yield Part((f"on these tasks within the margin: {_first(here, ', ', named)}",))
+    if any(not (is_shown(line) or line.lost) for line in passing):
+        all_else = "all else is " if is_rest else ""
+        margins = "margins" if len(result.lines) > 1 else "margin"
+        yield Part((f"{all_else}within the {margins}",))
+    if lost := [line for line in passing if line.lost]:
+        yield Part((f"worse here, but within the margin: {losses(result, lost)}",))
+    if worse := [_with_change(line) for line in passing if is_shown(line) and line.worse and not line.lost]:
+        yield Part((f"worse, but within the margin: {_first(worse, ', ', named)}",))
 
 
 AS_IN_THE_BASELINE = "scored and ended as in the baseline"

@@ -132,18 +132,7 @@ def _from_chunks(archive: ZipArchive, folder: str, starts: Mapping[tuple[str, st
 
 def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], reading: ReadingOptions) -> ForeignLog:
     spec = object_at(header, "eval")
-    plan = object_at(header, "plan")
-    steps = "+".join(_solver_name(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
-    loop = _solver_name(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
-    model = name_of(spec.get("model"), "eval.model")
-    arguments = _arguments(spec, plan)
-    options = {
-        cut(name, MAX_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MAX_LABEL_CHARS)
-        for name, value in arguments.items()
-        if isinstance(value, str | bool | int | float)
-    }
-    shown_options = {name: answer_of(value) for name, value in options.items()}
-    arm = ForeignArm(name_of(f"{loop}{_label(arguments, options)}/{model}", "the arm"), loop, shown_options, model)
+    arm = _arm(spec, object_at(header, "plan"))
     trials: list[ForeignTrial] = []
     questions = {name_of(item, "a sample's id"): "" for item in list_at(object_at(spec, "dataset"), "sample_ids")}
     accuracy = _Accuracy(reading.scorer)
@@ -179,6 +168,21 @@ def _without_unlogged_calls(trials: Sequence[ForeignTrial]) -> Iterator[ForeignT
             yield trial
         else:
             yield replace(trial, **unknown, steps=trial.steps or None, tool_calls=trial.tool_calls or None)
+
+
+def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
+    """Return the arm: the solver with the arguments that were passed to it and to the task, and the model."""
+    steps = "+".join(_solver_name(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
+    loop = _solver_name(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
+    model = name_of(spec.get("model"), "eval.model")
+    arguments = _arguments(spec, plan)
+    options = {
+        cut(name, MAX_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MAX_LABEL_CHARS)
+        for name, value in arguments.items()
+        if isinstance(value, str | bool | int | float)
+    }
+    shown_options = {name: answer_of(value) for name, value in options.items()}
+    return ForeignArm(name_of(f"{loop}{_label(arguments, options)}/{model}", "the arm"), loop, shown_options, model)
 
 
 def _arguments(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,8 +224,6 @@ def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, readin
     status, reason = _status(sample, value, result)
     events = list(_own_events(list_at(sample, "events")))
     usage = _usage(sample, events)
-    extracted = result.get("answer")
-    working = number_from_zero(sample.get("working_time"), "working_time")
     return ForeignTrial(
         *key,
         status=status,
@@ -229,11 +231,11 @@ def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, readin
         score=value if status == "scored" else None,
         scores=other_scores({name: entry.get("value") for name, entry in scores.items() if entry is not result}),
         stop=_stop(sample) if status == "scored" or sample.get("error") else None,
-        answer=answer_of(object_at(sample, "output").get("completion") if extracted is None else extracted),
+        answer=_answer(sample, result),
         steps=_steps(sample, usage),
         tool_calls=sum(event.get("event") == "tool" for event in events) if events else None,
         **asdict(usage),
-        seconds=(number_from_zero(sample.get("total_time"), "total_time") if working is None else working),
+        seconds=_seconds(sample),
         cluster="" if reading.cluster is None else metadata_label(object_at(sample, "metadata"), reading.cluster),
         attempt=len(list_at(sample, "error_retries")),
         trace=_trace(sample, events),
@@ -327,6 +329,12 @@ def _stop(sample: Mapping[str, Any]) -> str:
     return _STOPS.get(str(limit.get("type")), StopReason.TERMINATED) if limit else StopReason.FINISHED
 
 
+def _answer(sample: Mapping[str, Any], result: Mapping[str, Any]) -> Any:
+    """Return the answer that the scorer extracted, else the last reply's text."""
+    extracted = result.get("answer")
+    return answer_of(object_at(sample, "output").get("completion") if extracted is None else extracted)
+
+
 # --- its usage ---
 
 
@@ -403,6 +411,12 @@ def _steps(sample: Mapping[str, Any], usage: _Usage) -> int | None:
         return turns
     replies = sum(message.get("role") == "assistant" for message in objects_at(sample, "messages", "a message"))
     return usage.lm_calls if usage.lm_calls is not None else replies or None
+
+
+def _seconds(sample: Mapping[str, Any]) -> float | None:
+    """Return the seconds, without waits for limits and retries if that is known."""
+    working = number_from_zero(sample.get("working_time"), "working_time")
+    return number_from_zero(sample.get("total_time"), "total_time") if working is None else working
 
 
 # --- its question ---

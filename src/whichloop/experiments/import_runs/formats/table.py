@@ -112,23 +112,8 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     is_one_arm = reading.is_one_arm or reading.columns.get("arm") == ""
     pooled = None if is_one_arm else pooled_by(*opened(names, by_column), columns)
     by_meaning = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in by_column]
-    scaled = {"score"} if reading.scale else set()
-    numbers = read_numbers(
-        by_meaning,
-        [
-            NumberColumn(
-                meaning, columns[meaning], None if meaning in scaled else unit_in(meaning, columns[meaning]), meaning in scaled
-            )
-            for meaning in NUMERIC
-            if meaning in columns
-        ],
-    )
-    rows = numbers.rows
-    column = columns["score"]
-    if reading.scale is None and (
-        problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {short_value(column)}")
-    ):
-        raise ValueError(problem)
+    numbers = read_numbers(by_meaning, _number_columns(columns, reading))
+    _check_scale(numbers.rows, columns["score"], reading)
     chats = _messages(numbers.rows, columns, reading)
     _check_tasks(numbers.rows, columns["task"])
     table = _Table(names_in_file, by_column, columns, by_meaning, numbers, chats, pooled, file.path.stem, reading)
@@ -252,6 +237,18 @@ def _inside(file: ForeignFile, reading: ReadingOptions) -> Iterator[str]:
         yield f"rows read: those of {short_value(place)}"
 
 
+def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list[NumberColumn]:
+    """Return the columns of numbers, each with the unit that its name says; the score of a scale has none."""
+    scaled = {"score"} if reading.scale else set()
+    return [
+        NumberColumn(
+            meaning, columns[meaning], None if meaning in scaled else unit_in(meaning, columns[meaning]), meaning in scaled
+        )
+        for meaning in NUMERIC
+        if meaning in columns
+    ]
+
+
 def _blank(table: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
     """Return the columns with a meaning whose cells are all blank."""
     return [name for name in dict.fromkeys(columns.values()) if all(is_nothing(row.cells.get(name)) for row in table)]
@@ -301,20 +298,31 @@ def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
     return f"{remove}; if it is another repeat, number it in column {repeat}, or count the rows of each task: --map repeat="
 
 
+def _check_scale(rows: Sequence[Row], column: str, reading: ReadingOptions) -> None:
+    """Raise ValueError for scores off the scale that counts where the user names none."""
+    if reading.scale is None and (
+        problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {short_value(column)}")
+    ):
+        raise ValueError(problem)
+
+
 def _trials(table: _Table, keys: Sequence[TrialKey]) -> tuple[list[ForeignTrial], dict[str, str]]:
     """Return each row's trial, and task → digest of its question, "" where no row has one."""
     trials, questions = list[ForeignTrial](), dict[str, str]()
     for row, key, messages in zip(table.rows, keys, table.chats.each, strict=True):
         with located(row.place):
             trials.append(_trial(row.cells, key, table.columns, table.reading, messages))
-            task = key[1]
-            question = row.cells.get("asked")
-            question_digest = "" if is_nothing(question) else digest(str(question))
-            previous = questions.get(task) or question_digest
-            if question_digest and previous != question_digest:
-                raise ValueError(f"task {short_value(task)} asks something else than in an earlier row")
-            questions[task] = previous
+            _note_question(questions, key[1], row.cells.get("asked"))
     return trials, questions
+
+
+def _note_question(questions: dict[str, str], task: str, question: Any) -> None:
+    """Note down the digest of a task's question. Raises ValueError if an earlier row has another one."""
+    question_digest = "" if is_nothing(question) else digest(str(question))
+    previous = questions.get(task) or question_digest
+    if question_digest and previous != question_digest:
+        raise ValueError(f"task {short_value(task)} asks something else than in an earlier row")
+    questions[task] = previous
 
 
 def _trial(
