@@ -271,7 +271,7 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list loops": (82, {"rich"}),
     "list suites": (79, {"rich"}),
     "list profiles": (81, {"rich"}),
-    "show latest": (83, {"numpy", "rich"}),
+    "show latest": (99, {"numpy", "rich"}),
     "why latest": (232, {"numpy", "rich", "scipy.special"}),
     "report latest": (267, {"numpy", "rich", "scipy.special"}),
 }

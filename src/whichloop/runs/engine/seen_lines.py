@@ -82,9 +82,12 @@ class LineWatch:
         try:
             seen_lines = self._seen_by_file[file]
         except KeyError:
-            path = str(Path(file).resolve())
-            seen_lines = (path, set()) if path in self._watched_paths else None
+            seen_lines = self._seen_by_file[file] = self._asked_for(file)
         return None if seen_lines is None or self._gave_up else self._ran
+
+    def _asked_for(self, file: str) -> tuple[str, set[int]] | None:
+        path = str(Path(file).resolve())
+        return (path, set()) if path in self._watched_paths else None
 
     def _ran(self, frame: FrameType, event: str, argument: object) -> object:
         if event != "line":
