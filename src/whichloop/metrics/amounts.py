@@ -81,7 +81,7 @@ class AmountLaw:
         if self._error <= rounding:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
         t = (self._mean - bound) / self._error
-        skewed = min(t, t + self._skew * t**2 / 3 + self._skew**2 * t**3 / 27 + self._skew / 6)
+        skewed = min(t, _transformed(t, self._skew))
         p_value = float(scipy.special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
         return max(p_value, 0.5**self._n)
 
@@ -92,6 +92,11 @@ class AmountLaw:
         t = student_quantile(alpha, self._n - 1) if self._n > 1 else 0.0
         reach = max(t, _untransformed(t, self._skew))
         return self._mean - (min(reach, self._farthest * t) if t > 0 else reach) * self._error
+
+
+def _transformed(t: float, skew: float) -> float:
+    """Return t + skew t²/3 + skew² t³/27 + skew/6, nearly normal and rising with t (Hall 1992). `skew`: skewness over √n."""
+    return t + skew * t**2 / 3 + skew**2 * t**3 / 27 + skew / 6
 
 
 def _untransformed(value: float, skew: float) -> float:

@@ -53,16 +53,24 @@ def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[
 
     drawn, alone = settled(drawn), settled(alone)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        below = (np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn))
-        bias = scipy.special.ndtri(below)
-        influence = alone.mean() - alone
-        acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
-        shifted = bias + scipy.special.ndtri(np.array((alpha / 2, 1 - alpha / 2)))
-        levels = np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)), dtype=np.float64)
+        levels = _bca_levels(drawn, alone, whole, alpha)
     if np.isnan(levels).any():
         levels = np.array((alpha / 2, 1 - alpha / 2))
     low, high = np.quantile(drawn, levels)
     return float(low), float(high)
+
+
+def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Floats:
+    """Return the percentiles of the draws that are the interval's ends (Efron & Tibshirani 1993, 14.10); NaN where there are none.
+
+    `alone`: the estimates without each unit.
+    """
+    below = (np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn))
+    bias = scipy.special.ndtri(below)
+    influence = alone.mean() - alone
+    acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
+    shifted = bias + scipy.special.ndtri(np.array((alpha / 2, 1 - alpha / 2)))
+    return np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)), dtype=np.float64)
 
 
 def _left_out(statistic: Statistic, units: int) -> Floats:

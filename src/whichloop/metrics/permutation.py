@@ -69,6 +69,11 @@ def _tails(sums: Floats) -> FlipTails:
     steps = _steps(sums)
     if steps is None:
         return FlipTails(_saddlepoint(sums), _saddlepoint(-sums))
+    return _flip_steps(steps)
+
+
+def _flip_steps(steps: NDArray[np.int64]) -> FlipTails:
+    """Test whole numbers: a sum of signs x sizes is twice the sum of those with a plus, less the sum of all."""
     law = _subset_sums(np.abs(steps))
     positive = int(steps[steps > 0].sum())
     return FlipTails(min(1.0, float(law[positive:].sum())), min(1.0, float(law[: positive + 1].sum())))

@@ -232,9 +232,7 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     d = [means_a[task] - means_b[task] for task in tasks]
     error = standard_error(d) if units == len(d) else clustered_error(d, clusters)
     usual = float(np.median(d))
-    apart = np.abs(np.subtract(d, usual)) > NO_SPREAD
-    groups = unit_groups(clusters, len(d))
-    unusual = int(apart.sum() if groups is None else np.unique(groups[apart]).size)
+    unusual = _unusual(d, usual, clusters)
     arms = [[arm.values[task] for task in tasks] for arm in (a, b)]
     per_unit = units / len(tasks)  # a unit's value is a mean over its tasks
     within = [_within(values) for values in arms]
@@ -330,6 +328,13 @@ def _degrees(units: Floats) -> float:
         return len(units) - 1.0
     kurtosis = float((apart**2).mean() / apart.mean() ** 2)
     return min(max(2 * len(units) / max(kurtosis - 1, 1e-9), 3.0), len(units) - 1.0) if len(units) > 3 else 1.0
+
+
+def _unusual(d: Sequence[float], usual: float, clusters: Sequence[str]) -> int:
+    """Count the units with a task whose difference is not the usual one, rounding errors aside."""
+    apart = np.abs(np.subtract(d, usual)) > NO_SPREAD
+    groups = unit_groups(clusters, len(d))
+    return int(apart.sum() if groups is None else np.unique(groups[apart]).size)
 
 
 def _within(tasks: Sequence[Sequence[float]]) -> float | None:

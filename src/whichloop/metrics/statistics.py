@@ -161,15 +161,20 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
         raise ValueError("scores must lie in [0, 1]")
     value = float(np.clip(means.mean(), 0.0, 1.0))
     units = unit_values(means, clusters)
-    rare = 1 - units if value > 0.5 else units
-    n = len(rare) + 1
-    mean = (float(rare.sum()) + 1) / n
-    variance = (float((rare**2).sum()) + 1) / n - mean**2
-    effective = len(units) * mean * (1 - mean) / variance
+    effective = _effective_number(units, value)
     if np.isin(flat, (0.0, 1.0)).all():
         effective = min(effective, float(len(flat)))
     low, high = clopper_pearson(value * effective, effective, alpha)
     return Interval(value, low, high, len(means), shared_units(len(units), len(means)))
+
+
+def _effective_number(units: Floats, value: float) -> float:
+    """Return how many scores of 0 or 1 would tell their mean as exactly as these units tell theirs."""
+    rare = 1 - units if value > 0.5 else units
+    n = len(rare) + 1
+    mean = (float(rare.sum()) + 1) / n
+    variance = (float((rare**2).sum()) + 1) / n - mean**2
+    return len(units) * mean * (1 - mean) / variance
 
 
 def standard_error(values: ArrayLike) -> float:

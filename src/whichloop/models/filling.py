@@ -218,18 +218,7 @@ class _Filler:
         if kind == "string":
             return "-" * _bounded(schema.get("minLength"), 0)
         if kind in ("integer", "number"):
-            low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-            high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
-            whole = schema.get("type") == "integer"
-            if isinstance(low, int | float) and low > 0:
-                return -int(-low // 1) if whole else low
-            if isinstance(above, int | float) and not isinstance(above, bool) and above >= 0:
-                return int(above // 1) + 1 if whole else above + 1
-            if isinstance(high, int | float) and high < 0:
-                return int(high // 1) if whole else high
-            if isinstance(below, int | float) and not isinstance(below, bool) and below <= 0:
-                return -int(-below // 1) - 1 if whole else below - 1
-            return 0
+            return _least_number(schema)
         return False if kind == "boolean" else None
 
     def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Json]:
@@ -250,16 +239,19 @@ class _Filler:
             ref = schema.get("$ref")
             if not isinstance(ref, str):
                 return schema
-            if not ref.startswith("#"):
-                raise Unfillable("a reference to elsewhere")
-            part: object = self.root
-            for step in ref[1:].split("/")[1:]:
-                name = step.replace("~1", "/").replace("~0", "~")
-                if not isinstance(part, Mapping) or name not in part:
-                    raise Unfillable("a reference to nothing")
-                part = part[name]
-            schema = part
+            schema = self._at(ref)
         raise Unfillable("references without end")
+
+    def _at(self, ref: str) -> object:
+        if not ref.startswith("#"):
+            raise Unfillable("a reference to elsewhere")
+        part: object = self.root
+        for step in ref[1:].split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if not isinstance(part, Mapping) or name not in part:
+                raise Unfillable("a reference to nothing")
+            part = part[name]
+        return part
 
     def _fits(self, schema: object, value: object) -> bool:
         """Whether a part of the schema takes a value; its references are looked up in the root."""
@@ -296,3 +288,19 @@ def _bounded(wanted: Any, least_count: int) -> int:
     if wanted > MAX_LENGTH:
         raise Unfillable("the schema wants too much")
     return max(least_count, int(wanted))
+
+
+def _least_number(schema: Mapping[str, object]) -> object:
+    """Return 0, or the number that is nearest to a bound above or below it."""
+    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    whole = schema.get("type") == "integer"
+    if isinstance(low, int | float) and low > 0:
+        return -int(-low // 1) if whole else low
+    if isinstance(above, int | float) and not isinstance(above, bool) and above >= 0:
+        return int(above // 1) + 1 if whole else above + 1
+    if isinstance(high, int | float) and high < 0:
+        return int(high // 1) if whole else high
+    if isinstance(below, int | float) and not isinstance(below, bool) and below <= 0:
+        return -int(-below // 1) - 1 if whole else below - 1
+    return 0

@@ -308,18 +308,7 @@ class MeteredToolbox(Toolbox):
         if fault is not None:
             tunnel.land(fault, None, True)
             if fault.kind in _NO_RESULT:
-                if fault.kind == "tool.garbage":
-                    noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
-                    if fault.believed:
-                        noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
-                    return Observation(call.name, "success", noise, None, noise, call.call_id)
-                if fault.family == "mcp":
-                    return self._list_faults.strike(fault, call)
-                if fault.kind == "tool.hangs":
-                    limit = self._time_limit_s(call.name)
-                    await tunnel.spend(limit)
-                    return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
-                return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
+                return await self._lost(fault, tunnel, call, digest)
         observation = await super().call(call, validate=validate)
         tunnel.instructions.note_run(digest, observation)
         if fault is not None and fault.kind == "tool.slow":
@@ -335,6 +324,21 @@ class MeteredToolbox(Toolbox):
         before, behind = _added(fault, tunnel, observation)
         text = f"{before}{entry.around(f'{observation.data}{behind}')}"
         return replace(observation, data=text, value=text if observation.ok else None, max_chars=None)
+
+    async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
+        """Return what a loop sees of a call whose result never comes."""
+        if fault.kind == "tool.garbage":
+            noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
+            if fault.believed:
+                noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
+            return Observation(call.name, "success", noise, None, noise, call.call_id)
+        if fault.family == "mcp":
+            return self._list_faults.strike(fault, call)
+        if fault.kind == "tool.hangs":
+            limit = self._time_limit_s(call.name)
+            await tunnel.spend(limit)
+            return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
+        return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
 
     def _time_limit_s(self, name: str) -> float:
         """Return the limit of a call, else the default: an injected hang always ends."""

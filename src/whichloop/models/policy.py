@@ -253,11 +253,16 @@ def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
 
     Of two calls that a request shows whole the one with more arguments failed: the other has some of them only.
     """
-    shown = sum(
-        any(text in unspaced for text in (_plain_as_json(name, value) if type(value) in PLAIN else _written(name, value)))
-        for name, value in call.arguments.items()
-    )
+    shown = sum(any(text in unspaced for text in _as_json(name, value)) for name, value in call.arguments.items())
     return (shown / len(call.arguments) if call.arguments else 0.0, shown)
+
+
+def _as_json(name: str, value: Any) -> Collection[str]:
+    """Return an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came, 3 also as 3.0.
+
+    Each up to what ends it, so that 7 is not found in 75. Loops show the same plain arguments again and again.
+    """
+    return _plain_as_json(name, value) if type(value) in PLAIN else _written(name, value)
 
 
 def _written(name: str, value: Any) -> frozenset[str]:

@@ -209,10 +209,7 @@ async def no_state(loop: Loop) -> None:
 
     The harness uses one instance for thousands of concurrent trials, and a resumed run must equal an uninterrupted one.
     """
-    scenes = [
-        await scripted(task, dataclasses.replace(task.query, text=f"Once more, from the start: {task.query.text}"))
-        for task in TASKS
-    ]
+    scenes = [await scripted(task, _in_other_words(task)) for task in TASKS]
     fresh = [await play(limited(loop), scene) for scene in scenes]
     shared = limited(loop)
     again = [await play(shared, scene) for scene in (*scenes, *scenes)][len(scenes) :]
@@ -224,6 +221,11 @@ async def no_state(loop: Loop) -> None:
 def limited(loop: Loop) -> Loop:
     """Return a fresh instance with a limit that suffices for every task of the bench."""
     return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + SPARE)
+
+
+def _in_other_words(task: Task) -> Query:
+    """Return a question that no other law uses, so that a loop with memory sees it here for the first time."""
+    return dataclasses.replace(task.query, text=f"Once more, from the start: {task.query.text}")
 
 
 def _check_same(fresh: Sequence[FinishedRun], other: Sequence[FinishedRun], condition: str) -> None:

@@ -109,20 +109,8 @@ async def _check(
     version = loop.version if isinstance(loop, ForeignAgent) else ""
     clean: dict[BenchTask, list[Request]] = {}
     for task in dict.fromkeys(("chain", *(fault.task for fault in faults))):
-        run = await bench_run(task, None, limits.requests)
-        end = await _run(loop, run, limits)
-        if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
-            requests, calls = len(run.log.asked), len(run.log.called)
-            effort = f"it asked the model {counted(requests, 'time')} and called {counted(calls, 'tool') if calls else 'no tools'}"
-            how = end.stopped or end.error
-            if end.outcome is not None:
-                how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {TASKS[task].expected}"
-            raise Trouble(f"it does not solve a task without any fault: {how}; {effort}")
-        clean[task] = [one.request for one in run.log.asked]
-    running = [
-        asyncio.create_task(_finding(loop, fault, clean["chain" if fault.name == "two_calls" else fault.task], limits))
-        for fault in faults
-    ]
+        clean[task] = await _undisturbed(loop, task, limits)
+    running = [asyncio.create_task(_finding(loop, fault, clean[_reference(fault)], limits)) for fault in faults]
     findings = []
     try:
         for work in running:
@@ -132,6 +120,25 @@ async def _check(
     finally:
         await stop_tasks(running)
     return ProgramReport(name, version, tuple(clean["chain"]), tuple(findings))
+
+
+def _reference(fault: AgentFault) -> BenchTask:
+    """Return the task whose undisturbed run does not have the fault: two calls in a reply are what `pair` is made of."""
+    return "chain" if fault.name == "two_calls" else fault.task
+
+
+async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
+    """Return the requests of a run without a fault. Raises Trouble if its answer is wrong."""
+    run = await bench_run(task, None, limits.requests)
+    end = await _run(loop, run, limits)
+    if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
+        requests, calls = len(run.log.asked), len(run.log.called)
+        effort = f"it asked the model {counted(requests, 'time')} and called {counted(calls, 'tool') if calls else 'no tools'}"
+        how = end.stopped or end.error
+        if end.outcome is not None:
+            how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {TASKS[task].expected}"
+        raise Trouble(f"it does not solve a task without any fault: {how}; {effort}")
+    return [one.request for one in run.log.asked]
 
 
 async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limits: CheckLimits) -> FaultFinding:

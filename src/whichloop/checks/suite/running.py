@@ -10,6 +10,7 @@ from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import Replayed, replay
 from whichloop.datasets.validity.checks import Problem, told_problems
 from whichloop.datasets.validity.replay import gold_problems, order_problems, state_problems
+from whichloop.metrics.record import Record
 from whichloop.models.receipts import call_digest
 from whichloop.protocol import PlannedCall, resolve
 from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
@@ -116,11 +117,14 @@ async def _gold(subject: Subject) -> list[Problem]:
         task_problems = await _task_check(gold_problems, task, subject, subject.truths.get(task.id, ()))
         problems += task_problems
         if not task_problems:
-            visible[task.id] = " ".join(
-                [task.query.full_text, *(f"{tool.name} {tool.description}" for tool in subject.specs_of(task))]
-            )
+            visible[task.id] = _visible_text(task, subject)
     sound = [task for task in subject.sample if task.id in visible]
     return [*problems, *told_problems(sound, lambda task: visible[task.id])]
+
+
+def _visible_text(task: Task, subject: Subject) -> str:
+    """Return all that a loop sees before it calls a tool."""
+    return " ".join([task.query.full_text, *(f"{tool.name} {tool.description}" for tool in subject.specs_of(task))])
 
 
 async def _guessing(subject: Subject) -> list[Problem]:
@@ -136,11 +140,13 @@ async def _guessing(subject: Subject) -> list[Problem]:
         result = passed(baseline, records, drawn=subject.drawn or len(tasks) < len(subject.tasks))
         subject.baselines.append(result)
         problems += [Problem(text) for text in passes_too_many(result)]
-        problems += [
-            Problem(f"{baseline.name}: task {record.task!r}: {record.reason}")
-            for record in [record for record in records if record.status == "errored"]
-        ]
+        problems += [Problem(f"{baseline.name}: task {record.task!r}: {record.reason}") for record in _broken(records)]
     return problems
+
+
+def _broken(records: Iterable[Record]) -> list[Record]:
+    """Return the trials that the suite's scorer or environment made fail; no baseline uses a provider."""
+    return [record for record in records if record.status == "errored"]
 
 
 def passes_too_many(result: BaselineResult) -> Iterator[str]:

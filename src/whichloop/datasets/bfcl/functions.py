@@ -131,13 +131,15 @@ class StubFunction:
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with a call's arguments; empty if nothing is."""
-        return "; ".join(
-            map(_complaint, (_Official if self.checker == "official" else _Strict)(self.accepted_schema).iter_errors(arguments))
-        )
+        return "; ".join(map(_complaint, self._validator(self.accepted_schema).iter_errors(arguments)))
 
     def shows(self, parameter: str, value: Any) -> bool:
         """Whether a value fits the schema of a parameter that the function has."""
         return bool(_Strict(self.schema["properties"][parameter]).is_valid(value))
+
+    @property
+    def _validator(self) -> Any:
+        return _Official if self.checker == "official" else _Strict
 
 
 def _complaint(error: jsonschema.ValidationError) -> str:

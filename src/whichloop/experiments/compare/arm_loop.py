@@ -29,24 +29,25 @@ def arm_loop(run: Results, arm: str, named: str, program: str | Path | None = No
     if entry is None or run.manifest.imported is not None or not entry.configuration:
         raise RunError(f"{run.folder}: {arm}: another tool ran this loop, and it cannot be made here")
     spec = Spec(entry.loop, entry.options)
-    typed = re.split(r"[^\w.:]+", named)
-    for name in loops_named(spec):
-        if name not in builtin_names("loop") and name not in typed:
-            raise RunError(f"{run.folder}: {named!r} leads to code of your own, {name}: give its whole name to import it")
+    _check_named(run, spec, named)
     loop = _built_loop(run, entry, spec)
     if configuration(loop) != entry.configuration:
         raise RunError(f"{run.folder}: {arm}: this loop is set differently now; it ran as {entry.configuration}")
-    if entry.program is None and program is not None:
+    return _programmed(run, entry, loop, named, program)
+
+
+def _programmed(run: Results, entry: ArmEntry, loop: Loop, named: str, typed: str | Path | None) -> Loop:
+    """Return the loop with the arm's optimized program, where it has one. Raises RunError."""
+    if entry.program is None and typed is not None:
         raise RunError(f"{run.folder}: {entry.arm}: it ran with its own prompts; leave program out")
     if entry.program is None:
         return loop
-    if program is not None:
-        return _read(entry, loop, Path(program))
+    if typed is not None:
+        return _read(entry, loop, Path(typed))
     for path in _kept_programs(run.folder):
         with contextlib.suppress(RunError):  # that of another design
             return _read(entry, loop, path)
-    specs = [parse_spec(loop) for loop in run.manifest.settings.loops]
-    file = next((spec.program for spec in specs if spec.program and entry.arm.startswith(f"{spec.label}/")), None)
+    file = _typed_program(run, entry)
     call = f"run.loop({named!r}, program={'FILE' if file is None else repr(file)})"
     raise RunError(f"{run.folder}: {entry.arm}: its prompts come from {file or 'an optimized program'}: {call} reads them")
 
@@ -68,6 +69,20 @@ def _kept_programs(folder: Path) -> list[Path]:
     """Return the optimized programs that an optimization keeps beside its test; none for another run."""
     whole = folder.resolve()
     return sorted(whole.parent.glob(f"designs/*/{OPTIMIZED}")) if whole.name == TEST else []
+
+
+def _typed_program(run: Results, entry: ArmEntry) -> str | None:
+    """Return the file that was typed for an arm's program; None if the manifest does not tell."""
+    specs = [parse_spec(loop) for loop in run.manifest.settings.loops]
+    return next((spec.program for spec in specs if spec.program and entry.arm.startswith(f"{spec.label}/")), None)
+
+
+def _check_named(run: Results, spec: Spec, named: str) -> None:
+    """Raise RunError for code outside of whichloop that the user did not name: a run's files import nothing."""
+    typed = re.split(r"[^\w.:]+", named)
+    for name in loops_named(spec):
+        if name not in builtin_names("loop") and name not in typed:
+            raise RunError(f"{run.folder}: {named!r} leads to code of your own, {name}: give its whole name to import it")
 
 
 def _built_loop(run: Results, entry: ArmEntry, spec: Spec) -> Loop:

@@ -238,13 +238,7 @@ class Tally:
             else:
                 self.own_errors[trouble.error] += count
         for task in self.points:
-            points, called, silent = self.points[task], self.called[task], self.silent[task]
-            struck = sum(count for unit, count in silent.items() if called - {unit})
-            self.struck[task]["decision.no_tool"] += struck
-            points[NO_TOOL] = struck + (points[FIRST] if len(called) > 1 else 0)
-            if called or len(silent) < 2:  # a single trial leaves open whether the task needs a tool
-                points[FIRST if called else OPEN_FIRST] += points[FIRST_ANSWER]
-                points[FIRST_ANSWER] = 0
+            self._sort_silent(task)
 
     def _kind_of(self, task: str, trouble: ToolTrouble, passing: Collection[str]) -> str:
         """Return the kind of fault of a call that failed; empty where the error may be the tool's answer to it.
@@ -276,6 +270,19 @@ class Tally:
         if wrong:
             return "" if wrong == {GIVEN_TEXT} else "decision.wrong_type"
         return KIND_OF_HINT[hint]
+
+    def _sort_silent(self, task: str) -> None:
+        """Count an answer without any call as `no_tool` if another trial of the task began with a call.
+
+        A trial is not evidence about its own task, so trials are counted only if there is such another one.
+        """
+        points, called, silent = self.points[task], self.called[task], self.silent[task]
+        struck = sum(count for unit, count in silent.items() if called - {unit})
+        self.struck[task]["decision.no_tool"] += struck
+        points[NO_TOOL] = struck + (points[FIRST] if len(called) > 1 else 0)
+        if called or len(silent) < 2:  # a single trial leaves open whether the task needs a tool
+            points[FIRST if called else OPEN_FIRST] += points[FIRST_ANSWER]
+            points[FIRST_ANSWER] = 0
 
 
 _MAX_STRIKES = 9

@@ -146,15 +146,17 @@ def _size_row(size: Size) -> tuple[str, ...]:
 
 def _reach(sizing: Sizing, plan: SizeOption) -> Table:
     tested = f", each pair at level {plan.level:.2g}" if plan.purpose == "compare" else ""
-    title = (
-        f"What {f'{_times(sizing)}, as in the pilot,'} can show in {_KINDS[plan.purpose]}{tested}, power {percent(sizing.power)}"
-    )
+    title = f"What {_pilot(sizing)} can show in {_KINDS[plan.purpose]}{tested}, power {percent(sizing.power)}"
     return Table(title, _REACHES[plan.purpose], tuple(_reach_row(sizing, reach) for reach in plan.reaches))
 
 
 def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
     amounts = (reach.difference, reach.margin)
     return (" – ".join(reach.names), *("none" if value is None else margin_text(sizing, value) for value in amounts))
+
+
+def _pilot(sizing: Sizing) -> str:
+    return f"{_times(sizing)}, as in the pilot,"
 
 
 def _noise(sizing: Sizing) -> Table:

@@ -203,15 +203,18 @@ def _test(
 
 
 def _flip(metric: str, observed: _Observed, weights: Floats) -> PairedFlip:
-    return PairedFlip(
-        _contrasts(observed.means, weights), observed.clusters, reach=float(np.abs(weights).sum()) / 2 if metric in SHARES else None
-    )
+    return PairedFlip(_contrasts(observed.means, weights), observed.clusters, reach=_reach(weights) if metric in SHARES else None)
 
 
 def _contrasts(means: Floats, weights: Floats) -> Floats:
     """Return one contrast per task, without rounding errors: equal contrasts are equal numbers."""
     scale = float(np.abs(means).max()) or 1.0
     return np.round(np.asarray(means @ weights, dtype=np.float64) / scale, _DECIMALS) * scale
+
+
+def _reach(weights: Floats) -> float:
+    """Return the largest contrast that cell means in [0, 1] can give; the weights add up to 0."""
+    return float(np.abs(weights).sum()) / 2
 
 
 def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:

@@ -70,19 +70,7 @@ class Matching:
         matching = cls()
         for place, event in enumerate(events):
             if isinstance(event, ModelExchange):
-                calls = [WrittenCall(call, event, place) for call in event.calls]
-                matching._written.update(call.key for call in (*event.calls, *_recovering(event)))
-                matching._is_recovering = event.role == Role.RECOVER.value
-                if matching._is_recovering:
-                    matching._waiting.clear()
-                if event.role in CHOOSING:
-                    matching._since_reply.clear()
-                    if event.scope:
-                        matching.passed_over += matching._waiting.pop(event.scope, [])
-                    else:  # scopes are parts that run at once: a request outside of all comes after them
-                        matching.passed_over += matching.waiting
-                        matching._waiting.clear()
-                matching._waiting.setdefault(event.scope, []).extend(calls)
+                matching._note_reply(place, event)
             elif isinstance(event, ToolRun):
                 matching.runs.append(matching._matched(events, place, event))
         return matching
@@ -91,6 +79,21 @@ class Matching:
     def waiting(self) -> list[WrittenCall]:
         """The calls of the last replies that have not run yet; once all events are matched, those that never ran for them."""
         return [each for calls in self._waiting.values() for each in calls]
+
+    def _note_reply(self, place: int, ask: ModelExchange) -> None:
+        calls = [WrittenCall(call, ask, place) for call in ask.calls]
+        self._written.update(call.key for call in (*ask.calls, *_recovering(ask)))
+        self._is_recovering = ask.role == Role.RECOVER.value
+        if self._is_recovering:
+            self._waiting.clear()
+        if ask.role in CHOOSING:
+            self._since_reply.clear()
+            if ask.scope:
+                self.passed_over += self._waiting.pop(ask.scope, [])
+            else:  # scopes are parts that run at once: a request outside of all comes after them
+                self.passed_over += self.waiting
+                self._waiting.clear()
+        self._waiting.setdefault(ask.scope, []).extend(calls)
 
     def _matched(self, events: Sequence[TraceEvent], place: int, run: ToolRun) -> MatchedRun:
         key, before = run.call.key, self.last.get(run.call.key)
@@ -105,10 +108,13 @@ class Matching:
         is_allowed = not same and (self._is_recovering or (is_retry and (was_written or not meant)))
         stands_for = None if is_allowed or not meant else meant[0]
         if stands_for is not None:
-            for calls in self._waiting.values():
-                if stands_for in calls:
-                    calls.remove(stands_for)
+            self._take(stands_for)
         return MatchedRun(place, run, stands_for, is_allowed, was_written, before)
+
+    def _take(self, written: WrittenCall) -> None:
+        for calls in self._waiting.values():
+            if written in calls:
+                calls.remove(written)
 
 
 def tells_what_was_read(events: Sequence[TraceEvent]) -> bool:

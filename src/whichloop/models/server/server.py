@@ -104,19 +104,7 @@ class Server:
                 raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
             if "Origin" in request.headers:
                 raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
-            page = wire.page(path)
-            if page is not None:
-                if request.method != page.method:
-                    raise wrong_method(request, page.method)
-                if page.kind == "models":
-                    return json_response(self._models(wire, page))
-                return await self._reply_page(request, wire, page, trial)
-            if self.mcp is not None and trial is not None and path == ("mcp",):
-                return await self.mcp.answer(request, trial)
-            right_path = page_meant(path, request.headers)
-            if self.more is None or right_path is not None or path[:1] in _VENDORS_ROOTS:
-                raise no_page(request, path, right_path)
-            return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
+            return await self._page(request, wire, trial, path)
         except Refusal as error:
             refusal = error
         except UNREADABLE as error:
@@ -131,6 +119,21 @@ class Server:
             at = f" at {failure.param}" if failure.param else ""
             logger.info("refused %s %s: %d%s: %s", request.method, path_shown, failure.status, at, failure.message)
         return refusal.response(wire)
+
+    async def _page(self, request: BaseRequest, wire: Wire, trial: str | None, path: Path) -> web.StreamResponse:
+        page = wire.page(path)
+        if page is not None:
+            if request.method != page.method:
+                raise wrong_method(request, page.method)
+            if page.kind == "models":
+                return json_response(self._models(wire, page))
+            return await self._reply_page(request, wire, page, trial)
+        if self.mcp is not None and trial is not None and path == ("mcp",):
+            return await self.mcp.answer(request, trial)
+        right_path = page_meant(path, request.headers)
+        if self.more is None or right_path is not None or path[:1] in _VENDORS_ROOTS:
+            raise no_page(request, path, right_path)
+        return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
 
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
         body = await read_json(request) if request.method == "POST" else None
