@@ -330,7 +330,7 @@ def facts(said: dict[str, Any]) -> Any:
         "pairs": {
             f"{pair['a']} - {pair['b']}": [
                 pair["verdict"],
-                *rounded(pair["difference"] | pair, "value", "low", "high", "n", "p_holm"),
+                *rounded(pair["difference"] | pair, *pair["difference"], "p_holm"),  # with clusters where tasks share them
             ]
             for pair in (*said["pairs"], *said["pooled"])
             if pair["metric"] == "accuracy"
