@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from whichloop.text.doc import Doc, to_terminal
 from whichloop.text.output import UNBROKEN, OutputLine, Prose, plain_line, prose_lines, terminal_safe, wrapped_words
 
 WIDE = 10_000
@@ -25,6 +27,14 @@ MIN_TEXT = 30
 def out() -> Console:
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(file=sys.stdout, highlight=False, width=None if has_width else WIDE)
+
+
+def show(doc: Doc, *, as_json: bool = False, verbose: bool = False) -> None:
+    """Print a document to stdout, or the data behind it as JSON. `verbose`: with its details."""
+    if as_json:
+        print(json.dumps(doc.data, ensure_ascii=True, allow_nan=False))
+    else:
+        to_terminal(doc, out(), detail=verbose)
 
 
 def print_line(line: str, style: str = "") -> None:

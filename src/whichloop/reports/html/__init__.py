@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from whichloop._lazy import lazy
 
-_HOMES = {"whichloop.reports.html.page": ("collection_html", "optimization_html", "report_html")}
+_HOMES = {"whichloop.reports.html.page": ("collection_html", "doc_html", "optimization_html", "report_html")}
 
 __getattr__, __dir__ = lazy(__name__, _HOMES)

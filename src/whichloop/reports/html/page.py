@@ -29,6 +29,7 @@ from whichloop.protocol.names import SCRIPTED, without_process
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import RunError
+from whichloop.text.doc import Doc
 from whichloop.text.output import terminal_safe
 
 from .arms import arms_section, pairs_section
@@ -209,6 +210,11 @@ def render(document: Page) -> str:
     style, script = _file("page.css") + _file("chart.css"), _file("page.js")
     template = _environment().get_template("page.html.jinja")
     return template.render(document=document, style=trusted(style), script=trusted(script), policy=_policy(style, script))
+
+
+def doc_html(document: Doc) -> str:
+    """Return a document as HTML, as a notebook shows it: without style or script, what only -v shows folded."""
+    return _environment().get_template("doc.html.jinja").render(document=document)
 
 
 def trusted(text: str) -> Markup:

@@ -1,0 +1,207 @@
+"""The one form of everything that is shown: a document of tables, labelled lines and traces, rendered once for each medium.
+
+What a block holds is data. Each renderer escapes for its own medium, and nobody else does. HTML is rendered by `reports.html`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table as Grid
+from rich.text import Text
+
+from .output import plain_line, terminal_safe
+
+Style = Literal["", "good", "bad", "warn", "dim"]
+STYLES: Mapping[Style, str] = {"": "", "good": "bold green", "bad": "red", "warn": "yellow", "dim": "dim"}
+UNKNOWN = "–"
+"""What stands in a cell whose value is not known."""
+UNFOLDED = 10_000
+"""Width in columns at which nothing is folded, as in a pipe or a file."""
+TEXT_WIDTH = 100
+"""Width in columns of a document as text, as in a failed test."""
+_AMOUNT = re.compile(r"[<>≤≥~+−×$-]*[\d.][\d.,]*( ?%)?|–|")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+"""Characters that a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table."""
+
+    text: str
+    style: Style = ""
+    value: float | str | None = None
+    """What the text says, for frames and sorting; None where the text is all there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A heading, column names, and rows of cells; a text is a cell without style."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell | str, ...], ...]
+    detail: bool = False
+    """Whether a terminal shows it only with -v. The page and Markdown always do."""
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """The texts of all cells, by row."""
+        return [[cell if isinstance(cell, str) else cell.text for cell in row] for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Labels and texts, such as `Adopt` and `finish`."""
+
+    items: tuple[tuple[str, str], ...]
+    detail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Lines of a trial as they are, of which a medium keeps line breaks and indents."""
+
+    title: str
+    lines: tuple[str, ...]
+    detail: bool = False
+
+
+Block = Table | Lines | Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """What a command, a page, a notebook, a failed test or a pull request shows of a result."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """The object that `--json` prints."""
+
+    def shown(self, *, detail: bool) -> list[Block]:
+        """Return the blocks that a terminal shows."""
+        return [block for block in self.blocks if detail or not block.detail]
+
+    def __str__(self) -> str:
+        """Return the document as text, without details."""
+        console = Console(width=TEXT_WIDTH, color_system=None, legacy_windows=False, _environ={})
+        with console.capture() as captured:
+            to_terminal(self, console)
+        return captured.get().rstrip("\n")
+
+
+def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
+    """Print a document. Nothing is cut: what is too wide is folded, but in a pipe, whose width is `UNFOLDED`, nothing is."""
+    if doc.title:
+        _print(Text(plain_line(doc.title), style="bold"), console)
+    for number, block in enumerate(blocks := doc.shown(detail=detail)):
+        if number and (block.detail or blocks[number - 1].detail):
+            console.print()
+        if not isinstance(block, Lines) and block.title:
+            _print(Text(plain_line(block.title), style="bold" if isinstance(block, Trace) else "italic"), console)
+        if isinstance(block, Table):
+            _print(_grid(block, console), console)
+        elif isinstance(block, Lines):
+            _print(_labelled(block, console), console)
+        else:
+            for line in block.lines:
+                _print(Text(terminal_safe(line)), console)
+
+
+def _grid(table: Table, console: Console) -> Grid:
+    """Return a table for rich: amounts stand at the right, and no cell is folded unless the whole is too wide."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    texts = table.texts
+    for number, name in enumerate(table.columns):
+        are_amounts = number > 0 and all(_AMOUNT.fullmatch(row[number]) for row in texts)
+        grid.add_column(Text(plain_line(name)), justify="right" if are_amounts else "left", no_wrap=number > 0, overflow="fold")
+    for row in table.rows:
+        cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        grid.add_row(*(Text(plain_line(cell.text), style=STYLES[cell.style]) for cell in cells))
+    options = console.options
+    if Measurement.get(console, options.update(max_width=UNFOLDED), grid).maximum > console.width + 2:
+        grid.padding = (0, 1, 0, 0)
+    if Measurement.get(console, options.update(max_width=UNFOLDED), grid).minimum > console.width + 1:
+        for column in grid.columns:
+            column.no_wrap = False
+    return grid
+
+
+def _labelled(lines: Lines, console: Console) -> Grid:
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, min_width=9)
+    grid.add_column(overflow="fold")
+    for label, text in lines.items:
+        style = "yellow" if label == "Warning" else "bold"
+        grid.add_row(Text(plain_line(label), style=style), Text(plain_line(text)))
+    return grid
+
+
+def _print(renderable: RenderableType, console: Console) -> None:
+    """Print what rich lays out, without the blanks with which it fills lines up."""
+    for segments in console.render_lines(renderable, pad=False):
+        line = Text.assemble(*((segment.text, segment.style or "") for segment in segments if not segment.control))
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+
+
+def to_markdown(doc: Doc) -> str:
+    """Return a document as Markdown, in which what is shown is literal; details follow their titles."""
+    return "\n\n".join([f"## {markdown_cell(doc.title)}", *map(_markdown_block, doc.blocks)]) + "\n"
+
+
+def _markdown_block(block: Block) -> str:
+    if isinstance(block, Lines):
+        return "\n".join(f"- **{markdown_cell(label)}** {markdown_cell(text)}" for label, text in block.items)
+    title = f"### {markdown_cell(block.title)}\n\n" if block.title else ""
+    if isinstance(block, Trace):
+        return title + markdown_literal("\n".join(block.lines))
+    rows = [[markdown_cell(cell) for cell in row] for row in (block.columns, *block.texts)]
+    rows.insert(1, ["---"] * len(block.columns))
+    return title + "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def markdown_cell(text: str) -> str:
+    """Return text as one line in which Markdown and HTML marks are literal."""
+    escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
+
+
+def markdown_literal(text: str) -> str:
+    """Return lines as a literal block, in a fence longer than any inside it."""
+    safe = terminal_safe(text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
+    return f"{fence}text\n{safe}\n{fence}"
+
+
+def to_csv(table: Table) -> str:
+    """Return a table as CSV, in which no text is a formula of a spreadsheet's."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([map(_csv_cell, row) for row in (table.columns, *table.texts)])
+    return written.getvalue()
+
+
+def _csv_cell(text: str) -> str:
+    safe = terminal_safe(text)
+    return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.fullmatch(safe) else safe
+
+
+def tables_of(doc: Doc) -> Iterator[Table]:
+    """Yield the tables of a document."""
+    yield from (block for block in doc.blocks if isinstance(block, Table))
+
+
+def lines_of(*pairs: tuple[str, str | Sequence[str]]) -> Lines:
+    """Return labels with their texts, several texts as several lines; a label without a text is left out."""
+    items = [(label, text) for label, texts in pairs for text in ([texts] if isinstance(texts, str) else texts) if text]
+    return Lines(tuple(items))
