@@ -20,7 +20,7 @@ from typing import Any, get_args, get_origin
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.verdict.answer import answer_json
+from whichloop.experiments.compare.verdict_old.answer import answer_json
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.metrics.record_table import records_digest
 from whichloop.models.profiles import load_profile

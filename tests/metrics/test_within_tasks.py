@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
 from tests.cases import cases
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.arm_info import IMPORTED, NO_LIMITS, ArmInfo, TrialLimits
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.statistics import highest_share

@@ -30,7 +30,7 @@ from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.verdict.warned import warned
+from whichloop.experiments.compare.verdict_old.warned import warned
 from whichloop.experiments.why.why import losses_explained
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults

@@ -17,8 +17,8 @@ from whichloop.experiments.ablate.tables import ablation_notes, ablation_tables,
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_runs_notes, several_runs_tables, verdicts
 from whichloop.experiments.compare.tables import comparison_notes, comparison_tables
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.matrix import AnswerRow, cost_text, counted_in, unit_of_cost
+from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.compare.verdict_old.matrix import AnswerRow, cost_text, counted_in, unit_of_cost
 from whichloop.experiments.compare.view_tables import harness_sentences, harness_tables
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.metrics.comparison import ArmResult

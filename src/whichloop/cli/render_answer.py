@@ -11,10 +11,10 @@ from rich.text import Text
 
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import INVALID_RUN
-from whichloop.experiments.compare.verdict.clustered import clusters_sentence, defaults_sentence, unit_sentences
-from whichloop.experiments.compare.verdict.few_tasks_table import FewTasksTable
-from whichloop.experiments.compare.verdict.sentence import AnswerSentence, deciding_command, leading
-from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
+from whichloop.experiments.compare.verdict_old.clustered import clusters_sentence, defaults_sentence, unit_sentences
+from whichloop.experiments.compare.verdict_old.few_tasks_table import FewTasksTable
+from whichloop.experiments.compare.verdict_old.sentence import AnswerSentence, deciding_command, leading
+from whichloop.experiments.compare.verdict_old.warned import dead_arm_sentences, warned
 from whichloop.protocol.values import counted
 from whichloop.text.output import plain_line, shortened, wrapped_words
 

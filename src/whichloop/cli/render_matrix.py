@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from whichloop.experiments.compare.verdict.answer import ComparisonAnswer
-from whichloop.experiments.compare.verdict.matrix import (
+from whichloop.experiments.compare.verdict_old.answer import ComparisonAnswer
+from whichloop.experiments.compare.verdict_old.matrix import (
     NOT_APPLICABLE,
     SIGNS,
     AnswerCell,

@@ -22,8 +22,8 @@ from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.arm_loop import arm_loop
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.compare.tables import INVALID_RUN, comparison_tables, over_templates
-from whichloop.experiments.compare.verdict.clustered import defaults_sentence, unit_sentences
-from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
+from whichloop.experiments.compare.verdict_old.clustered import defaults_sentence, unit_sentences
+from whichloop.experiments.compare.verdict_old.warned import dead_arm_sentences, warned
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.why.arms import required_arms
 from whichloop.metrics.arm_info import ArmInfo

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from whichloop.experiments.compare.measured_forms import not_applicable
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.air import STILL
-from whichloop.experiments.compare.verdict.measured_forms import not_applicable
+from whichloop.experiments.compare.verdict_old.air import STILL
 from whichloop.experiments.why.arms import (
     counts_in_words,
     errored_in_words,

@@ -18,9 +18,9 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run as carry_out
 from whichloop.experiments.compare.tables import comparison_tables
-from whichloop.experiments.compare.verdict.answer import ComparisonAnswer, answer
-from whichloop.experiments.compare.verdict.matrix import places
-from whichloop.experiments.compare.verdict.sentence import AnswerSentence
+from whichloop.experiments.compare.verdict_old.answer import ComparisonAnswer, answer
+from whichloop.experiments.compare.verdict_old.matrix import places
+from whichloop.experiments.compare.verdict_old.sentence import AnswerSentence
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.statistics import Interval, chance_again, is_narrow
 from whichloop.runs.config import CompareConfig

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.verdict.answer import answer, answer_json
-from whichloop.experiments.compare.verdict.basis import basis
-from whichloop.experiments.compare.verdict.measured_forms import are_mixed, estimated_twice
+from whichloop.experiments.compare.measured_forms import are_mixed, estimated_twice
+from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
+from whichloop.experiments.compare.verdict_old.basis import basis
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.models.evidence import FAR, faults_of_few_models, other_estimate

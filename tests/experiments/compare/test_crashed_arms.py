@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from whichloop.experiments.compare.measured_forms import part_of
 from whichloop.experiments.compare.tables import comparison_notes
-from whichloop.experiments.compare.verdict.answer import answer, answer_json
-from whichloop.experiments.compare.verdict.claims import RATE, claims_in_words
-from whichloop.experiments.compare.verdict.measured_forms import part_of
-from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
+from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
+from whichloop.experiments.compare.verdict_old.claims import RATE, claims_in_words
+from whichloop.experiments.compare.verdict_old.warned import dead_arm_sentences, warned
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 

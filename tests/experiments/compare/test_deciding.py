@@ -14,8 +14,8 @@ from whichloop.cli.render_answer import answer_lines
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.sentence import DecidingRun, deciding_command
+from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.compare.verdict_old.sentence import DecidingRun, deciding_command
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.verdict.each_profile import ProfilesVerdict, agreed, differ, headline
-from whichloop.experiments.compare.verdict.sentence import AnswerSentence
+from whichloop.experiments.compare.verdict_old.each_profile import ProfilesVerdict, agreed, differ, headline
+from whichloop.experiments.compare.verdict_old.sentence import AnswerSentence
 
 LOOPS = ("finish", "bare", "phased")
 ADOPTED = st.lists(st.sampled_from(LOOPS), unique=True, max_size=2).map(tuple)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.statistics import Interval, Verdict

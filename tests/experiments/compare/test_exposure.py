@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.exposure import EXECUTED, Exposure, exposures
+from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.compare.verdict_old.exposure import EXECUTED, Exposure, exposures
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from whichloop.experiments.compare.verdict.answer import answer, best_against_others
-from whichloop.experiments.compare.verdict.warned import crashed, warned
+from whichloop.experiments.compare.verdict_old.answer import answer, best_against_others
+from whichloop.experiments.compare.verdict_old.warned import crashed, warned
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.metrics.record import Record

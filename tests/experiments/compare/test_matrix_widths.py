@@ -14,8 +14,8 @@ from rich.cells import cell_len
 
 from tests.cases import cases
 from whichloop.cli.render_matrix import matrix_lines
-from whichloop.experiments.compare.verdict.answer import ComparisonAnswer, answer
-from whichloop.experiments.compare.verdict.matrix import cost_text, counted_in
+from whichloop.experiments.compare.verdict_old.answer import ComparisonAnswer, answer
+from whichloop.experiments.compare.verdict_old.matrix import cost_text, counted_in
 from whichloop.metrics.views import Unit
 
 PROFILES = ("measured-2024", "measured-2024-median", "flaky-tools", "flaky-format")

@@ -14,7 +14,7 @@ from whichloop.experiments.compare.reopen import look_again
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.compare.several_runs import collect, several_runs_tables
-from whichloop.experiments.compare.verdict.answer import answer, answer_json
+from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.data.baseline import bless
 from whichloop.experiments.gate.judge import judge

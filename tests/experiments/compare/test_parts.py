@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.experiments.compare.conftest import PROFILES
-from whichloop.experiments.compare.verdict.measured_forms import part_of, under_profile
+from whichloop.experiments.compare.measured_forms import part_of, under_profile
 
 SHARES = {"a": (0.9, 0.8), "b": (0.5, 0.4), "c": (0.7, 0.7)}
 ARMS = [f"{loop}/{profile}" for loop in SHARES for profile in PROFILES]

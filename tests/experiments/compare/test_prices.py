@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.cli.render_answer import answer_lines
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.answer import answer, answer_json
-from whichloop.experiments.compare.verdict.clustered import defaults_sentence
-from whichloop.experiments.compare.verdict.few_tasks_verdict import FewTasksVerdict
-from whichloop.experiments.compare.verdict.matrix import gap_in_words
-from whichloop.experiments.compare.verdict.prices import Prices
-from whichloop.experiments.compare.verdict.ties import TieBreaks
-from whichloop.experiments.compare.verdict.verdicts import Verdicts
+from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
+from whichloop.experiments.compare.verdict_old.clustered import defaults_sentence
+from whichloop.experiments.compare.verdict_old.few_tasks_verdict import FewTasksVerdict
+from whichloop.experiments.compare.verdict_old.matrix import gap_in_words
+from whichloop.experiments.compare.verdict_old.prices import Prices
+from whichloop.experiments.compare.verdict_old.ties import TieBreaks
+from whichloop.experiments.compare.verdict_old.verdicts import Verdicts
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.metrics.statistics import Interval, Verdict

@@ -11,7 +11,7 @@ from whichloop.cli.render_answer import MAX_LINES, answer_lines
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run as carry_out
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

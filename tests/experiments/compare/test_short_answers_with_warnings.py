@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from whichloop.cli.console import WIDE
 from whichloop.cli.render_answer import MAX_LINES, answer_lines
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.warned import dead_arm_sentences, warned
+from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.compare.verdict_old.warned import dead_arm_sentences, warned
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.compare.verdict.answer import answer, answer_json
-from whichloop.experiments.compare.verdict.claims import RATE, claims_in_words
-from whichloop.experiments.compare.verdict.matrix import AnswerRow
+from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
+from whichloop.experiments.compare.verdict_old.claims import RATE, claims_in_words
+from whichloop.experiments.compare.verdict_old.matrix import AnswerRow
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 

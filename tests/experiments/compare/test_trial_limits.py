@@ -22,10 +22,10 @@ from whichloop.experiments.compare.results import PROVISIONAL, Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.compare.several_runs import collect
 from whichloop.experiments.compare.tables import comparison_tables, to_markdown
-from whichloop.experiments.compare.verdict.answer import answer, answer_json
-from whichloop.experiments.compare.verdict.sentence import DecidingRun, deciding_command
-from whichloop.experiments.compare.verdict.trial_limits import limits_sentences, suite_limit_sentences, trial_limits
-from whichloop.experiments.compare.verdict.warned import warned
+from whichloop.experiments.compare.trial_limits import limits_sentences, suite_limit_sentences, trial_limits
+from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
+from whichloop.experiments.compare.verdict_old.sentence import DecidingRun, deciding_command
+from whichloop.experiments.compare.verdict_old.warned import warned
 from whichloop.metrics.arm_info import NO_LIMITS, ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.metrics.record import Record

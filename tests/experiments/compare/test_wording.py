@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.verdict.sentence import Wording, alike
+from whichloop.experiments.compare.verdict_old.sentence import Wording, alike
 
 WORDS = st.text(max_size=8)
 PARTS = WORDS | st.builds(Wording, WORDS, WORDS)

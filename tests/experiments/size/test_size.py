@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.experiments.size import SizeRequest, size
 from whichloop.experiments.size import tables as report
 from whichloop.experiments.size.pilot import as_shares

@@ -18,7 +18,7 @@ from tests.cases import cases
 from tests.reports.html.made_once import page_of, sections_of
 from tests.sealing import reseal, unseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.record import FaultRecord
 from whichloop.reports.html.document import Grid

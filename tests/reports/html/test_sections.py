@@ -18,7 +18,7 @@ from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.experiments.optimize.candidates import SILENT
 from whichloop.experiments.why.base_rates import doubts_in_words
 from whichloop.experiments.why.why import ArmLosses

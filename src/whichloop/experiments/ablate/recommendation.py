@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal
 
-from whichloop.experiments.compare.verdict.air import STILL
-from whichloop.experiments.compare.verdict.answer import answer_json
-from whichloop.experiments.compare.verdict.basis import basis
-from whichloop.experiments.compare.verdict.matrix import cost_text, unit_of_cost, with_unit
-from whichloop.experiments.compare.verdict.measured_forms import applies, fits_in_words
-from whichloop.experiments.compare.verdict.same_loops import without_copies
-from whichloop.experiments.compare.verdict.sentence import AnswerSentence, DecidingRun
-from whichloop.experiments.compare.verdict.trial_limits import limits_sentences
-from whichloop.experiments.compare.verdict.undecided import likelier_equivalent, too_few_to_plan
+from whichloop.experiments.compare.measured_forms import applies, fits_in_words
+from whichloop.experiments.compare.trial_limits import limits_sentences
+from whichloop.experiments.compare.verdict_old.air import STILL
+from whichloop.experiments.compare.verdict_old.answer import answer_json
+from whichloop.experiments.compare.verdict_old.basis import basis
+from whichloop.experiments.compare.verdict_old.matrix import cost_text, unit_of_cost, with_unit
+from whichloop.experiments.compare.verdict_old.same_loops import without_copies
+from whichloop.experiments.compare.verdict_old.sentence import AnswerSentence, DecidingRun
+from whichloop.experiments.compare.verdict_old.undecided import likelier_equivalent, too_few_to_plan
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.factors.layout import Factor
 from whichloop.metrics.statistics import Interval, VerdictWord, clearance, is_narrow

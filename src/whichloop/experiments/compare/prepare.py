@@ -26,7 +26,7 @@ from whichloop.runs.scripted_price import with_scripted_price
 from whichloop.runs.trial_models import TrialModels, open_models
 from whichloop.text.numbers import listed_names
 
-from .verdict.measured_forms import applies, fits_in_words
+from .measured_forms import applies, fits_in_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,12 @@ from whichloop.runs.store.files import TRACES, RunError
 from whichloop.runs.store.seal import traces_damage
 from whichloop.runs.store.traces import TracesSize, traces_size
 
-from .verdict.answer import ComparisonAnswer, answer, answer_json
-from .verdict.exposure import exposures
-from .verdict.measured_forms import are_mixed
-from .verdict.misleading_plans import MisleadingPlans, misleading_plans
-from .verdict.sentence import AnswerSentence
-from .verdict.trial_limits import ended_at_limit, trial_limits
+from .measured_forms import are_mixed
+from .misleading_plans import MisleadingPlans, misleading_plans
+from .trial_limits import ended_at_limit, trial_limits
+from .verdict_old.answer import ComparisonAnswer, answer, answer_json
+from .verdict_old.exposure import exposures
+from .verdict_old.sentence import AnswerSentence
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""

@@ -17,10 +17,10 @@ from whichloop.runs.store.files import RunError
 from whichloop.text.numbers import difference_text, interval, p_value, short_name, verdict
 from whichloop.text.table import Table, markdown_page
 
+from .measured_forms import applies
 from .results import Results
 from .tables import OTHERS, TEMPLATES_NOTE
-from .verdict.matrix import COMPARED, NOT_APPLICABLE, SIGNS, Place, places
-from .verdict.measured_forms import applies
+from .verdict_old.matrix import COMPARED, NOT_APPLICABLE, SIGNS, Place, places
 
 
 @dataclass(frozen=True, slots=True)

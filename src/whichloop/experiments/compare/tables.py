@@ -7,8 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from whichloop.experiments.compare.verdict.answer import answer
-from whichloop.experiments.compare.verdict.warned import blocked
+from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.compare.verdict_old.warned import blocked
 from whichloop.metrics.arm_info import are_imported
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.context import DISTANCES

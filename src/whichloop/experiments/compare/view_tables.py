@@ -13,7 +13,7 @@ from whichloop.protocol.values import counted
 from whichloop.text.numbers import interval, limit_text, measure_text, standing
 from whichloop.text.table import Table
 
-from .verdict.matrix import counted_in
+from .verdict_old.matrix import counted_in
 
 
 def front_table(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.trial_limits import trial_limits
+from whichloop.experiments.compare.trial_limits import trial_limits
 from whichloop.metrics.arm_warnings import MAX_ERRORED
 from whichloop.metrics.gate import check_level, check_margin
 from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues

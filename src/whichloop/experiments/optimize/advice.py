@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from whichloop.experiments.compare.verdict.undecided import what_decides
+from whichloop.experiments.compare.verdict_old.undecided import what_decides
 from whichloop.metrics.gains import Gain
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.pairs import Pair

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from whichloop.experiments.compare.verdict.sentence import can_be_told, kept_words
+from whichloop.experiments.compare.verdict_old.sentence import can_be_told, kept_words
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted, one_line

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import scipy
 
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.clustered import units_named
+from whichloop.experiments.compare.verdict_old.clustered import units_named
 from whichloop.metrics.power import UNSEEN, Spread
 from whichloop.metrics.statistics import NO_SPREAD
 from whichloop.protocol.names import SCRIPTED

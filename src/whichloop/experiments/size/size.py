@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from whichloop.experiments.compare.measured_forms import part_of
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.measured_forms import part_of
-from whichloop.experiments.compare.verdict.same_loops import SameLoops, same_loops
-from whichloop.experiments.compare.verdict.sentence import DecidingRun
+from whichloop.experiments.compare.verdict_old.same_loops import SameLoops, same_loops
+from whichloop.experiments.compare.verdict_old.sentence import DecidingRun
 from whichloop.metrics.record_table import where
 from whichloop.metrics.summary import PRIMARY, SHARES
 from whichloop.protocol.names import nearest

@@ -6,7 +6,7 @@ import math
 import shlex
 
 from whichloop.datasets.generating import MAX_SIZE
-from whichloop.experiments.compare.verdict.undecided import FIRST_TASKS
+from whichloop.experiments.compare.verdict_old.undecided import FIRST_TASKS
 from whichloop.metrics.statistics import are_too_few_to_plan
 from whichloop.protocol.values import counted, joined
 from whichloop.text.numbers import duration

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whichloop.experiments.compare.verdict.basis import FENCED, FENCES, READ, REFUSED
-from whichloop.experiments.compare.verdict.exposure import GUARD
+from whichloop.experiments.compare.verdict_old.basis import FENCED, FENCES, READ, REFUSED
+from whichloop.experiments.compare.verdict_old.exposure import GUARD
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.protocol.names import SCRIPTED, Spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from whichloop.experiments.compare.verdict.matrix import counted_in
+from whichloop.experiments.compare.verdict_old.matrix import counted_in
 from whichloop.experiments.compare.view_tables import harness_sentences, harness_tables
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.calibration import Calibration

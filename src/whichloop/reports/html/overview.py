@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whichloop.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, several_runs_tables, verdicts
-from whichloop.experiments.compare.verdict.matrix import NOT_APPLICABLE
+from whichloop.experiments.compare.verdict_old.matrix import NOT_APPLICABLE
 from whichloop.text.numbers import interval
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection, section_or_none

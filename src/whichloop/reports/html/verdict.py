@@ -8,10 +8,10 @@ from whichloop.experiments.ablate.ablation import AblationResult
 from whichloop.experiments.ablate.tables import ablation_notes, ablation_tables
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import INVALID_RUN, comparison_notes
-from whichloop.experiments.compare.verdict.answer import ComparisonAnswer
-from whichloop.experiments.compare.verdict.clustered import defaults_sentence, unit_sentences
-from whichloop.experiments.compare.verdict.few_tasks_table import FewTasksTable
-from whichloop.experiments.compare.verdict.matrix import (
+from whichloop.experiments.compare.verdict_old.answer import ComparisonAnswer
+from whichloop.experiments.compare.verdict_old.clustered import defaults_sentence, unit_sentences
+from whichloop.experiments.compare.verdict_old.few_tasks_table import FewTasksTable
+from whichloop.experiments.compare.verdict_old.matrix import (
     NOT_APPLICABLE,
     AnswerCell,
     AnswerRow,
@@ -20,7 +20,7 @@ from whichloop.experiments.compare.verdict.matrix import (
     cost_text,
     counted_in,
 )
-from whichloop.experiments.compare.verdict.sentence import leading
+from whichloop.experiments.compare.verdict_old.sentence import leading
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY
 from whichloop.metrics.views import Unit

@@ -9,9 +9,9 @@ from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
-from whichloop.experiments.compare.verdict.answer import ComparisonAnswer
-from whichloop.experiments.compare.verdict.matrix import NOT_APPLICABLE, AnswerCell
-from whichloop.experiments.compare.verdict.warned import warned
+from whichloop.experiments.compare.verdict_old.answer import ComparisonAnswer
+from whichloop.experiments.compare.verdict_old.matrix import NOT_APPLICABLE, AnswerCell
+from whichloop.experiments.compare.verdict_old.warned import warned
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.pairs import Pair
 from whichloop.metrics.summary import PRIMARY

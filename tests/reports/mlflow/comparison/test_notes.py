@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict.answer import answer
+from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.comparison import compare as metrics_of
 from whichloop.reports import mlflow as tracking
 from whichloop.reports.mlflow import store

@@ -16,7 +16,7 @@ from whichloop.metrics.views import Unit
 from whichloop.protocol.names import SCRIPTED
 from whichloop.text.numbers import dollars_text, interval_of, short_name
 
-from .measured_forms import applies, are_mixed
+from ..measured_forms import applies, are_mixed
 
 T = TypeVar("T")
 Place = Literal["highest", "not told apart", "lower", "does not apply"]

@@ -18,6 +18,8 @@ from whichloop.protocol.values import counted
 from whichloop.runs.built_in import form_option
 from whichloop.text.numbers import MAX_NAMES, interval, listed_names, short_name
 
+from ..measured_forms import are_mixed, are_of_different_replies, fits_in_words, met_different_faults, that_apply, under_profile
+from ..trial_limits import impossible_limit, limits_sentences, suite_limit_sentences
 from .air import every_profile
 from .basis import basis
 from .claims import RATE, claims_in_words
@@ -26,13 +28,11 @@ from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
 from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, BEST, COMPARED, AnswerMatrix, AnswerRow, matrix_of, pairs_of, place_in_column
-from .measured_forms import are_mixed, are_of_different_replies, fits_in_words, met_different_faults, that_apply, under_profile
 from .prices import Prices
 from .same_loops import same_sentences, without_copies
 from .sentence import AnswerSentence
 from .thrift import tighter_limits
 from .ties import tie_breaks
-from .trial_limits import impossible_limit, limits_sentences, suite_limit_sentences
 from .undecided import difference_in_words
 from .verdicts import Verdicts
 from .warned import dead_arm_sentences

@@ -14,10 +14,10 @@ from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import joined
 from whichloop.text.numbers import listed_names, short_name
 
+from ..measured_forms import part_of
 from .basis import FENCED, FENCES, READ
 from .few_tasks_verdict import nothing_of_others
 from .matrix import AnswerMatrix
-from .measured_forms import part_of
 from .sentence import AnswerSentence
 
 RETRIES = "provider_retry"

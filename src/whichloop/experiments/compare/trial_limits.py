@@ -15,7 +15,7 @@ from whichloop.protocol.values import counted, joined
 from whichloop.runs.config import CompareConfig
 from whichloop.text.numbers import MAX_NAMES, dollars_text, limit_text, short_name
 
-from .sentence import AnswerSentence
+from .verdict_old.sentence import AnswerSentence
 
 _LOST_AT = frozenset({StopReason.BUDGET, StopReason.TIMEOUT})
 """How trials end that spent more than they might, and so are not solved."""

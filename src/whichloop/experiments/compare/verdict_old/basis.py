@@ -14,8 +14,8 @@ from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.runs.built_in import form_option, has_option
 from whichloop.text.numbers import difference_text, listed_names, short_name
 
+from ..measured_forms import estimated_twice
 from .claims import RATE
-from .measured_forms import estimated_twice
 from .sentence import AnswerSentence
 
 FENCED = "wire.fenced"
