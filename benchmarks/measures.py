@@ -22,7 +22,7 @@ from whichloop.experiments.compare.view_tables import harness_sentences, harness
 from whichloop.metrics.statistics import Interval
 from whichloop.runs.registry import find
 from whichloop.text.numbers import interval, p_value, verdict
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")

@@ -25,7 +25,7 @@ from whichloop.metrics.statistics import Interval, accuracy_interval
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.text.numbers import interval
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 
 PROFILE = "crossed-calls"
 """The profile whose recovery a card shows."""

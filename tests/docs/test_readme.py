@@ -29,7 +29,7 @@ from whichloop.reports.html.charts import accuracy
 from whichloop.reports.html.svg import standalone
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.text.table import Table, markdown_cell, markdown_page
+from whichloop.text.doc import Table, markdown_cell, markdown_page
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

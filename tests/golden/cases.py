@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from typing import Any, get_args, get_origin
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.verdict_old.answer import answer_json
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.metrics.record_table import records_digest
 from whichloop.models.profiles import load_profile
@@ -275,28 +273,6 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 """Of what stands in files, or is no comparison: the commands, the last of which prints it."""
 QUICK_VERDICTS = ("why.md", "size.md", "notebooks.md", "gate.md")
 """Those that `make test` makes, too."""
-WARNINGS = {
-    "unrecorded": "asked what the recording does not have",
-    "unreplayable": "not replay",
-    "crashed": "every trial crashed",
-    "late": "every trial ran out of time",
-    "never asked": "never asked its model",
-    "unscored": "no trial was scored",
-    "short faults": "scheduled faults landed",
-    "right unseen": "right though never shown",
-    "errored": "errored and left out",
-    "lost repeats": "repeats that are excluded",
-    "no common task": "no task was scored in both",
-    "partial overlap": "on the .* that both were scored on|fewer tasks than their accuracies",
-    "left out": "left out",
-    "few units": "too few to show any difference",
-    "costs unknown": "is known|are known",
-}
-"""Kind of a warning → how today's sentence is known."""
-
-
-def kind_of(warning: str) -> str:
-    return next((kind for kind, words in WARNINGS.items() if re.search(words, warning)), warning)
 
 
 def rounded(values: Mapping[str, float], *names: str) -> list[float]:
@@ -312,7 +288,7 @@ def verdict_case(case: str) -> Any:
                 assert not code, words
             return facts(json.loads(said))
         found = results(run_of(Path(folder), **VERDICTS[case]))
-        return facts(found.comparison.to_json(digest=found.digest) | {"answer": answer_json(found.comparison)})
+        return facts(found.to_json())
 
 
 def facts(said: dict[str, Any]) -> Any:
@@ -320,7 +296,7 @@ def facts(said: dict[str, Any]) -> Any:
     made = {
         "digest": said["digest"],
         "invalid": bool(said["invalid"]),
-        "adopt": {" ".join(each["profiles"]): each["loops"] for each in said["answer"]["recommendations"]},
+        "verdict": [said["answer"][name] for name in ("outcome", "loops", "tasks")],
         "arms": {
             arm["arm"]: {
                 name: rounded(arm[name], "value", "low", "high", "n") for name in ("accuracy", "tokens", "steps") if arm[name]
@@ -335,7 +311,7 @@ def facts(said: dict[str, Any]) -> Any:
             for pair in (*said["pairs"], *said["pooled"])
             if pair["metric"] == "accuracy"
         },
-        "warnings": Counter(kind_of(warning) for warning in said["warnings"]),
+        "warnings": Counter(warning["kind"] for warning in said["warnings"]),
     }
     if "effects" in said:
         made["choices"] = {choice["factor"]: choice["value"] for choice in said["answer"]["choices"]}

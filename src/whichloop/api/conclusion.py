@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from whichloop.experiments.gate import GateResult
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.size.size import Sizing
-from whichloop.reports.notebook import block
+from whichloop.reports.html import doc_html
 from whichloop.reports.row_frames import flat, rows_frame, without_none
-from whichloop.text.output import plain_line
-from whichloop.text.table import Table
+from whichloop.text.doc import Doc
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,21 +22,17 @@ Finding = TypeVar("Finding")
 class Conclusion(Generic[Finding]):
     """An answer that prints as its verdict; `finding` has everything behind it."""
 
-    title: str
-    verdicts: Sequence[str]
-    """Sentences, the most important one first."""
-    tables: Sequence[Table]
+    doc: Doc
+    """What is printed: the verdict first."""
     finding: Finding
-    shown: str = ""
-    """What is printed instead of title and verdicts, if lines of it are indented."""
 
     def __repr__(self) -> str:
-        """Return the title and the verdicts, a line each."""
-        return self.shown or "\n".join(plain_line(line) for line in (self.title, *self.verdicts))
+        """Return the document as a terminal shows it."""
+        return str(self.doc)
 
     def _repr_html_(self) -> str:
-        """Return the verdicts and the tables for a notebook; every text is escaped."""
-        return block(self.title, self.verdicts, self.tables)
+        """Return the document for a notebook, its details folded; every text is escaped."""
+        return doc_html(self.doc)
 
 
 # --- sizes ---

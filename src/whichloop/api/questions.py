@@ -39,6 +39,7 @@ from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import is_optimization
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.typed_runs import run_folder
+from whichloop.text.doc import Doc, Lines
 
 from .arguments import check_known, naming_files, question
 from .carry_out import CutSearch, carry_out_run, warn_caller
@@ -226,7 +227,7 @@ def carried_out_search(request: OptimizeConfig | CutSearch, progress: bool | Non
 
     result = carry_out_search(request, progress)
     sentences = [*optimize_tables.verdicts(result), *optimize_tables.brief_lines(result)]
-    return OptimizeAnswer(result.title, sentences, optimize_tables.optimization_tables(result), result)
+    return OptimizeAnswer(Doc(result.title, (_notes(sentences), *optimize_tables.optimization_tables(result))), result)
 
 
 @question
@@ -253,7 +254,7 @@ def size(
     sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
     scope = size_tables.scope(sizing)
     sentences = [*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats]
-    return SizeAnswer(sizing.run, sentences, size_tables.sizing_tables(sizing), sizing)
+    return SizeAnswer(Doc(sizing.run, (_notes(sentences), *size_tables.sizing_tables(sizing))), sizing)
 
 
 @question
@@ -339,7 +340,11 @@ def _gate_answer(judged: gates.GateResult) -> GateAnswer:
         *brief.brief_sentences(judged),
         *brief.examples(judged, "finding.tasks"),
     ]
-    return GateAnswer(gate_sentences.headline(judged), lines, [gate_outputs.table(judged)], judged)
+    return GateAnswer(Doc(gate_sentences.headline(judged), (_notes(lines), gate_outputs.table(judged))), judged)
+
+
+def _notes(lines: Sequence[str]) -> Lines:
+    return Lines(tuple(("", line) for line in lines))
 
 
 def _run_again(

@@ -22,13 +22,12 @@ from whichloop.protocol.values import counted
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.registry import make_suite
+from whichloop.text.doc import Table
 from whichloop.text.numbers import interval
-from whichloop.text.table import Table
 
-from .console import out, print_row
+from .console import out, print_row, show_table
 from .options import JsonOption, OptionGroup, with_options
 from .process import DONE, FAILED, own_prints_aside
-from .tables import print_table
 
 SAY_EVERY_S = 5.0
 SHOWN = 5
@@ -94,7 +93,7 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
                 )
                 for passed in finding.baselines
             )
-            print_table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows), out())
+            show_table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows))
     raise typer.Exit(DONE if finding.ok else FAILED)
 
 

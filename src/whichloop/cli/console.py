@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
-from whichloop.text.doc import Doc, to_terminal
+from whichloop.text.doc import Doc, Table, to_terminal
 from whichloop.text.output import UNBROKEN, OutputLine, Prose, plain_line, prose_lines, terminal_safe, wrapped_words
 
 WIDE = 10_000
@@ -35,6 +35,11 @@ def show(doc: Doc, *, as_json: bool = False, verbose: bool = False) -> None:
         print(json.dumps(doc.data, ensure_ascii=True, allow_nan=False))
     else:
         to_terminal(doc, out(), detail=verbose)
+
+
+def show_table(table: Table) -> None:
+    """Print a table to stdout."""
+    show(Doc("", (table,)))
 
 
 def print_line(line: str, style: str = "") -> None:
@@ -87,14 +92,6 @@ def print_text(line: OutputLine | Prose) -> None:
         print_line(line.text, line.style)
     else:
         print_prose(line.text, line.style, indent=line.indent, hanging=line.hanging)
-
-
-def print_unpadded(renderable: RenderableType, console: Console) -> None:
-    """Print what rich lays out, without the blanks with which it fills lines up."""
-    for segments in console.render_lines(renderable, pad=False):
-        line = Text.assemble(*((each.text, each.style or "") for each in segments if not each.control))
-        line.rstrip()
-        console.print(line, soft_wrap=True)
 
 
 def print_cells(cells: Sequence[str], console: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,10 +23,10 @@ from whichloop.experiments.gate.output.sentences import MAX_NAMED, further_lines
 from whichloop.experiments.gate.output.stop_words import shown_stops
 from whichloop.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
 from whichloop.protocol.own_code import raised_in
-from whichloop.text.output import plain_line, wrapped_words
+from whichloop.text.doc import Cell, Style, Table
+from whichloop.text.output import wrapped_words
 
-from .console import WIDE, check_writable, out
-from .tables import folded, print_lines, print_table
+from .console import WIDE, check_writable, out, show_table
 
 
 class OnUndecided(StrEnum):
@@ -103,9 +103,8 @@ class GateTargets:
                 print(line, file=sys.stderr)
 
 
-STYLES: Mapping[str, str] = {**dict.fromkeys((*PASSES, "within here"), "bold green"), "undecided": "bold yellow"}
-"""Of an outcome; of the others, `WORST`."""
-WORST = "bold red"
+STYLES: Mapping[str, Style] = {**dict.fromkeys((*PASSES, "within here"), "good"), "undecided": "warn"}
+"""Of an outcome; the others are bad."""
 NAMED_IN_SHORT = 1
 """Arms and metrics that the first lines of the short form name: the rows below them have the others."""
 MAX_EXAMPLE = 4
@@ -115,33 +114,35 @@ shows it whole."""
 
 def print_gate(judged: GateResult, *, verbose: bool) -> None:
     """Print the outcome: a row per arm and an example of each cause, or, if `verbose`, every metric and the first 20 tasks."""
-    console = out()
+    width = out().width
+    _print(_first_lines(judged, width, MAX_NAMED if verbose else NAMED_IN_SHORT))
     if verbose:
-        print_lines(_first_lines(judged, console.width, MAX_NAMED), console)
         if judged.lines:
-            print_table(table(judged), console)
+            show_table(table(judged))
         for line in (*paragraphs(judged), *other_stops(shown_stops(judged)), *task_lines(judged)):
-            print_lines(_line(line, console.width), console)
+            _print(_line(line, width))
         return
-    print_lines(_brief(judged, console.width), console)
-
-
-def _brief(judged: GateResult, width: int) -> Iterator[Text]:
-    yield from _first_lines(judged, width, NAMED_IN_SHORT)
     if judged.lines:
-        yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
+        heading, *rows = brief.rows(judged, short=width < WIDE)
+        show_table(Table("", heading, tuple((*cells, Cell(end, STYLES.get(end.partition(",")[0], "bad"))) for *cells, end in rows)))
     for line in brief.changed(judged):
-        yield from _line(line, width)
+        _print(_line(line, width))
     for line in brief.examples(judged):
-        yield from _line(line, width, MAX_EXAMPLE if line.startswith("- ") else None)
+        _print(_line(line, width, MAX_EXAMPLE if line.startswith("- ") else None))
     if judged.lines:
-        yield from _wrapped(brief.margins(judged), width, "dim")
+        _print(_wrapped(brief.margins(judged), width, "dim"))
     for line in brief.brief_sentences(judged):
-        yield from _line(line, width)
+        _print(_line(line, width))
+
+
+def _print(lines: Iterable[Text]) -> None:
+    for line in lines:
+        out().print(line, soft_wrap=True)
 
 
 def _first_lines(judged: GateResult, width: int, named: int) -> Iterator[Text]:
-    yield from _wrapped(headline(judged, named), width, STYLES.get(judged.word, WORST))
+    style = {"good": "bold green", "warn": "bold yellow"}.get(STYLES.get(judged.word, ""), "bold red")
+    yield from _wrapped(headline(judged, named), width, style)
     for line in further_lines(judged, named):
         yield from _line(line, width)
 
@@ -152,13 +153,6 @@ def _line(line: str, width: int, most: int | None = None) -> Iterator[Text]:
         yield Text(f"    {line}")
     else:
         yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width, most=most)
-
-
-def _cells(row: tuple[str, ...]) -> list[Text]:
-    if row == brief.HEADING:
-        return [Text(cell, style="dim") for cell in row]
-    *cells, outcome = map(plain_line, row)
-    return [*map(Text, cells), Text(outcome, style=STYLES.get(outcome.partition(",")[0], WORST))]
 
 
 def _wrapped(line: str, width: int, style: str = "", most: int | None = None) -> Iterator[Text]:

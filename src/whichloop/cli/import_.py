@@ -100,7 +100,7 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
     for remark in (*imported.readings, *imported.remarks):
         say(remark)
     say(f"run directory: {imported.folder}")
-    print_results(run, as_json=output.as_json, depth=depth.depth)
+    print_results(run, as_json=output.as_json, verbose=depth.verbose)
     supports_none = bool(imported.apart) or _too_many(imported, options.max_left_out)
     raise typer.Exit(INVALID if supports_none else code_of_run(run))
 

@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
-from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.optimize.tables import BRIEF, brief_rows, optimization_notes, optimization_tables, to_markdown, verdicts
-from whichloop.text.output import plain_line, terminal_safe
+from whichloop.text.doc import Table
+from whichloop.text.output import terminal_safe
 
-from .console import out, print_prose, with_whole_intervals
+from .console import WIDE, out, print_prose, show_table, with_whole_intervals
 from .process import DONE, FAILED
 from .render import code_of_run, print_note
-from .tables import Rows, folded, print_lines, print_table
 
-
-@dataclass(frozen=True, slots=True)
-class DesignForm:
-    """What of a design is shown on a terminal of some width."""
-
-    columns: tuple[str, ...]
-    short: bool
-    """Whether numbers have two digits only."""
-
-
-WITHOUT_BEFORE = ("design", "test after", "gain", "tokens a task", "verdict")
-WITHOUT_TOKENS = ("design", "test after", "gain", "verdict")
-FORMS = (
-    DesignForm(BRIEF, short=False),
-    DesignForm(BRIEF, short=True),
-    DesignForm(WITHOUT_BEFORE, short=True),
-    DesignForm(WITHOUT_TOKENS, short=True),
-)
-"""The widest form comes first."""
 IMPORTANT = ("Warning", "The test is invalid")
 """Beginnings of the notes that are printed in any case."""
 
@@ -64,7 +43,7 @@ def print_optimization(result: OptimizationResult, form: str, *, verbose: bool) 
     if verbose:
         _print_details(result, console)
     console.print(Text(terminal_safe(result.title), style="bold"), soft_wrap=True)
-    print_lines(folded(map(partial(_rows, result), FORMS), console.width), console)
+    show_table(Table("", BRIEF, tuple(brief_rows(result, short=console.width < WIDE))))
     for note in optimization_notes(result):
         if note.startswith(IMPORTANT):
             print_note(note)
@@ -77,21 +56,13 @@ def print_optimization(result: OptimizationResult, form: str, *, verbose: bool) 
 def _print_details(result: OptimizationResult, console: Console) -> None:
     """Print the tables, the file of each program, and what to keep in mind."""
     for table in optimization_tables(result):
-        print_table(table, console)
+        show_table(table)
     for design in result.designs:
         if design.program is not None:
             console.print(Text(terminal_safe(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
     for note in optimization_notes(result):
         if not note.startswith(IMPORTANT):
             print_note(note)
-
-
-def _rows(result: OptimizationResult, form: DesignForm) -> Rows:
-    """Return a heading and a row per design."""
-    columns = [BRIEF.index(column) for column in form.columns]
-    heading = [Text(column, style="dim") for column in form.columns]
-    rows = ([Text(plain_line(row[column])) for column in columns] for row in brief_rows(result, short=form.short))
-    return [heading, *rows]
 
 
 def _diff(result: OptimizationResult) -> str:

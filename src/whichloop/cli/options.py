@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
@@ -73,18 +73,9 @@ class OutputOptions(JsonOption):
     """Show no progress."""
 
 
-Depth = Literal["answer", "arms", "tables", "all metrics"]
-"""How much of a run is printed: its answer; before that a line per arm; or all tables; or those of secondary metrics, too."""
-
-
 class VerboseOption(OptionGroup):
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
-    """Print all tables and notes before the answer."""
-
-    @property
-    def depth(self) -> Depth:
-        """How much of a comparison is printed."""
-        return "tables" if self.verbose else "answer"
+    """Print all tables and notes behind the answer."""
 
 
 class ResultsOptions(OutputOptions, VerboseOption):

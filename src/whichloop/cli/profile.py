@@ -15,12 +15,11 @@ from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profil
 from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import trials_folder
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 
-from .console import check_writable, out, say
+from .console import check_writable, say, show_table
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, Texts, with_options
 from .process import own_prints_aside
-from .tables import print_table
 
 
 class FitOptions(OptionGroup):
@@ -172,4 +171,4 @@ def _toml_value(value: object) -> str:
 
 
 def _print_rows(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    print_table(Table(title, columns, tuple(rows)), out())
+    show_table(Table(title, columns, tuple(rows)))

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from pydantic import Field
 
-from whichloop.experiments.ablate import tables as ablation_tables
-from whichloop.experiments.ablate.ablation import ablation_result
-from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.several_runs import collect
-from whichloop.experiments.compare.several_runs import to_markdown as collection_to_markdown
-from whichloop.experiments.compare.tables import to_csv, to_markdown
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.several_runs import collect, several_doc
+from whichloop.experiments.compare.tables import arms_csv
 from whichloop.experiments.optimize.result import optimization_result
+from whichloop.experiments.run_doc import run_doc
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE
 from whichloop.runs.config import IfAbsent
-from whichloop.runs.folders import TEST, is_optimization, run_name
+from whichloop.runs.folders import TEST, is_optimization
 from whichloop.runs.typed_runs import run_folder
+from whichloop.text.doc import to_markdown
 
-from . import render
+from .console import show
 from .optimize_report import exit_code, print_optimization
-from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
+from .options import LATEST, JsonOption, RunsOption, VerboseOption, with_options
 from .render import code_of_run, print_results, write, write_optimization, write_report
 
 
@@ -34,8 +32,6 @@ class RunsChoice(RunsOption):
 
 
 class ReportOptions(VerboseOption):
-    all_metrics: bool = False
-    """Print all tables and notes, and comparisons of steps, calls and tokens, too."""
     as_csv: Annotated[bool, typer.Option("--csv")] = False
     """Print the arms as CSV."""
     as_markdown: Annotated[bool, typer.Option("--markdown")] = False
@@ -44,11 +40,6 @@ class ReportOptions(VerboseOption):
     """File to write the page to."""
     no_html: bool = False
     """Do not write a page."""
-
-    @property
-    def depth(self) -> Depth:
-        """How much of a comparison is printed."""
-        return "all metrics" if self.all_metrics else "tables" if self.verbose else "arms"
 
     def form(self, output: JsonOption) -> Literal["tables", "json", "csv", "markdown"]:
         """Return what is printed. Raises ValueError for flags that exclude each other."""
@@ -60,8 +51,8 @@ class ReportOptions(VerboseOption):
 
     def refuse_for(self, what: str) -> None:
         """Raise ValueError for flags that only one comparison can have."""
-        if self.as_csv or self.all_metrics:
-            raise ValueError(f"--{'csv' if self.as_csv else 'all-metrics'} is for {what}")
+        if self.as_csv:
+            raise ValueError(f"--csv is for {what}")
 
 
 @with_options()
@@ -78,12 +69,11 @@ def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> No
             if is_optimization(folder):
                 raise ValueError(f"{folder} is an optimization; compare its test with other runs: {folder / TEST}")
         collection = collect([results(folder) for folder in folders])
-        if form == "json":
-            print(json.dumps(collection.to_json(), ensure_ascii=True, allow_nan=False))
-        elif form == "markdown":
-            print(collection_to_markdown(collection), end="")
+        doc = several_doc(collection)
+        if form == "markdown":
+            print(to_markdown(doc), end="")
         else:
-            render.collection(collection)
+            show(doc, as_json=form == "json", verbose=options.verbose)
         if not options.no_html:
             write(pages.collection_html(collection), options.html, Path(PAGE))
         code = max(map(code_of_run, collection.runs))
@@ -97,21 +87,14 @@ def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> No
 def _one(folder: Path, form: str, options: ReportOptions) -> int:
     run = results(folder)
     if form == "csv":
-        print(to_csv(run.comparison), end="")
+        print(arms_csv(run.comparison), end="")
     elif form == "markdown":
-        print(_markdown(run), end="")
+        print(to_markdown(run_doc(run)), end="")
     else:
-        print_results(run, as_json=form == "json", depth=options.depth)
+        print_results(run, as_json=form == "json", verbose=options.verbose)
     if not options.no_html:
         write_report(run, options.html)
     return code_of_run(run)
-
-
-def _markdown(run: Results) -> str:
-    ablation = ablation_result(run)
-    if ablation is not None:
-        return ablation_tables.to_markdown(ablation)
-    return to_markdown(run_name(run.folder), run.comparison, run.views)
 
 
 def _optimization(folder: Path, form: str, options: ReportOptions) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -21,17 +20,14 @@ from whichloop.metrics.statistics import Interval
 from whichloop.protocol.values import counted
 from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import is_optimization
-from whichloop.text.output import plain_line, terminal_safe
-from whichloop.text.table import Table
+from whichloop.text.doc import Doc, Table, lines_of
 
-from .console import out, print_prose, say
+from .console import say, show
 from .environment import load_env
 from .options import AllowOption, ConfigFlags, JsonOption, OptionGroup, PermissionOptions, ResultsOptions, RunChoice, with_options
 from .process import own_prints_aside
 from .render import code_of_run, write_report
-from .render_answer import FAULT_STYLE, faults_of
 from .running import carry_out
-from .tables import print_table
 
 SESSION_FLAGS = ConfigFlags(
     only=SESSION_SETTINGS,
@@ -146,25 +142,24 @@ def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: Jso
     folder = choice.folder
     with own_prints_aside():
         rescored = rescoring.rescore(folder, code.allow, suite.data)
-    if output.as_json:
-        print(json.dumps(rescored.to_json(), ensure_ascii=True, allow_nan=False))
-    else:
-        _print(rescored)
+    show(rescored_doc(rescored), as_json=output.as_json)
     write_report(rescored.results)
     raise typer.Exit(code_of_run(rescored.results))
 
 
-def _print(rescored: Rescored) -> None:
-    console = out()
-    every = counted(len(rescored.results.records), "trial")
-    judged = counted(rescored.judged, f"of {every} was", f"of {every} were")
-    console.print(terminal_safe(f"{judged} judged again: {counted(rescored.changed, 'counts', 'count')} otherwise now"))
+def rescored_doc(rescored: Rescored) -> Doc:
+    """Return which arms' accuracy changed."""
     rows = [(arm.arm, _accuracy_text(arm.before), _accuracy_text(arm.after), str(arm.changed)) for arm in rescored.arms]
-    print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
-    for why, count in rescored.kept_scores.items():
-        console.print(terminal_safe(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
-    for fault in faults_of(rescored.results):
-        print_prose(plain_line(fault), FAULT_STYLE)
+    compared = rescored.results.comparison
+    lines = lines_of(
+        ("Changed", counted(rescored.changed, "trial")),
+        ("Kept", [f"{counted(count, 'trial')}: {why}" for why, count in rescored.kept_scores.items()]),
+        ("Invalid", "no verdict of this run holds" if compared.invalid else ""),
+        ("Warning", [each.text for each in compared.caveats if each.kind == "dead arm"]),
+    )
+    every = counted(len(rescored.results.records), "trial")
+    title = f"{rescored.judged:,} of {every} judged again"
+    return Doc(title, (Table("", ("arm", "before", "after", "changed"), tuple(rows)), lines), rescored.to_json())
 
 
 def _accuracy_text(accuracy: Interval | None) -> str:

@@ -103,7 +103,7 @@ def _conclude(experiment: Experiment, output: ResultsOptions, halted: str, stopp
     _say_how_it_went(experiment, run, quiet=output.quiet)
     if not halted:
         _say_where_it_is_logged(experiment, quiet=output.quiet)
-    print_results(run, as_json=output.as_json, depth=output.depth)
+    print_results(run, as_json=output.as_json, verbose=output.verbose)
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
     page = write_report(run, announce=False)
     if not halted and (unlogged := log_results(run, experiment.config, page)):

@@ -17,9 +17,8 @@ from whichloop.runs.config import IfAbsent
 from whichloop.runs.folders import trials_folder
 from whichloop.runs.typed_runs import run_folder
 
-from .console import out, print_prose
+from .console import print_prose, show_table
 from .options import JsonOption, OptionGroup, ReadRunChoice, Texts, VerboseOption, with_options
-from .tables import print_table
 
 
 class Purpose(StrEnum):
@@ -77,9 +76,8 @@ def _results(folder: Path) -> Results:
 
 def _print(sizing: Sizing, *, verbose: bool) -> None:
     """Print what suffices and what to doubt about it; if `verbose`, all tables before that."""
-    console = out()
     for table in report.sizing_tables(sizing) if verbose else ():
-        print_table(table, console)
+        show_table(table)
     if scope := report.scope(sizing):
         print_prose(f"{scope}.", "dim")
     for answer in report.answers(sizing):

@@ -13,12 +13,11 @@ import typer
 from whichloop.experiments.learn_plans.learn import LearnedSuite, check_out, learn_run, write_suite
 from whichloop.protocol.names import Spec
 from whichloop.runs.folders import trials_folder
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 
-from .console import make_room, out, say
+from .console import make_room, say, show_table
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .process import own_prints_aside
-from .tables import print_table
 
 MAX_ROWS = 20
 """Rows of a table that are printed; --json has all."""
@@ -92,6 +91,6 @@ def _cut_text(text: str) -> str:
 def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     if not rows:
         return
-    print_table(Table(title, columns, tuple(rows[:MAX_ROWS])), out())
+    show_table(Table(title, columns, tuple(rows[:MAX_ROWS])))
     if len(rows) > MAX_ROWS:
         print(f"… {len(rows) - MAX_ROWS} more; --json has all")

@@ -27,13 +27,12 @@ from whichloop.reports.html.page import validity_html
 from whichloop.runs.config import IfAbsent, Positive
 from whichloop.runs.folders import trials_folder
 from whichloop.runs.store.files import write_document
+from whichloop.text.doc import Table
 from whichloop.text.numbers import interval
-from whichloop.text.table import Table
 
-from .console import out, say
+from .console import out, say, show_table
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .process import own_prints_aside
-from .tables import print_table
 
 
 class ValidateOptions(OptionGroup):
@@ -90,7 +89,7 @@ def _say_ahead(folder: Path, prediction: RunPrediction, written: Path, *, as_jso
         print(json.dumps({"run": str(folder.resolve()), "prediction": prediction.digest, "held_out": list(prediction.held_out)}))
         return
     rows = tuple((arm, f"{loop.accuracy:.2f}", f"{loop.steps:.1f}") for arm, loop in prediction.loops.items())
-    print_table(Table("Predicted of the tasks to come", ("loop", "accuracy", "steps"), rows), out())
+    show_table(Table("Predicted of the tasks to come", ("loop", "accuracy", "steps"), rows))
     tasks = len(prediction.fitted) + len(prediction.held_out)
     say(f"prediction {prediction.digest[:12]} in {written}: publish it before the tasks are run")
     say(f"then: whichloop extend {folder} --tasks {tasks}, and whichloop validate {folder} --prediction {written}")
@@ -100,7 +99,7 @@ def _print(validity: Validity) -> None:
     console = out()
     style = "green" if validity.verdict.startswith("Good") else "yellow"
     console.print(Text(validity.verdict, style=f"bold {style}"), soft_wrap=True)
-    print_table(validity_table(validity), console)
+    show_table(validity_table(validity))
     if validity.tau is not None:
         tau = validity.tau
         console.print(

@@ -23,21 +23,20 @@ from whichloop.reports.why_lines import Shown, WaysToSeeMore
 from whichloop.runs.folders import trials_folder
 from whichloop.runs.store.each_record import find_trial
 from whichloop.runs.store.files import read_manifest_json, step_limit
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 from whichloop.text.trace_text import as_judged
 
-from .console import check_writable, out, print_line, print_text, say
+from .console import check_writable, print_line, print_text, say, show_table
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, RunChoice, with_options
 from .process import own_prints_aside, quiet_loops
 from .show import print_trace
-from .tables import print_table
 
 
 def print_shown(lines: Iterable[Shown]) -> None:
     """Print lines, sentences and tables."""
     for line in lines:
         if isinstance(line, Table):
-            print_table(line, out())
+            show_table(line)
         else:
             print_text(line)
 

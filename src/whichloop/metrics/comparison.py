@@ -7,10 +7,10 @@ is decided is in `pairs`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from whichloop.protocol import render_value
 from whichloop.protocol.digest import canonical_json
@@ -77,6 +77,14 @@ def mean_over_profiles(values: Sequence[TaskValues]) -> TaskValues:
     return TaskValues(pooled, first.clusters, first.templates)
 
 
+class Caveat(NamedTuple):
+    """A warning of a comparison."""
+
+    kind: str
+    """`dead arm`, `faults did not land`, `few tasks`, …: the same words for the same thing."""
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class ArmResult:
     """An arm and what it gave."""
@@ -132,8 +140,8 @@ class Comparison:
     arms: tuple[ArmResult, ...]
     pairs: tuple[Pair, ...]
     """Without those that have no task in common for which the metric is known."""
-    main_warnings: tuple[str, ...]
-    """What weighs most comes first: what makes the run invalid, then trials and tasks that means lack."""
+    caveats: tuple[Caveat, ...]
+    """What weighs most comes first: what makes the run invalid, then trials and tasks that means lack, then unknown costs."""
     invalid: bool
     """Faults did not land as scheduled, an arm ran and no trial of it could be scored, a recording lacked what was asked, a broken
     tool excluded tasks, most plans lead to wrong answers, or no arm asked its model without crashing: no verdict of this run
@@ -152,15 +160,13 @@ class Comparison:
     """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
     same: tuple[tuple[str, str], ...] = ()
     """Pairs of arms that did the same in every trial."""
-    cost_warnings: tuple[str, ...] = ()
-    """Costs that are not known of all trials; they weigh least."""
     solved_costs: SolvedCosts = NO_SOLVED_COSTS
     """What arms solved and spent on each task, where they are compared."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """All warnings; what weighs most comes first."""
-        return (*self.main_warnings, *self.cost_warnings)
+        """The texts of all warnings; what weighs most comes first."""
+        return tuple(caveat.text for caveat in self.caveats)
 
     @property
     def crashed_arms(self) -> tuple[ArmResult, ...]:
@@ -203,7 +209,7 @@ class Comparison:
             "limits": self.limits.words or None,
             "invalid": self.invalid,
             "dead_arms": self.dead_arms_json(),
-            "warnings": list(self.warnings),
+            "warnings": [caveat._asdict() for caveat in self.caveats],
             "arms": [arm.to_json() for arm in self.arms],
             "pairs": [pair.to_json() for pair in self.pairs],
             "pooled": [pair.to_json() for pair in self.pooled],
@@ -249,17 +255,18 @@ def compare(
     return Comparison(
         arms=compared,
         pairs=tuple(pairs),
-        main_warnings=(
-            *unrecorded,
-            *unreplayable,
-            *filter(None, dead),
-            *unsound_arm_warnings(summaries),
-            *apart,
-            *errored_warnings(summaries, same_air),
-            *lost_repeats_warnings(by_arm, same_air),
-            *partial,
-            *left_out,
-            *_unit_warnings(pairs, rules.level),
+        caveats=(
+            *_caveats("recording lacks requests", unrecorded),
+            *_caveats("plans do not replay", unreplayable),
+            *_caveats("dead arm", filter(None, dead)),
+            *_caveats("unsound arm", unsound_arm_warnings(summaries)),
+            *_caveats("no common tasks", apart),
+            *_caveats("errored trials", errored_warnings(summaries, same_air)),
+            *_caveats("lost repeats", lost_repeats_warnings(by_arm, same_air)),
+            *_caveats("fewer common tasks", partial),
+            *_caveats("tasks left out", left_out),
+            *_caveats("few tasks", _unit_warnings(pairs, rules.level)),
+            *_caveats("costs not known", cost_warnings(summaries, same_air)),
         ),
         invalid=bool(unrecorded or unreplayable) or any(map(_is_short, compared)) or (any(dead) and all(dead)),
         alpha=alpha,
@@ -267,7 +274,6 @@ def compare(
         pooled=tuple(rules.decided(PRIMARY, pooled_values(scores, agents))) if paired else (),
         on_tasks=on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else (),
         same=same_pairs(matched, summaries, by_arm),
-        cost_warnings=tuple(cost_warnings(summaries, same_air)),
         solved_costs=SolvedCosts(scores, spent, rules.level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
 
@@ -345,6 +351,10 @@ def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, 
 
 def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
+
+
+def _caveats(kind: str, texts: Iterable[str]) -> Iterator[Caveat]:
+    return (Caveat(kind, text) for text in texts)
 
 
 def dead_arm_warning(arm: ArmResult) -> str:

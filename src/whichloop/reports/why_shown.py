@@ -15,8 +15,8 @@ from whichloop.metrics.trajectory.causes import Cause
 from whichloop.reports import trial_lines, why_lines
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import read_trace
+from whichloop.text.doc import Table
 from whichloop.text.output import UNBROKEN, OutputLine, Prose, plain_line, terminal_safe
-from whichloop.text.table import Table
 from whichloop.text.trace_text import JudgedTrace, as_judged
 
 from .notebook import block
@@ -159,7 +159,7 @@ def _rate_row(rate: BaseRate | None) -> dict[str, Any]:
 def text_lines(item: why_lines.Shown) -> list[str]:
     """Return the lines of one thing that is shown; the columns of a table are as wide as their widest cells."""
     if isinstance(item, Table):
-        rows = [[plain_line(cell) for cell in row] for row in (item.columns, *item.rows)]
+        rows = [[plain_line(cell) for cell in row] for row in (item.columns, *item.texts)]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     indent = item.indent if isinstance(item, Prose) else ""

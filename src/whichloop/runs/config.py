@@ -126,6 +126,10 @@ class ProviderConfig(BaseModel):
     """Sampling seed that is sent to a real model."""
 
 
+STRESS_PROFILES = ("flaky-format", "flaky-tools")
+"""What a comparison with the scripted model disturbs unless told otherwise: without faults most loops solve the same."""
+
+
 class CompareConfig(BaseModel):
     """A comparison: loops × models × profiles, each an arm, over the tasks of one suite."""
 
@@ -145,7 +149,9 @@ class CompareConfig(BaseModel):
     """File that the suite reads its tasks from, if it imports them."""
     tools: str | None = None
     """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
-    profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
+    profiles: Annotated[tuple[str, ...], Field(min_length=1), IfAbsent("flaky-format and flaky-tools; with a real model clean")] = (
+        "clean",
+    )
     """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] = (SCRIPTED,)
     """Model: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`; repeat the option for more models."""
@@ -347,14 +353,20 @@ def read_toml(file: Path | None) -> dict[str, Any]:
 
 
 def load_config(file: Path | None, flags: Mapping[str, Any]) -> CompareConfig:
-    """Read a TOML file; flags override it. Raises ValueError in one line that names file and field, or OSError."""
+    """Read a TOML file; flags override it. Where neither names a profile, loops of the scripted model meet `STRESS_PROFILES`.
+
+    Raises ValueError in one line that names file and field, or OSError.
+    """
     data = read_toml(file)
     settings = {name: value for name, value in flags.items() if value not in (None, ())}
     typed = dict(settings)
     for name in _SECTIONS:
         if name in settings and isinstance(data.get(name), dict):
             settings[name] = data[name] | settings[name]
-    return config_from(data | settings, COMMAND_LINE if file is None else str(file), typed=typed)
+    config = config_from(data | settings, COMMAND_LINE if file is None else str(file), typed=typed)
+    if "profiles" in config.model_fields_set or config.real_models:
+        return config
+    return config.model_copy(update={"profiles": STRESS_PROFILES})
 
 
 def config_from(

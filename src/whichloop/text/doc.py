@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.measure import Measurement
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -110,7 +110,8 @@ def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
         if not isinstance(block, Lines) and block.title:
             _print(Text(plain_line(block.title), style="bold" if isinstance(block, Trace) else "italic"), console)
         if isinstance(block, Table):
-            _print(_grid(block, console), console)
+            for piece in _pieces(block, console.width):
+                _print(_grid(piece, console), console)
         elif isinstance(block, Lines):
             _print(_labelled(block, console), console)
         else:
@@ -118,22 +119,34 @@ def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
                 _print(Text(terminal_safe(line)), console)
 
 
+def _pieces(table: Table, width: int) -> Iterator[Table]:
+    """Yield a table that is too wide in pieces side by side, each with the first column; one column alone may be folded."""
+    rows = [list(table.columns), *table.texts]
+    wide = [max(cell_len(plain_line(row[n])) for row in rows) + 1 for n in range(len(table.columns))]
+    parts: list[list[int]] = [[]]
+    for n in range(1, len(table.columns)):
+        if parts[-1] and wide[0] + sum(wide[each] for each in parts[-1]) + wide[n] > width + 1:
+            parts.append([])
+        parts[-1].append(n)
+    for part in parts:
+        kept = (0, *part)
+        cells = tuple(tuple(row[n] for n in kept) for row in table.rows)
+        yield Table(table.title, tuple(table.columns[n] for n in kept), cells, table.detail)
+
+
 def _grid(table: Table, console: Console) -> Grid:
-    """Return a table for rich: amounts stand at the right, and no cell is folded unless the whole is too wide."""
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    """Return a table for rich: amounts stand at the right, and only a column that takes half of the width or more is folded."""
     texts = table.texts
+    wide = [max(cell_len(plain_line(row[n])) for row in [table.columns, *texts]) for n in range(len(table.columns))]
+    gap = 2 if sum(wide) + 2 * len(wide) - 2 <= console.width else 1
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for number, name in enumerate(table.columns):
         are_amounts = number > 0 and all(_AMOUNT.fullmatch(row[number]) for row in texts)
-        grid.add_column(Text(plain_line(name)), justify="right" if are_amounts else "left", no_wrap=number > 0, overflow="fold")
+        is_whole = wide[number] <= console.width // 2
+        grid.add_column(Text(plain_line(name)), justify="right" if are_amounts else "left", no_wrap=is_whole, overflow="fold")
     for row in table.rows:
         cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
         grid.add_row(*(Text(plain_line(cell.text), style=STYLES[cell.style]) for cell in cells))
-    options = console.options
-    if Measurement.get(console, options.update(max_width=UNFOLDED), grid).maximum > console.width + 2:
-        grid.padding = (0, 1, 0, 0)
-    if Measurement.get(console, options.update(max_width=UNFOLDED), grid).minimum > console.width + 1:
-        for column in grid.columns:
-            column.no_wrap = False
     return grid
 
 
@@ -175,6 +188,11 @@ def markdown_cell(text: str) -> str:
     """Return text as one line in which Markdown and HTML marks are literal."""
     escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
+
+
+def markdown_item(text: str) -> str:
+    """Return an item of a list whose first characters do not begin a heading, rule or list."""
+    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", markdown_cell(text))
 
 
 def markdown_literal(text: str) -> str:

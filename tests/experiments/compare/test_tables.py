@@ -26,7 +26,7 @@ from whichloop.metrics.summary import METRICS
 from whichloop.metrics.views import Views, views
 from whichloop.text.numbers import chance_in_words, counts, dollars_text, interval, p_value, relation, standing, verdict
 from whichloop.text.output import terminal_safe
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 
 MARKS = [
     "|",
@@ -200,7 +200,7 @@ def test_csv_keeps_numbers_as_numbers(compared):
 
 @pytest.mark.parametrize("number", ["-1", "-0.5", "-1e-05", "-1.5e+20", "3"])
 def test_a_negative_number_is_no_formula(number):
-    from whichloop.text.table import csv_cell
+    from whichloop.text.doc import csv_cell
 
     assert csv_cell(number) == number
     assert csv_cell(f"{number}+1").startswith("'") is number.startswith("-")

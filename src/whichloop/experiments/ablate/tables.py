@@ -16,8 +16,8 @@ from whichloop.metrics.summary import METRICS, PRIMARY, labels
 from whichloop.protocol.names import SCRIPTED, value_text
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
+from whichloop.text.doc import Table, markdown_page
 from whichloop.text.numbers import interval, p_value
-from whichloop.text.table import Table, markdown_page
 
 from .ablation import AblationResult, is_idle, setting
 from .recommendation import recommendation_sentences

@@ -19,8 +19,8 @@ from whichloop.protocol.names import Spec
 from whichloop.protocol.values import counted
 from whichloop.runs.options import options_of
 from whichloop.runs.registry import find
+from whichloop.text.doc import Table, markdown_page
 from whichloop.text.numbers import interval
-from whichloop.text.table import Table, markdown_page
 
 NATIVELY, IN_TEXT, NOT_SHOWN = "offered natively", "described in the text", "not shown"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whichloop.metrics.comparison import Caveat
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.trace import Trace
@@ -30,7 +31,7 @@ MAX_READ = 1_000
 class MisleadingPlans:
     """What a run shows of such tasks."""
 
-    warning: str
+    caveat: Caveat
     """It names one task, its last call and both answers, and counts the others."""
     invalid: bool
     """Whether they are more than half of the run's tasks, so that what its loops score says nothing of a loop."""
@@ -57,16 +58,13 @@ def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]
     misled = list(_misled(folder, read))
     if not misled:
         return None
-    first, others = misled[0], len(misled) - 1
+    first = misled[0]
     expected_in_all = len(misled) * len(suspects) / len(read)  # as many of those that were not read
     invalid = 2 * expected_in_all > manifest.suite.tasks and all(arm.model == SCRIPTED for arm in manifest.arms)
-    last_call = f" ({first.made_by})" if first.made_by else ""
-    at_least = "at least " if len(suspects) > len(read) else ""
-    more = f"; the same holds for {at_least}{counted(others, 'other task')}" if others else ""
-    more += f" of {manifest.suite.tasks:,}" if others and invalid else ""
-    reason = f"its plan's calls lead to {first.answer}{last_call}, expected is {first.expected}"
-    sentence = f"{first.task}: no loop can solve it, since {reason}; mend the plan or the expected answer{more}"
-    return MisleadingPlans(f"{sentence}; the run is invalid" if invalid else sentence, invalid)
+    step = f"{first.made_by}, " if first.made_by else ""
+    tasks = f"{'at least ' if len(suspects) > len(read) else ''}{len(misled):,} of {counted(manifest.suite.tasks, 'task')}"
+    example = f"{first.task}: {step}{first.answer}, expected {first.expected}"
+    return MisleadingPlans(Caveat("plans mislead", f"plans of {tasks} lead to a wrong answer, such as {example}"), invalid)
 
 
 def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.sequential import Looks
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import parse_spec
-from whichloop.runs.config import CompareConfig
+from whichloop.runs.config import CompareConfig, flag_of
 from whichloop.runs.engine.seen_lines import SeenLines
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
@@ -26,7 +26,15 @@ from whichloop.runs.scripted_price import with_scripted_price
 from whichloop.runs.trial_models import TrialModels, open_models
 from whichloop.text.numbers import listed_names
 
-from .measured_forms import applies, fits_in_words
+from .measured_forms import applies
+
+KEPT = (
+    *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "price", "trial_budget", "trial_timeout_s"),
+    *("tool_timeout_s", "alpha", "margin", "real_time"),
+)
+"""Settings of the run that the new one keeps."""
+UNTOLD = ("user", "base_url", "provider", "cassette", "split")
+"""Settings with which no command is told: it would have to repeat an address, a recording, or the size of another split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,32 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
     manifest = manifest_of(config, suite, tasks, arms).model_copy(update=parts)
     infos = [arm.info(suite.name) for arm in manifest.arms]
     if folder is None and is_compared and not any(map(applies, infos)):
-        raise ValueError(f"no loop of this run can be compared: {fits_in_words(infos)[0]}")
+        raise ValueError(
+            f"profiles: {listed_names(list(dict.fromkeys(info.profile for info in infos)))} apply to no loop of this run"
+        )
     folder = new_folder(config.runs, suite.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, manifest)
     return Experiment(folder, config, suite, tasks, arms, manifest, models)
+
+
+def can_be_told(config: Mapping[str, Any]) -> bool:
+    """Whether a command says all that a run's configuration does. What is None may be left out of it, as a baseline does."""
+    defaults = CompareConfig().model_dump(mode="json")
+    return all(_without_none(config.get(name, defaults[name])) == _without_none(defaults[name]) for name in UNTOLD)
+
+
+def _without_none(value: Any) -> Any:
+    """Return a setting without the parts that are None."""
+    return {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
+
+
+def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the flags of those settings of a run that a new one keeps, where they are not the defaults."""
+    defaults = CompareConfig().model_dump(mode="json")
+    for name in KEPT:
+        value = config.get(name, defaults[name])
+        if isinstance(value, dict):
+            yield from (word for part, limit in _without_none(value).items() for word in (flag_of([name, part]), str(limit)))
+        elif value != defaults[name]:
+            yield from [flag_of([name])] if value is True else [flag_of([name]), str(value)]

@@ -9,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from whichloop.metrics.comparison import ArmResult, Comparison, compare
+from whichloop.metrics.comparison import ArmResult, Caveat, Comparison, compare
 from whichloop.metrics.harness import Harness, harness
 from whichloop.metrics.planned_pairs import with_planned_pairs
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from whichloop.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
+from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
 from whichloop.protocol.names import SCRIPTED
@@ -27,12 +28,11 @@ from whichloop.runs.store.files import TRACES, RunError
 from whichloop.runs.store.seal import traces_damage
 from whichloop.runs.store.traces import TracesSize, traces_size
 
+from .caveats import caveats
 from .measured_forms import are_mixed
-from .misleading_plans import MisleadingPlans, misleading_plans
+from .misleading_plans import misleading_plans
 from .trial_limits import ended_at_limit, trial_limits
-from .verdict_old.answer import ComparisonAnswer, answer, answer_json
-from .verdict_old.exposure import exposures
-from .verdict_old.sentence import AnswerSentence
+from .verdict import Verdict, verdict
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
@@ -43,12 +43,6 @@ PLANNED = (
     "those of other pairs over all pairs."
 )
 """What to say of the pairs of an optimization's test."""
-PROVISIONAL = AnswerSentence(
-    "What follows is provisional, because trials are missing: p values and intervals hold for a run of a size that was set before",
-    "Provisional, because trials are missing",
-    is_basis=True,
-)
-"""What stands before the verdict of an incomplete run."""
 
 
 @dataclass(frozen=True)  # no slots, so that slow properties are cached
@@ -101,7 +95,14 @@ class Results:
             state = f", stopped after {self.looked.tasks} of them"
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
         limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
-        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {self._repeats}{seed}{limits}{state}"
+        tasks = f"{counted(suite.tasks, 'task')}{self._clusters} × {self._repeats}"
+        return f"{suite.name} (version {suite.version}), {tasks}{seed}{limits}{state}"
+
+    @property
+    def _clusters(self) -> str:
+        """How many clusters the tasks are in, where tasks share them: those are what the tests count."""
+        clustered = [pair for pair in self.comparison.pairs_on(PRIMARY) if pair.units < pair.difference.n]
+        return f" in {counted(max(pair.units for pair in clustered), 'cluster')}" if clustered else ""
 
     @property
     def _repeats(self) -> str:
@@ -146,13 +147,26 @@ class Results:
         return at_budgets(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
 
     @cached_property
-    def answer(self) -> ComparisonAnswer:
-        """Which loop to adopt, and what follows; of an incomplete run it says first that this is provisional."""
-        comparison_answer = answer(self.comparison, self.budgets)
-        if self.is_complete or not comparison_answer.answer_sentences:
-            return comparison_answer
-        sentences = (replace(each, decides=None) for each in comparison_answer.answer_sentences)  # first of all it is to be resumed
-        return replace(comparison_answer, answer_sentences=(PROVISIONAL, *sentences))
+    def verdict(self) -> Verdict:
+        """Which loop to adopt."""
+        return verdict(self.comparison)
+
+    @property
+    def same_loops(self) -> list[list[str]]:
+        """The groups of loops that did the same in every trial."""
+        arms: dict[str, dict[tuple[str, str, str], str]] = {}
+        for info in (arm.info for arm in self.comparison.arms):
+            arms.setdefault(info.variant, {})[info.suite, info.model, info.profile] = info.arm
+        groups: list[list[str]] = []
+        for loop, own in arms.items():
+            for group in groups:
+                first = arms[group[0]]
+                if first.keys() == own.keys() and all(self.comparison.are_same(first[at], own[at]) for at in own):
+                    group.append(loop)
+                    break
+            else:
+                groups.append([loop])
+        return [group for group in groups if len(group) > 1]
 
     @cached_property
     def harness(self) -> tuple[Harness, ...]:
@@ -171,10 +185,10 @@ class Results:
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
-            "answer": answer_json(self.comparison, self.answer),
+            "answer": self.verdict.to_json(),
+            "warnings": [caveat._asdict() for caveat in caveats(self.comparison)],
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
-            "exposure": [exposure.to_json() for exposure in ([] if self.comparison.invalid else exposures(self.comparison))],
             "looks": None if self.looked is None else self.looked.to_json(),
             "traces": self.traces.to_json(),
         }
@@ -204,10 +218,11 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     limits = trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps)
     if limits.suite_steps is not None:
         limits = replace(limits, ended=ended_at_limit(records, limits.suite_steps))
-    compared = _with_misled(compared, misleading_plans(folder, manifest, records))
+    misled = misleading_plans(folder, manifest, records)
     compared = replace(
         compared,
-        main_warnings=(*compared.main_warnings, *_warnings(folder, manifest)),
+        caveats=(*compared.caveats, *([misled.caveat] if misled else []), *_warnings(folder, manifest)),
+        invalid=compared.invalid or (misled is not None and misled.invalid),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=limits,
     )
@@ -224,25 +239,15 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
     return list(zip(names[:half], names[half:], strict=False))
 
 
-def _with_misled(compared: Comparison, misled: MisleadingPlans | None) -> Comparison:
-    """Return the comparison with the warning of plans that lead to wrong answers, first of all where it makes the run invalid."""
-    if misled is None:
-        return compared
-    if misled.invalid:
-        return replace(compared, invalid=True, main_warnings=(misled.warning, *compared.main_warnings))
-    return replace(compared, main_warnings=(*compared.main_warnings, misled.warning))
-
-
-def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
+def _warnings(folder: Path, manifest: Manifest) -> Iterator[Caveat]:
     """Yield the warnings about what distorts a run's results."""
     if newer := newer_versions(folder, manifest.versions):
-        yield newer
-    yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)
+        yield Caveat("newer version", newer)
+    yield from (Caveat("suite fails a check", f"the suite fails a check, {problem}") for problem in manifest.suite_problems)
     if damage := traces_damage(folder, manifest.sealed):
-        yield f"{TRACES}: {damage}"
+        yield Caveat("damaged file", f"{TRACES}: {damage}")
     if repeated := sum(note.trials for note in manifest.retried):
-        again = counted(repeated, "trial that had crashed or timed out was", "trials that had crashed or timed out were")
-        yield f"{again} run again on request: what they show is favourable"
+        yield Caveat("run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request")
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:

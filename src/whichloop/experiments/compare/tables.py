@@ -1,71 +1,160 @@
-"""A comparison as tables of plain text, Markdown or CSV."""
+"""The tables of a comparison beside its answer: arms, pairs, faults, costs, budgets, repeats, confidence, loops against models."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
-from whichloop.experiments.compare.verdict_old.answer import answer
-from whichloop.experiments.compare.verdict_old.warned import blocked
-from whichloop.metrics.arm_info import are_imported
+from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.context import DISTANCES
-from whichloop.metrics.measures import Measure, in_table_order
+from whichloop.metrics.harness import Harness
+from whichloop.metrics.measures import TableName, in_table_order
 from whichloop.metrics.outlook import Chance, Outlook
-from whichloop.metrics.pairs import Pair
+from whichloop.metrics.pairs import OnTask, Pair
+from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
-from whichloop.metrics.views import COSTS, Views
-from whichloop.models.evidence import evidence_for
-from whichloop.protocol.names import SCRIPTED
+from whichloop.metrics.views import AtBudget, Front, PerSolved, Unit
 from whichloop.protocol.values import counted
+from whichloop.text.doc import UNKNOWN, Cell, Table, to_csv
 from whichloop.text.numbers import (
     chance_in_words,
     counts,
     dollars_text,
     interval,
+    limit_text,
     measure_text,
     measured_difference,
     p_value,
-    reasons,
-    short_name,
+    standing,
     tasks_in_words,
     verdict,
 )
-from whichloop.text.table import Table, csv_cell, markdown_page
 
-from .view_tables import budget_tables, confidence_table, front_table, reliability_table
+from .results import Results
+
+OTHERS = "other templates"
+"""Heading of intervals that have templates of tasks as units."""
+MAX_TASKS = 30
+"""Most tasks that have a column each."""
+TITLES: Mapping[TableName, str] = {
+    "context": "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning",
+    "calls": "Calls: shares of calls or results that the loop lost, did twice, mixed up or ran too early; less is better",
+    "injection": "Injection: shares of the trials in which a tool's result carried an instruction",
+}
 
 
-def comparison_tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
-    """Return the tables of arms, their troubles, pairs on accuracy and the Pareto front; with `secondary`, all others too."""
-    candidates = [_arms(comparison.arms), _troubles(comparison.arms)]
-    if comparison.pairs:
-        candidates.append(_pairs(comparison.pairs_on(PRIMARY), "Accuracy, a minus b", comparison.arms))
-        candidates.append(_pairs(_secondary_pairs(comparison.pairs) if secondary else (), SECONDARY, comparison.arms))
-    candidates.append(_pairs(comparison.pooled, TOGETHER))
-    candidates.append(over_templates(comparison))
-    if secondary:
-        candidates += [context(comparison.arms), calls(comparison.arms), injection(comparison.arms)]
-    if views is not None:
-        candidates += [
-            front_table([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in COSTS
-        ]
-        if secondary:
-            candidates += [*budget_tables(views.budgets), reliability_table(views.reliability), confidence_table(views.confidence)]
-    limits = comparison.limits
-    return tuple(replace(table, title=limits.title(table.title)) for table in candidates if table.rows)
+def detail_tables(run: Results) -> Iterator[Table]:
+    """Yield the tables that -v, the page and Markdown show; a table without rows and columns without values are left out."""
+    compared, views = run.comparison, run.views
+    arms = compared.arms
+    found = [
+        _measures("Arms", arms, "arms"),
+        _faults(arms),
+        pairs_table("Accuracy, a minus b", compared.pairs_on(PRIMARY)),
+        pairs_table("Accuracy over all profiles, a minus b (a family of its own)", compared.pooled),
+        _templates(compared),
+        *(_measures(title, arms, name) for name, title in TITLES.items()),
+        pairs_table("Other measures, a minus b (secondary)", [p for p in compared.pairs if p.metric not in (PRIMARY, "seconds")]),
+        *_fronts(views.fronts, views.per_solved),
+        *_budgets(views.budgets),
+        _tasks(compared.on_tasks),
+        _reliability(views.reliability),
+        _confidence(views.confidence),
+        *map(_harness, run.harness),
+    ]
+    yield from (table for table in found if table.rows)
+
+
+def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> Table:
+    """Return a detail table without the columns in which nothing is known; without rows where only their names are."""
+    texts = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in rows]
+    used = [n for n in range(len(columns)) if n == 0 or any(row[n] not in (UNKNOWN, "") for row in texts)]
+    kept = tuple(tuple(row[n] for n in used) for row in rows) if len(used) > 1 else ()
+    return Table(title, tuple(columns[n] for n in used), kept, detail=True)
+
+
+def headings(names: Sequence[str], arms: Sequence[ArmResult]) -> list[str]:
+    """Return the headings of measures; one of which no mean is known keeps its own label."""
+    known = labels([name for name in names if any(arm.summary.means[name] is not None for arm in arms)])
+    return [known.get(name, METRICS[name].label) for name in names]
+
+
+def _measures(title: str, arms: Sequence[ArmResult], name: TableName) -> Table:
+    """Return the means of the measures of one table, with their intervals, and of the arms how many trials they are over."""
+    measures = in_table_order(measures_of(name))
+    is_main, distances = name == "arms", DISTANCES if name == "context" else ()
+    trials = ("scored", "errored", "excluded") if is_main else ()
+    columns = ("arm", *trials, *headings(list(measures), arms), *(f"retention at {each}" for each in distances))
+    rows = [
+        (
+            arm.info.arm,
+            *(str(getattr(arm.summary, each)) for each in trials),
+            *(measure_text(arm.summary.means[each], measure) for each, measure in measures.items()),
+            *(interval(arm.summary.retention_at.get(each), 3) for each in distances),
+        )
+        for arm in arms
+        if is_main or any(arm.summary.means[each] is not None for each in measures)
+    ]
+    return table_of(title, columns, rows)
+
+
+def _faults(arms: Sequence[ArmResult]) -> Table:
+    """Return how trials ended, their errors, and what became of the faults."""
+    rows = []
+    for arm in arms:
+        summary, faults = arm.summary, arm.summary.faults
+        landed = (f"{faults.landed} of {faults.scheduled}", str(faults.absorbed), str(faults.recovered))
+        rows.append(
+            (
+                arm.info.arm,
+                counts(summary.stops),
+                counts(summary.errors),
+                counts(summary.retries),
+                *(landed if faults.scheduled else [UNKNOWN] * 3),
+                interval(summary.recovery, 3),
+                f"{faults.believed} of {faults.implicit}" if faults.implicit else UNKNOWN,
+                interval(summary.implicit_wrong, 3),
+                UNKNOWN if summary.false_success_rate is None else str(summary.false_success),
+                str(summary.right_unseen) if summary.right_unseen else UNKNOWN,
+            )
+        )
+    faults_columns = ("faults landed", "absorbed", "recovered", "recovery rate", "believed", "wrong after implicit")
+    columns = ("arm", "stops", "errors", "asked again after", *faults_columns, "wrong as done", "right though never shown")
+    return table_of("What happened", columns, rows)
+
+
+def pairs_table(title: str, pairs: Sequence[Pair]) -> Table:
+    """Return a row for each pair: the difference with its interval, p, the verdict, and what would decide it."""
+    rows = [
+        (
+            pair.a,
+            pair.b,
+            METRICS[pair.metric].label if any(each.metric != PRIMARY for each in pairs) else "",
+            measured_difference(pair.difference, METRICS[pair.metric]),
+            str(pair.difference.n),
+            "" if pair.units == pair.difference.n else str(pair.units),
+            p_value(pair.p),
+            p_value(pair.p_holm),
+            verdict(pair),
+            "" if pair.outlook is None else would_decide(pair.outlook),
+        )
+        for pair in pairs
+    ]
+    columns = ("a", "b", "measure", "difference", "tasks", "clusters", "p", "p (Holm)", "verdict", "would decide")
+    return table_of(title, columns, rows)
+
+
+def would_decide(outlook: Outlook) -> str:
+    """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
+    return f"{tasks_in_words(outlook.more, outlook)} ({chance_in_words(outlook.more.chance)})"
 
 
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
-    median = ", the median of a task's" if outlook.is_median else ""
-    repeats = f"{counted(outlook.repeats, 'repeat')}{median}"
-    words = (
-        f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
-    )
+    repeats = f"{counted(outlook.repeats, 'repeat')}{', the median of a task' if outlook.is_median else ''}"
+    chance = chance_in_words(fewer.chance)
+    words = f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance}"
     return words if more == fewer else f"{words}; with {more.tasks:,} tasks ({_spent(more)}), about {chance_in_words(more.chance)}"
 
 
@@ -73,289 +162,121 @@ def _spent(size: Chance) -> str:
     return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars_text(size.cost_usd)}'}"
 
 
-FAMILY = "Bonferroni; by Holm's steps where pairs are decided both ways"
-"""What a family of pairs with both tests of each comes to: a pair that differs may be the margin apart, and so goes on counting."""
-AMOUNTS_NOTE = (
-    "Brackets of amounts, such as tokens and dollars, are corrected for skewness: a few trials may cost much more than the others, "
-    "so that an interval reaches farther up than down. Those of a difference or a ratio of costs are adjusted over all pairs, too."
-)
-INVALID_RUN = "This run is invalid: none of its verdicts holds."
+def _templates(comparison: Comparison) -> Table:
+    """Return accuracy with tasks as units beside accuracy with templates as units, of arms and pairs that have both."""
+    arms = [(arm.info.arm, arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
+    pairs = [(f"{pair.a} - {pair.b}", pair.difference, pair.over_templates) for pair in comparison.pairs]
+    rows = [(name, interval(own, 3), interval(over, 3), str(over.n)) for name, own, over in [*arms, *pairs] if over is not None]
+    return table_of(f"Accuracy on new tasks of these templates, and on {OTHERS}", ("", "these", OTHERS, "templates"), rows)
 
 
-def comparison_notes(comparison: Comparison) -> list[str]:
-    """Return the caveats, warnings first."""
-    lines = [f"Warning: {warning}" for warning in comparison.warnings]
-    if comparison.invalid:
-        lines.append(INVALID_RUN)
-    lines += comparison.remarks
-    level = f"{100 * (1 - comparison.alpha):.4g} %"
-    lines.append(
-        f"Brackets of an arm are {level} intervals; p is a paired sign-flip test on task means. Verdicts are adjusted over all "
-        f"pairs of a metric ({FAMILY}), and a difference's brackets are at the level that this leaves it, so that they hold 0 "
-        f"unless the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of "
-        "the mean (the rest, which are secondary)."
-    )
-    lines.append(AMOUNTS_NOTE)
-    if any(arm.summary.over_templates is not None for arm in comparison.arms):
-        lines.append(TEMPLATES_NOTE)
-    for arm in comparison.arms:
-        summary = arm.summary
-        lines += _crashes_and_hangs(arm)
-        for status, reason_counts in {"errored": summary.errored_reasons, "excluded": summary.exclusions}.items():
-            if reason_counts:
-                lines.append(f"{arm.info.arm}, {status}: {reasons(reason_counts)}")
-        if summary.retries:
-            lines.append(f"{arm.info.arm}, asked again after: {counts(summary.retries)}")
-    if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
-        are_real = any(arm.info.model != SCRIPTED for arm in comparison.arms)
-        simulated = "what the scripted model's tokens would cost at the given price, a provider's prompt cache being simulated"
-        billed = "what was billed" if are_real else simulated
-        lines.append(f"USD with cache is {billed}; USD uncached what it would be had nothing come from a cache or a recording.")
-    if any(arm.info.model == SCRIPTED for arm in comparison.arms):
-        lines.append(
-            "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
-            "(4 characters each), seconds the simulated time of slow and hanging faults."
-        )
-    profiles = sorted({arm.info.profile for arm in comparison.arms})
-    return lines + [f"{name}: {evidence}" for name, evidence in evidence_for(profiles).items()]
-
-
-def _crashes_and_hangs(arm: ArmResult) -> list[str]:
-    """Return a line where an arm's loop crashed, and one where it let nothing else run, with the most frequent reasons."""
-    each = (("crashed", arm.summary.crashes), ("hung", blocked(arm)))
-    return [f"{arm.info.arm}, {what}: {reasons(why)}" for what, why in each if why]
-
-
-def headings(measures: Mapping[str, Measure], arms: Sequence[ArmResult]) -> list[str]:
-    """Return the headings of the means of measures; a measure of which no mean is known keeps its own label."""
-    known_labels = labels([name for name in measures if any(arm.summary.means[name] is not None for arm in arms)])
-    return [known_labels.get(name, measure.label) for name, measure in measures.items()]
-
-
-def _arms(arms: Sequence[ArmResult]) -> Table:
-    measures = in_table_order(measures_of("arms"))
-    columns = ("arm", "scored", "errored", "excluded", *headings(measures, arms))
-    rows = []
-    for arm in arms:
-        summary = arm.summary
-        rows.append(
+def _fronts(fronts: Sequence[Front], per_solved: Sequence[PerSolved]) -> Iterator[Table]:
+    """Yield accuracy against cost for each unit, the most accurate arm of a group first."""
+    for unit in dict.fromkeys(front.unit for front in fronts):
+        own = [front for front in fronts if front.unit == unit]
+        solved = {item.arm: item.value for item in per_solved if item.unit == unit}
+        name = own[0].counted
+        rows = [
             (
-                arm.info.arm,
-                str(summary.scored),
-                str(summary.errored),
-                str(summary.excluded),
-                *(measure_text(summary.means[name], measure) for name, measure in measures.items()),
+                point.arm,
+                interval(point.accuracy, 3),
+                measure_text(point.cost, METRICS[unit]),
+                measure_text(solved.get(point.arm), METRICS[unit]),
+                "yes" if point.on_front else "no",
+                f"{point.front_share:.3f}",
             )
-        )
-    return _without_unknown("Arms", columns, rows)
+            for front in own
+            for point in sorted(front.points, key=lambda point: -point.accuracy.value)
+        ]
+        columns = ("arm", "accuracy", f"{name} a trial", f"{name} a solved task", "on the front", "share of bootstrap draws")
+        yield table_of(f"Accuracy against {name}: the Pareto front", columns, rows)
 
 
-def _without_unknown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table without the columns in which nothing is known."""
-    used = [index for index in range(len(columns)) if any(row[index] != "–" for row in rows)]
-    return Table(title, tuple(columns[i] for i in used), tuple(tuple(row[i] for i in used) for row in rows))
+def _budgets(budgets: Sequence[AtBudget]) -> Iterator[Table]:
+    """Yield accuracy within a budget for each group and unit, with a column for each budget."""
+    groups: dict[tuple[str, str, Unit], list[AtBudget]] = {}
+    for at_budget in budgets:
+        groups.setdefault((at_budget.suite, at_budget.profile, at_budget.unit), []).append(at_budget)
+    for (suite, profile, unit), group in groups.items():
+        columns = ("arm", *(f"{limit_text(each.budget)} {labels([unit])[unit]}" for each in group))
+        rows = [(arm, *(_at_budget(each, arm) for each in group)) for arm in group[0].arms]
+        yield table_of(f"Accuracy within a budget of a trial, {suite}, {profile} (secondary)", columns, rows)
 
 
-def context(arms: Sequence[ArmResult]) -> Table:
-    """Return what each arm does with its context; without rows where nothing is known of any."""
-    measures = measures_of("context")
-    columns = ("arm", *(measure.label for measure in measures.values()), *(f"retention at {distance}" for distance in DISTANCES))
+def _at_budget(at_budget: AtBudget, arm: str) -> str:
+    """Return `0.117 [0.050, 0.210] worse`, compared with the arm that is the best at this budget."""
+    best = max(at_budget.arms, key=lambda name: at_budget.arms[name].value)
+    pair = next((pair for pair in at_budget.pairs if {pair.a, pair.b} == {arm, best}), None)
+    place = "best" if arm == best else "" if pair is None else standing(pair, arm)
+    return f"{interval(at_budget.arms[arm], 3)} {place}".rstrip()
+
+
+def _tasks(each: Sequence[OnTask]) -> Table:
+    """Return how many trials of each task an arm solved, where tasks are few."""
+    tasks = sorted({one.task for one in each})
+    arms: dict[str, dict[str, str]] = {}
+    for one in each:
+        arms.setdefault(one.arm, {})[one.task] = f"{one.solved:,.4g} of {one.trials:,}"
+    rows = [(arm, *(own.get(task, UNKNOWN) for task in tasks)) for arm, own in arms.items()] if len(tasks) <= MAX_TASKS else []
+    return table_of("Trials of each task that were solved", ("arm", *tasks), rows)
+
+
+def _reliability(arms: Sequence[Reliability]) -> Table:
+    columns = ("arm", "tasks", "tries", "pass@1", "any of the tries", "all of them", "consistency", "variance between", "within")
     rows = [
         (
-            arm.info.arm,
-            *(interval(arm.summary.means[name], measure.digits) for name, measure in measures.items()),
-            *(interval(arm.summary.retention_at.get(distance), 3) for distance in DISTANCES),
+            each.arm,
+            str(each.tasks),
+            str(each.repeats),
+            *(interval(value, 3) for value in (each.pass_at[0], each.pass_at[-1], each.pass_hat[-1], each.consistency)),
+            *([UNKNOWN] * 2 if each.variance is None else [f"{each.variance.between:.3f}", f"{each.variance.within:.3f}"]),
         )
-        for arm in arms
-        if any(arm.summary.means[name] is not None for name in measures)
+        for each in arms
     ]
-    return _without_unknown(CONTEXT, columns, rows)
+    return table_of("Repeats: pass@k and pass^k at k = tries, the fewest scored repeats of a task that has several", columns, rows)
 
 
-def calls(arms: Sequence[ArmResult]) -> Table:
-    """Return what became of the model's calls in each arm, each share with the tasks that it is a mean over; without rows where
-    nothing is known of any."""
-    measures = measures_of("calls")
-    columns = ["arm", *(text for measure in measures.values() for text in (measure.label, "tasks"))]
-    rows = []
-    for arm in arms:
-        means = {name: arm.summary.means[name] for name in measures}
-        cell_pairs = [
-            (interval(mean, measures[name].digits), str(mean.n) if mean is not None else "–") for name, mean in means.items()
-        ]
-        rows.append((arm.info.arm, *(cell for cells in cell_pairs for cell in cells)))
-    return _without_unknown(CALLS, columns, [row for row in rows if any(cell != "–" for cell in row[1:])])
-
-
-def injection(arms: Sequence[ArmResult]) -> Table:
-    """Return how far instructions in results came in each arm; without rows where no result carried any."""
-    measures = measures_of("injection")
-    columns = ("arm", *(measure.label for measure in measures.values()), "tasks")
-    rows = []
-    for arm in arms:
-        means = [arm.summary.means[name] for name in measures]
-        tasks = next((mean.n for mean in means if mean is not None), None)
-        if tasks is not None:
-            numbers = (interval(mean, measure.digits) for mean, measure in zip(means, measures.values(), strict=True))
-            rows.append((arm.info.arm, *numbers, str(tasks)))
-    return Table(INJECTION, columns, tuple(rows))
-
-
-SECONDARY = "Other metrics, a minus b (secondary; of shares more is better, of harms and all else less)"
-TOGETHER = "Accuracy over all profiles together, a minus b (a family of its own)"
-INJECTION = "Injection: shares of the trials in which a tool's result carried an instruction, and the tasks that had one"
-CALLS = "Calls: shares of the calls or results that the loop lost, did twice, mixed up or ran too early; less is better"
-CONTEXT = "Context: results still shown when needed, by how many prompts ago they came, and prompts that keep their beginning"
-RIGHT_UNSEEN = "right though never shown"
-
-
-STOPS = "stops of all trials"
-"""Heading of how the trials of an arm ended, those too that were solved all the same."""
-
-
-def _troubles(arms: Sequence[ArmResult]) -> Table:
-    unseen = any(arm.summary.right_unseen for arm in arms)
-    of_faults = ("faults landed", "absorbed", "recovered", "recovery rate", *_IMPLICIT)
-    columns = ("arm", STOPS, "errors", *of_faults, "false success", *((RIGHT_UNSEEN,) if unseen else ()))
-    rows = []
-    for arm in arms:
-        summary, faults = arm.summary, arm.summary.faults
-        rows.append(
-            (
-                arm.info.arm,
-                counts(summary.stops),
-                counts(summary.errors),
-                *(
-                    (f"{faults.landed} of {faults.scheduled}", str(faults.absorbed), str(faults.recovered))
-                    if faults.scheduled  # there are none without faults, and they are unknown for an imported run
-                    else ("–", "–", "–")
-                ),
-                interval(summary.recovery, 3),
-                f"{faults.believed} of {faults.implicit}" if faults.implicit else "–",
-                interval(summary.implicit_wrong, 3),
-                "–" if summary.false_success_rate is None else str(summary.false_success),
-                *(("–" if summary.right_unseen is None else str(summary.right_unseen),) if unseen else ()),
-            )
-        )
-    hides = _IMPLICIT if not are_imported(arm.info for arm in arms) else columns[1:]  # which of ours is unknown is worth knowing
-    places = [place for place, column in enumerate(columns) if column not in hides or any(row[place] != "–" for row in rows)]
-    if len(places) == 1:
-        return Table("What happened", (), ())
-    return Table("What happened", tuple(columns[i] for i in places), tuple(tuple(row[i] for i in places) for row in rows))
-
-
-_IMPLICIT = ("believed", "wrong after implicit")
-"""Columns that are left out where no tool failed implicitly."""
-
-
-UNDER = "under"
-"""Heading of the profile of two arms, and their suite, where a run has several."""
-
-
-def _settings(arms: Sequence[ArmResult]) -> Mapping[str, tuple[str, str]]:
-    """Return arm → its name without the profile, and what it ran under; that is empty where all ran under the same."""
-    infos = [arm.info for arm in arms]
-    suites, profiles = ({getattr(info, part) for info in infos} for part in ("suite", "profile"))
-    parts = [part for part, values in (("suite", suites), ("profile", profiles)) if len(values) > 1]
-    return {info.arm: (short_name(info), ", ".join(getattr(info, part) for part in parts)) for info in infos}
-
-
-def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) -> Table:
-    """Return a row for each pair. `arms`: those of the pairs; left out where these are of loops over all profiles together."""
-    plans, settings = any(pair.outlook is not None for pair in pairs), _settings(arms)
-    apart = (UNDER,) if any(under for _, under in settings.values()) else ()
-    of_several = ("metric",) if any(pair.metric != PRIMARY for pair in pairs) else ()  # else the title names it
-    columns = (
-        "a",
-        "b",
-        *apart,
-        *of_several,
-        "difference",
-        "tasks",
-        "p",
-        "p (adj.)",
-        "verdict",
-        *(["would decide"] if plans else []),
-    )
-    rows = tuple(
+def _confidence(arms: Sequence[Calibration]) -> Table:
+    columns = ("arm", "reported", "Brier", "calibration error", "AUROC", "area of risk over coverage")
+    rows = [
         (
-            *(settings[arm][0] if arm in settings else arm for arm in (pair.a, pair.b)),
-            *([settings[pair.a][1]] if apart else []),
-            *([pair.metric] if of_several else []),
-            measured_difference(pair.difference, METRICS[pair.metric]),
-            str(pair.difference.n),
-            p_value(pair.p),
-            p_value(pair.p_holm),
-            verdict(pair),
-            *([_would_decide(pair.outlook)] if plans else []),
+            each.arm,
+            f"{each.reported} of {each.scored}",
+            interval(each.brier, 3),
+            f"{each.ece:.3f}",
+            interval(each.auroc, 3),
+            f"{each.aurc:.3f}",
         )
-        for pair in pairs
-    )
-    return Table(title, columns, rows)
-
-
-def _would_decide(outlook: Outlook | None) -> str:
-    """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
-    if outlook is None:
-        return ""
-    return f"{tasks_in_words(outlook.more, outlook)} ({chance_in_words(outlook.more.chance)})"
-
-
-OTHERS = "others like them"
-"""Heading of intervals with templates as units."""
-TEMPLATES_NOTE = (
-    "Tasks come from templates: the intervals that decide say what new tasks of these templates would give, those under "
-    f"{OTHERS} what tasks of templates not yet written would give. Where those are the narrower ones, the few templates differed "
-    "less than their tasks do, by chance or because each mixes easy and hard ones: then take the wider interval for both questions."
-)
-
-
-def over_templates(comparison: Comparison) -> Table:
-    """Return accuracy with tasks as units beside accuracy with templates as units, of arms and pairs that have both."""
-    settings = _settings(comparison.arms)
-    apart = any(under for _, under in settings.values())
-    arms = [(*settings[arm.info.arm], arm.summary.accuracy, arm.summary.over_templates) for arm in comparison.arms]
-    pairs = [
-        (f"{settings[pair.a][0]} - {settings[pair.b][0]}", settings[pair.a][1], pair.difference, pair.over_templates)
-        for pair in comparison.pairs
+        for each in arms
     ]
-    rows = tuple(
-        (name, *([under] if apart else []), interval(plain, 3), interval(over, 3), str(over.n))
-        for name, under, plain, over in [*arms, *pairs]
-        if over is not None
-    )
-    columns = ("arm or pair", *([UNDER] if apart else []), "these", OTHERS, "templates")
-    return Table(f"Accuracy: these templates, and {OTHERS}", columns, rows)
+    return table_of("Confidence", columns, rows)
 
 
-def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs on metrics other than accuracy and seconds, which are only in an arm's row and in `--json`."""
-    return [pair for pair in pairs if pair.family == "secondary" and pair.metric != "seconds"]
+def _harness(found: Harness) -> Table:
+    """Return what accuracy varies by where loops and models, or profiles, are crossed, and how often rankings reverse."""
+    rows = [
+        (
+            part.source.replace("model", found.kind),
+            interval(part.deviation, 3) if part.has_interval else f"{part.deviation.value:.3f}, no interval",
+            f"{100 * part.share:.1f} %",
+        )
+        for part in found.parts
+    ]
+    rows += [
+        ("loop minus " + found.kind, interval(found.difference, 3), ""),
+        (f"pairs of loops that change places under another {found.kind}", f"{found.loops_reverse:.2f}", ""),
+        (f"pairs of {found.kind}s that change places under another loop", f"{found.conditions_reverse:.2f}", ""),
+    ]
+    crossed = f"{counted(len(found.loops), 'loop')} × {len(found.conditions)} {found.kind}s × {counted(found.tasks, 'task')}"
+    columns = ("source", "standard deviation of accuracy, or share of pairs", "share of variance")
+    return table_of(f"How much is the loop, how much the {found.kind}, {found.suite}: {crossed}", columns, rows)
 
 
-# --- Markdown and CSV ---
-
-
-def to_markdown(title: str, comparison: Comparison, views: Views | None = None) -> str:
-    """Return the answer, tables and notes as Markdown for a pull request."""
-    return markdown_page(
-        title,
-        comparison_tables(comparison, views),
-        comparison_notes(comparison),
-        answer(comparison, () if views is None else views.budgets).sentences,
-    )
-
-
-def to_csv(comparison: Comparison) -> str:
-    """Return CSV with a line per arm and a column per number; a cell that a spreadsheet would run as a formula starts with '."""
-    file = io.StringIO()
+def arms_csv(comparison: Comparison) -> str:
+    """Return CSV with a line per arm and a column per number."""
     rows = [_flat(arm.to_json()) for arm in comparison.arms]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([csv_cell(name) for name in columns])
-    for row in rows:
-        writer.writerow([csv_cell(row.get(name, "")) for name in columns])
-    return file.getvalue()
+    columns = tuple(dict.fromkeys(name for row in rows for name in row))
+    return to_csv(Table("", columns, tuple(tuple(row.get(name, "") for name in columns) for row in rows)))
 
 
 def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:

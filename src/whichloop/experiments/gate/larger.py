@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from whichloop.experiments.compare.verdict_old.sentence import can_be_told, kept_words
+from whichloop.experiments.compare.prepare import can_be_told, kept_words
 from whichloop.metrics.gate import OPEN, GateLine
 from whichloop.metrics.outlook import MAX_REPEATS
 from whichloop.protocol.names import SCRIPTED

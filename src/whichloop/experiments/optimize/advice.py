@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from whichloop.experiments.compare.verdict_old.undecided import what_decides
+from whichloop.experiments.compare.tables import would_decide
 from whichloop.metrics.gains import Gain
 from whichloop.metrics.gate import MORE
 from whichloop.metrics.pairs import Pair
@@ -53,7 +53,11 @@ def _by_verdict(gain: Gain, test: Pair, keep: str, alpha: float) -> str:
         return f"{adopt}: they are equivalent {within}{_costs_clause(costs, 'and take')}"
     if word == "equivalent":
         return f"{keep}: the new ones are equivalent {within}{_costs_clause(costs, 'and take')}"
-    return f"{keep}: no gain is shown{_costs_clause(costs, 'and the new ones take')}; {what_decides(test, alpha)}"
+    return f"{keep}: no gain is shown{_costs_clause(costs, 'and the new ones take')}; {_to_decide(test)}"
+
+
+def _to_decide(pair: Pair) -> str:
+    return "no number of tasks within reach would decide" if pair.outlook is None else f"{would_decide(pair.outlook)} would decide"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from whichloop.protocol.names import parse_spec
 from whichloop.protocol.program import CONVERSATION, Demo, in_own_format
 from whichloop.protocol.values import one_line
 from whichloop.runs.registry import make_loop
-from whichloop.text.table import markdown_block, markdown_cell, markdown_item
+from whichloop.text.doc import markdown_cell, markdown_item, markdown_literal
 
 BOOTSTRAPPED = "augmented"
 """The field with which DSPy marks a demonstration from a run of the program."""
@@ -111,11 +111,11 @@ def to_markdown(program: NamedProgram) -> str:
     if program.about:
         blocks.append("\n".join(f"- {markdown_item(line)}" for line in origin(program)))
     for name, prompt in program.predictors.items():
-        blocks.extend([f"### {markdown_cell(name)}", markdown_block(prompt.instructions)])
+        blocks.extend([f"### {markdown_cell(name)}", markdown_literal(prompt.instructions)])
         for place, demo in enumerate(prompt.demos, 1):
             blocks.append(f"#### {demo_title(place, demo)}")
             for part in parts(demo):
-                blocks.extend([f"{markdown_cell(part.label)}:", markdown_block(part.text)])
+                blocks.extend([f"{markdown_cell(part.label)}:", markdown_literal(part.text)])
     return "\n\n".join(blocks) + "\n"
 
 

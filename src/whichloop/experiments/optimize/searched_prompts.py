@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from whichloop.experiments.compare.verdict_old.sentence import can_be_told, kept_words
+from whichloop.experiments.compare.prepare import can_be_told, kept_words
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted, one_line
 from whichloop.runs.folders import run_name
-from whichloop.text.table import Table
+from whichloop.text.doc import Table
 
 from .program_text import NamedProgram, PredictorDiff, ProgramDiff, program_diff
 from .result import DesignResult, OptimizationResult

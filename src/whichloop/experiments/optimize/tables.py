@@ -11,8 +11,9 @@ from whichloop.metrics.summary import labels as metric_labels
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.typed_budgets import budget_text
+from whichloop.text.doc import Doc, Lines, Table
+from whichloop.text.doc import to_markdown as doc_to_markdown
 from whichloop.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
-from whichloop.text.table import Table, markdown_page
 
 from .candidates import SearchCost
 from .result import DesignResult, OptimizationResult
@@ -152,7 +153,8 @@ def search_warnings(result: OptimizationResult) -> list[str]:
 
 def to_markdown(result: OptimizationResult) -> str:
     """Return tables and notes as Markdown for a pull request."""
-    return markdown_page(result.title, optimization_tables(result), (*verdicts(result), *optimization_notes(result)))
+    notes = Lines(tuple(("Note", line) for line in (*verdicts(result), *optimization_notes(result))))
+    return doc_to_markdown(Doc(result.title, (*optimization_tables(result), notes)))
 
 
 # --- designs ---

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import scipy
 
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict_old.clustered import units_named
 from whichloop.metrics.power import UNSEEN, Spread
 from whichloop.metrics.statistics import NO_SPREAD
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
+from whichloop.runs.manifest import Manifest
 from whichloop.text.numbers import listed_names
 
 from .pilot import Pilot
@@ -112,3 +112,8 @@ def _clustered(pilot: Pilot, run: Results) -> Iterator[str]:
         tasks, alone = counted(worst.tasks, "task"), f"{worst.tasks / max(worst.design_effect, 1.0):.0f} independent ones"
         clusters = units_named(worst.units, worst.tasks, run.manifest)
         yield f"By this estimate {tasks} in {clusters} count like {alone}; more tasks are taken to come in more clusters."
+
+
+def units_named(units: int, tasks: int, manifest: Manifest) -> str:
+    """Return what a run's decisions count: `60 tasks`, or `9 clusters`."""
+    return counted(units, "task") if units == tasks else counted(units, "cluster")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from whichloop.experiments.compare.measured_forms import part_of
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict_old.same_loops import SameLoops, same_loops
-from whichloop.experiments.compare.verdict_old.sentence import DecidingRun
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.record_table import where
 from whichloop.metrics.summary import PRIMARY, SHARES
 from whichloop.protocol.names import nearest
@@ -24,6 +23,23 @@ from .sizes import PLANS, Noise, SizeOption, noise
 
 DEAD = "crashed in every trial or never asked its model"
 """What keeps an arm out of a pilot."""
+
+
+def part_of(comparison: Comparison, belongs: Callable[[ArmInfo], bool]) -> Comparison:
+    """Return the arms that belong to a part, their pairs, and which of them did the same.
+
+    A pair over all profiles together stays where every arm of both loops belongs: any other one rests on arms that the part lacks.
+    """
+    arms = tuple(arm for arm in comparison.arms if belongs(arm.info))
+    names = {arm.info.arm for arm in arms}
+    incomplete_loops = {arm.info.without_profile for arm in comparison.arms if arm.info.arm not in names}
+    return replace(
+        comparison,
+        arms=arms,
+        pairs=tuple(pair for pair in comparison.pairs if {pair.a, pair.b} <= names),
+        pooled=tuple(pair for pair in comparison.pooled if incomplete_loops.isdisjoint((pair.a, pair.b))),
+        same=tuple(pair for pair in comparison.same if names.issuperset(pair)),
+    )
 
 
 def part_of_run(run: Results, loops: Sequence[str], profiles: Sequence[str]) -> Results:
@@ -97,8 +113,8 @@ class Sizing:
     """The pilot's loops that the run is planned for; empty: all of them."""
     only_profiles: tuple[str, ...] = ()
     """The pilot's profiles that it is planned for; empty: all of them."""
-    likely: DecidingRun | None = None
-    """What the pilot's own answer names: the run of two of its loops alone that is likely to decide, by the difference seen."""
+    likely: int | None = None
+    """The number of tasks that the pilot's own verdict names."""
 
     @property
     def is_ratio(self) -> bool:
@@ -120,7 +136,7 @@ class Sizing:
             "plans": [plan.to_json() for plan in self.plans],
             "doubts": list(self.caveats),
             "same": [list(names) for names in self.same],
-            "likely": None if self.likely is None else asdict(self.likely),
+            "likely": self.likely,
         }
 
 
@@ -171,15 +187,12 @@ def _left_out(dead: Sequence[str]) -> list[str]:
 
 def _same(pilot: Pilot, run: Results) -> tuple[tuple[str, ...], ...]:
     """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
-    groups = [same for same in same_loops(run.comparison) if all(pair in pilot.same for pair in _pairs_within(same, run))]
-    grouped_pairs = {pair for same in groups for pair in _pairs_within(same, run)}
-    return (*((same.plain, *same.others) for same in groups), *(pair for pair in pilot.same if pair not in grouped_pairs))
+    groups = [tuple(loops) for loops in run.same_loops]
+    loops = {arm.info.arm: arm.info.variant for arm in run.comparison.arms}
+    grouped = [pair for pair in pilot.same if any({loops[pair[0]], loops[pair[1]]} <= set(group) for group in groups)]
+    return (*groups, *(pair for pair in pilot.same if pair not in grouped))
 
 
-def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
-    names = {arm.info.arm for arm in same.arms}
-    return [pair for pair in run.comparison.same if set(pair) <= names]
-
-
-def _likely(run: Results) -> DecidingRun | None:
-    return next((sentence.decides for sentence in run.answer.answer_sentences if sentence.decides is not None), None)
+def _likely(run: Results) -> int | None:
+    decision = run.verdict.decision
+    return None if decision is None else decision.tasks

@@ -6,11 +6,10 @@ import math
 import shlex
 
 from whichloop.datasets.generating import MAX_SIZE
-from whichloop.experiments.compare.verdict_old.undecided import FIRST_TASKS
 from whichloop.metrics.statistics import are_too_few_to_plan
 from whichloop.protocol.values import counted, joined
+from whichloop.text.doc import Table
 from whichloop.text.numbers import duration
-from whichloop.text.table import Table
 
 from .pilot import Purpose
 from .size import Sizing
@@ -20,6 +19,9 @@ _REACHES: dict[Purpose, tuple[str, str, str]] = {
     "compare": ("pair", "smallest difference shown", "equal designs are equivalent within"),
     "gate": ("arm", "smallest harm called a regression", "an unchanged arm passes with a margin of"),
 }
+
+FIRST_TASKS = 50
+"""Tasks to run first where there are too few to say anything."""
 
 
 _KINDS: dict[Purpose, str] = {"compare": "a comparison", "gate": "a gate"}
@@ -50,7 +52,7 @@ def scope(sizing: Sizing) -> str:
     these = "Sizes for any difference down to the margin"
     if sizing.likely is None:
         return f"{these}; a larger one takes fewer tasks"
-    return f"{these}, not for the one seen ({counted(sizing.likely.tasks, 'task')})"
+    return f"{these}, not for the one seen ({counted(sizing.likely, 'task')})"
 
 
 def sizing_tables(sizing: Sizing) -> list[Table]:

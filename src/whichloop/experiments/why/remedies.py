@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whichloop.experiments.compare.verdict_old.basis import FENCED, FENCES, READ, REFUSED
-from whichloop.experiments.compare.verdict_old.exposure import GUARD
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.protocol.names import SCRIPTED, Spec
@@ -15,6 +13,11 @@ from whichloop.runs.built_in import builtin_names, has_option
 from whichloop.runs.manifest import Settings
 from whichloop.runs.registry import is_generated
 
+FENCED = "wire.fenced"
+FENCES, REFUSED, READ = "fences", "refuse", "read"
+"""The option, its default, and the value with which fenced replies are read."""
+GUARD = "guarded"
+"""The loop that puts defences around another one."""
 FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {
         "parse": ("max_consecutive_errors=3,6", "keep_bad_replies=true,false"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
+from whichloop.text.doc import Lines, Table, Trace
+
 from .svg import element, percent
 
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ class SideBySide:
     trials: tuple[SideView, SideView]
 
 
-Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code | Diff
+Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code | Diff | Table | Lines | Trace
 
 
 def kind_of(block: Block) -> str:

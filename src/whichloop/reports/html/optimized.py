@@ -12,7 +12,7 @@ from whichloop.experiments.optimize.tables import gain_tables, optimization_note
 from whichloop.protocol.values import counted, one_line
 
 from .charts import gains
-from .document import Block, Code, Diff, Figure, Folded, Grid, PageSection, Paragraph, Subsection, section_or_none
+from .document import Block, Code, Diff, Figure, Folded, PageSection, Paragraph, Subsection, section_or_none
 from .verdict import WARNING, how_to_read, warning_banners
 
 MAX_OPEN = 60
@@ -38,14 +38,14 @@ def _numbers(result: OptimizationResult) -> PageSection | None:
     if tests and result.test is not None:
         read = "After minus before on the test tasks; right of the line the optimized program is more accurate."
         blocks.append(Figure(gains(tests, result.test.comparison.margin), read))
-    blocks += [Grid(table.title, table.columns, table.rows) for table in gain_tables(result)]
+    blocks += gain_tables(result)
     return section_or_none("gains", "Gains, ranking and cost", blocks)
 
 
 def _prompts(result: OptimizationResult) -> PageSection | None:
     """Return the section on the programs that each search tried, what changed in the prompts, and how to use them."""
     table = programs_table(result)
-    blocks: list[Block] = [Grid(table.title, table.columns, table.rows)] if table.rows else []
+    blocks: list[Block] = [table] if table.rows else []
     for design in result.designs:
         if changed := list(_changes(design)):
             blocks.append(Subsection(design.design, (*changed, *_use(result, design))))

@@ -17,13 +17,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from whichloop.experiments.ablate.ablation import ablation_result
-from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.several_runs import SeveralRuns
+from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
 from whichloop.experiments.optimize.manifest import OptimizationManifest
 from whichloop.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.validate.outcome import Validity
 from whichloop.metrics.arm_info import TrialLimits
+from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.sums import ranked
 from whichloop.protocol.names import SCRIPTED, without_process
 from whichloop.protocol.values import counted
@@ -32,16 +33,14 @@ from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Doc
 from whichloop.text.output import terminal_safe
 
-from .arms import arms_section, pairs_section
+from . import charts
 from .causes import find_losses, tasks_section, traces_section, why_section
-from .cost import confidence_section, cost_section, fronts_section, harness_section, reliability_section
-from .document import Banner, Chapter, Page, PageSection, kind_of, with_captions
+from .document import Banner, Block, Chapter, Figure, Folded, Page, PageSection, kind_of, section_or_none, with_captions
 from .failures import errors_section, recovery_section, steps_section
+from .grouping import chart_names
 from .optimized import optimization_sections
-from .overview import overview_section
-from .overview import pairs_section as all_pairs_section
 from .validity import VALIDITY, manifest_section, validity_blocks, validity_section
-from .verdict import effects_section, verdict_section
+from .verdict import effects_section
 
 MAX_LOOPS = 6
 """Loops that a title names; of more it says how many."""
@@ -60,15 +59,14 @@ def compared(run: Results) -> str:
     models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
     has_faults = manifest.imported is None and SCRIPTED in models
     profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
-    return _joined([_subject(run, models), manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
+    return _joined([_subject(run), manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
 
 
-def _subject(run: Results, models: Sequence[str]) -> str:
+def _subject(run: Results) -> str:
     ablation = ablation_result(run)
     if ablation is not None:
         return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
-    same = f"/{models[0]}" if len(models) == 1 else "/"
-    first, *others = (row.loop.removesuffix(same) for row in run.answer.rows)
+    first, *others = (row.loop for row in run.verdict.rows)
     if len(others) < MAX_LOOPS:
         return f"{first} vs {', '.join(others)}" if others else first
     return f"{first} vs {', '.join(others[: MAX_LOOPS - 1])} and {len(others) - MAX_LOOPS + 1} others"
@@ -116,12 +114,11 @@ def _subtitle(run: Results) -> str:
 
 
 def collection_html(several: SeveralRuns) -> str:
-    """Return the page of several runs: an overview, then each run, folded."""
-    title = f"{counted(len(several.runs), 'run')}, {counted(len(several.loops), 'loop')}"
-    overview = _present((overview_section(several), all_pairs_section(several)))
+    """Return the page of several runs: what they say together, then each run, folded."""
+    doc = several_doc(several)
     chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(several.runs, 1))
     subtitle = "; ".join(dict.fromkeys(run.title for run in several.runs))
-    return render(Page(title, subtitle, overview, chapters))
+    return render(Page(doc.title, subtitle, (PageSection("verdict", "Verdict", doc.blocks),), chapters))
 
 
 def validity_html(folder: Path, validity: Validity) -> str:
@@ -133,13 +130,27 @@ def validity_html(folder: Path, validity: Validity) -> str:
 
 
 def _chapter(run: Results, name: str) -> Chapter:
-    """Return the main sections of a run: its pairs are in the overview, and everything else on its own page."""
+    """Return what a run says and its charts: everything else is on its own page."""
+    doc = run_doc(run)
+    found = PageSection("verdict", doc.title, tuple(doc.shown(detail=False))), charts_section(run)
+    command = f"whichloop report {shlex.quote(run_name(run.folder))}"
+    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(found, name))
+
+
+def charts_section(run: Results) -> PageSection | None:
+    """Return the charts of accuracy, of its differences, and of accuracy against cost."""
     comparison = ranked(run.comparison)
     infos = [arm.info for arm in comparison.arms]
-    main = (verdict_section(run), arms_section(comparison, in_full=False), fronts_section(run.views, infos))
-    sections = _under_limits(comparison.limits, _present(main, name))
-    command = f"whichloop report {shlex.quote(run_name(run.folder))}"
-    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", sections)
+    blocks: list[Block] = []
+    if any(arm.summary.accuracy is not None for arm in comparison.arms):
+        blocks.append(Figure(charts.accuracy(comparison.arms), "Dots are mean accuracies over the tasks, lines their intervals."))
+    if comparison.pairs_on(PRIMARY):
+        read = f"Right of the line the first arm is more accurate; the band is the margin of {comparison.margin:g}."
+        blocks.append(Folded("Differences", (Figure(charts.forest(comparison), f"{read} Filled triangles are decided."),)))
+    for front in run.views.fronts:
+        read = f"{front.suite}, {front.profile}: up and to the left is better. The stair is the best accuracy for each cost."
+        blocks.append(Figure(charts.pareto(front, chart_names(infos)), read))
+    return section_or_none("charts", "Charts", blocks)
 
 
 def _present(sections: Iterable[PageSection | None], prefix: str = "") -> Sections:
@@ -159,20 +170,13 @@ def optimization_html(result: OptimizationResult) -> str:
 
 def sections(run: Results, prefix: str = "") -> Sections:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
-    ablation = ablation_result(run)
-    verdict = verdict_section(run, None if ablation is None else conclusions(ablation))
-    views, harnesses, run = run.views, run.harness, replace(run, comparison=ranked(run.comparison))
-    comparison, records = run.comparison, run.records
-    infos = [arm.info for arm in comparison.arms]
+    ablation, doc = ablation_result(run), run_doc(run)
+    comparison, records = ranked(run.comparison), run.records
     found = (
-        verdict,
+        PageSection("verdict", doc.title, tuple(doc.shown(detail=False))),
         None if ablation is None else effects_section(ablation),
-        arms_section(comparison),
-        pairs_section(comparison),
-        cost_section(views, infos),
-        harness_section(harnesses),
-        reliability_section(views.reliability, infos),
-        confidence_section(views.confidence, infos),
+        charts_section(run),
+        section_or_none("tables", "Tables", [block for block in doc.blocks if block.detail]),
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),

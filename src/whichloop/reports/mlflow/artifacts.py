@@ -17,7 +17,7 @@ from whichloop.protocol.digest import seal_document, sha256
 from whichloop.protocol.names import without_process
 from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact
-from whichloop.text.table import markdown_block, markdown_cell
+from whichloop.text.doc import markdown_cell, markdown_literal
 
 from .board import DesignRow
 from .store import MAX_NAME, Store, clean, interval_metrics
@@ -108,7 +108,7 @@ def prompt_text(prompt: Prompt) -> str:
     MLflow shows a prompt as Markdown, in which lines of a demonstration would flow together: each is a literal block.
     """
     demos = ("\n".join(f"{name}: {render_value(value)}" for name, value in demo.items()) for demo in prompt.demos)
-    examples = (f"Example {number}:\n\n{markdown_block(text)}" for number, text in enumerate(demos, 1))
+    examples = (f"Example {number}:\n\n{markdown_literal(text)}" for number, text in enumerate(demos, 1))
     return redact("\n\n".join([prompt.instructions, *examples]))
 
 

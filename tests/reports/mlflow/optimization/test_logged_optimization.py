@@ -46,7 +46,7 @@ from whichloop.reports.mlflow.artifacts import note, prompt_name, prompt_text
 from whichloop.runs.folders import TEST
 from whichloop.runs.registry import make_loop
 from whichloop.runs.store.files import MANIFEST, read_manifest_json
-from whichloop.text.table import markdown_cell
+from whichloop.text.doc import markdown_cell
 
 IN_ONE_FORK = "the optimization that is logged once"
 

@@ -11,8 +11,8 @@ from whichloop.experiments.gate.changes.changed_code import unrun_in_words
 from whichloop.experiments.gate.data.line_digests import FollowedFile
 from whichloop.experiments.gate.data.names import literal
 from whichloop.protocol.own_code import place_in
+from whichloop.text.doc import markdown_item
 from whichloop.text.output import terminal_safe
-from whichloop.text.table import markdown_item
 
 from ..changes.altered import altered_text, altered_title
 from ..data.outcome import PASSES, GateResult, OnUndecided, OnWorseHere

@@ -15,8 +15,9 @@ from whichloop.experiments.gate.data.names import literal, short_arm
 from whichloop.experiments.gate.data.outcome import GateResult, Side, StopChange, TaskChange
 from whichloop.metrics.gate import OPEN, GateLine, agreeing_tasks
 from whichloop.protocol.values import counted
+from whichloop.text.doc import Doc, Lines, Table, markdown_item, markdown_literal
+from whichloop.text.doc import to_markdown as doc_to_markdown
 from whichloop.text.numbers import counts, listed_names
-from whichloop.text.table import Table, markdown_block, markdown_item, markdown_page
 
 from .line_words import (
     decisive,
@@ -152,7 +153,8 @@ def to_markdown(result: GateResult) -> str:
         name = f"Trials with another stop ({len(shown_stops)} of {len(stops)})"
         tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown_stops))))
     sizes = [*remedies(result)] if result.outcome == "undecided" else []
-    head, _, body = markdown_page(f"Gate: {result.word}", tables, _facts(result, sizes)).partition("\n\n")
+    notes = Lines(tuple(("Note", fact) for fact in _facts(result, sizes)))
+    head, _, body = doc_to_markdown(Doc(f"Gate: {result.word}", (*tables, notes))).partition("\n\n")
     first_lines = [headline(result), *further_lines(result)]
     return "\n\n".join([head, *map(markdown_item, first_lines), *_step_blocks(result), body])
 
@@ -163,7 +165,7 @@ def _step_blocks(result: GateResult) -> Iterator[str]:
         if step.say:
             yield markdown_item(literal(step.say))
         if step.commands:
-            yield markdown_block("\n".join(map(literal, step.commands)))
+            yield markdown_literal("\n".join(map(literal, step.commands)))
 
 
 # --- text ---
