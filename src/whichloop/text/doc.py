@@ -92,6 +92,19 @@ class Doc:
         """Return the blocks that a terminal shows."""
         return [block for block in self.blocks if detail or not block.detail]
 
+    @property
+    def tables(self) -> list[Table]:
+        """The tables, those of the answer first."""
+        return [block for block in self.blocks if isinstance(block, Table)]
+
+    @property
+    def facts(self) -> dict[str, list[str]]:
+        """The labels of the answer's lines with their texts, such as `Adopt`."""
+        facts: dict[str, list[str]] = {}
+        for label, text in (item for block in self.blocks if isinstance(block, Lines) and not block.detail for item in block.items):
+            facts.setdefault(label, []).append(text)
+        return facts
+
     def __str__(self) -> str:
         """Return the document as text, without details."""
         console = Console(width=TEXT_WIDTH, color_system=None, legacy_windows=False, _environ={})
@@ -212,11 +225,6 @@ def to_csv(table: Table) -> str:
 def _csv_cell(text: str) -> str:
     safe = terminal_safe(text)
     return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.fullmatch(safe) else safe
-
-
-def tables_of(doc: Doc) -> Iterator[Table]:
-    """Yield the tables of a document."""
-    yield from (block for block in doc.blocks if isinstance(block, Table))
 
 
 def lines_of(*pairs: tuple[str, str | Sequence[str]]) -> Lines:

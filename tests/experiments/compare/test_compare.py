@@ -275,7 +275,7 @@ def test_a_comparison_on_a_suite_that_fails_a_check_says_so(easy):
     experiment = prepare(CompareConfig(**easy))
     run(experiment, Unwatched())
     warnings = results(experiment.folder).to_json()["warnings"]
-    assert [warning for warning in warnings if warning.startswith("the suite fails a check, guessing: same answer")], warnings
+    assert [each for each in warnings if each["text"].startswith("the suite fails a check, guessing: same answer")], warnings
 
 
 def test_only_the_tasks_of_the_split_are_asked(easy):

@@ -15,7 +15,6 @@ from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.tables import comparison_notes
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
@@ -82,7 +81,7 @@ def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(decided):
     assert (found.comparison.alpha, found.level) == (0.05, looks.level(1).nominal(0.05))
     assert {pair.look for pair in found.comparison.pairs if pair.family == "primary"} == {1}
     assert found.title.endswith("120 tasks × 1, seed 0, stopped after 30 of them")
-    assert any(note.startswith("Look 1 of 4, after 30 tasks") for note in comparison_notes(found.comparison))
+    assert any(note.startswith("Look 1 of 4, after 30 tasks") for note in found.comparison.remarks)
     assert found.to_json()["looks"]["stopped"]
     assert found.to_json()["complete"]
 
@@ -152,9 +151,7 @@ def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(decid
     unseal(copied)
     part = results(copied)
     assert not part.is_complete
-    assert any(
-        note.startswith("On the way to look 1 of 4: nothing is decided before it") for note in comparison_notes(part.comparison)
-    )
+    assert any(note.startswith("On the way to look 1 of 4: nothing is decided before it") for note in part.comparison.remarks)
     assert run(again(copied), heard) == ""
     assert len(heard.records) == len(rows) - 41
     assert results(copied).digest == decided.digest

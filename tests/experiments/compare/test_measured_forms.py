@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.cli.render_answer import answer_lines
+from whichloop.experiments.compare.caveats import caveats
 from whichloop.experiments.compare.extend import Additions, extend
 from whichloop.experiments.compare.prepare import prepare, without_formless
 from whichloop.experiments.compare.reopen import look_again
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.several_runs import collect, several_runs_tables
-from whichloop.experiments.compare.verdict_old.answer import answer, answer_json
+from whichloop.experiments.compare.several_runs import collect, several_doc
+from whichloop.experiments.compare.verdict import Decision, verdict
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.data.baseline import bless
 from whichloop.experiments.gate.judge import judge
@@ -27,15 +27,11 @@ from whichloop.metrics.comparison import Comparison, compare
 from whichloop.models.evidence import measured_forms, with_both_forms
 from whichloop.models.profiles import Profile, load_profile
 from whichloop.programs.program import Program
-from whichloop.reports.html.document import UNKNOWN
-from whichloop.reports.html.verdict import matrix
-from whichloop.reports.mlflow.notes import _matrix
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}
-CURE = "; --profile measured-2024 compares loops of both forms, each under its own"
 MET = {"finish": "native-2024", "bare": "text-2024"}
 
 
@@ -72,72 +68,44 @@ def measured(record) -> Callable[..., Comparison]:
     return make
 
 
+def kinds(comparison: Comparison) -> dict[str, str]:
+    return {each.kind: each.text for each in caveats(comparison)}
+
+
 def test_a_profile_applies_to_loops_of_its_own_form_alone(measured):
     found = measured(["native-2024"])
-    (told,) = answer(found).sentences
-    assert told == f"native-2024 was measured of native calls and does not apply to bare, which writes calls in text{CURE}"
-    made = answer_json(found)
-    assert made["recommendation"] is None
-    assert {loop["loop"]: loop["places"] for loop in made["loops"]} == {
-        "finish": {"native-2024": None},
-        "bare": {"native-2024": "does not apply"},
-    }
-    assert [loop["cost"] is None for loop in made["loops"]] == [False, True]
-
-
-def test_the_page_and_the_description_show_where_a_profile_does_not_apply(measured):
-    found = answer(measured(["native-2024"]))
-    rows = {row[0]: row[1:] for row in matrix(found).rows}
-    assert rows["bare"] == ("does not apply", UNKNOWN)
-    assert rows["finish"][0] != "does not apply"
-    assert "| does not apply |" in _matrix(found)
+    made = verdict(found)
+    assert made.decision is None
+    assert (made.row("finish").cells["native-2024"].accuracy is None, made.row("bare").cells["native-2024"].accuracy) == (
+        False,
+        None,
+    )
+    assert (made.row("finish").mean("tokens") is None, made.row("bare").mean("tokens")) == (False, None)
+    assert kinds(found) == {"profile does not apply": "native-2024: measured of native calls, does not apply to bare"}
 
 
 def test_of_several_loops_those_are_judged_that_it_applies_to(measured):
-    found = measured(["text-2024"], {"native": "native", "finish": "text", "bare": "text"})
-    lines = answer(found).sentences
-    assert lines[0].startswith("text-2024 holds means over models")
-    assert lines[1].startswith("Adopt finish (")
-    assert lines[2].startswith("finish minus bare: 0.400 [")
-    assert not any("native" in line for line in lines[:-1])
-    assert lines[-1].startswith("text-2024 was measured of calls in text and does not apply to native, which writes native calls; ")
+    made = verdict(measured(["text-2024"], {"native": "native", "finish": "text", "bare": "text"}))
+    assert made.decision == Decision("Adopt", ("finish",))
+    assert made.best == {"text-2024": ("finish",)}
 
 
-def test_profiles_of_both_forms_are_judged_each_by_itself(measured):
-    forms = {"finish": "native", "slow": "native", "bare": "text", "odd": ""}
-    lines = answer(measured(["native-2024", "text-2024"], forms)).sentences
-    assert any(line.startswith("Under native-2024: Adopt finish (") for line in lines)
-    assert not any("together" in line for line in lines)
-    assert not any(line.startswith("Under text-2024: Adopt finish") for line in lines)
-    assert lines[-1] == (
-        "native-2024 was measured of native calls and does not apply to bare, which writes calls in text; text-2024 was measured "
-        f"of calls in text and does not apply to finish and slow, which write native calls{CURE}: each profile is judged by "
-        "itself, and nothing is pooled, because they are of different replies"
-    )
+def test_loops_of_two_forms_that_meet_under_no_profile_are_not_decided(measured):
+    forms = {"finish": "native", "slow": "native", "bare": "text", "plain": "text"}
+    made = verdict(measured(["native-2024", "text-2024"], forms))
+    # finish beats slow, and no profile shows it beside the others
+    assert made.decision == Decision("Undecided", ("finish", "bare", "plain"))
 
 
-def test_a_profile_that_does_not_apply_to_a_loop_is_not_pooled_with_others(measured):
-    lines = answer(measured(["native-2024", "flaky-tools"])).sentences
-    assert lines[0].startswith("Under flaky-tools: Adopt finish (")
-    assert not any("together" in line for line in lines)
-
-
-def test_under_a_profile_by_form_loops_of_both_forms_are_compared(measured):
-    lines = answer(measured(["measured-2024", "flaky-tools"])).sentences
-    assert lines[0] == (
-        "measured-2024 is what was measured of a loop's own form of calls: finish met native-2024 (native calls), bare met "
-        "text-2024 (calls in text)"
-    )
-    assert lines[1].startswith("measured-2024 holds means over models, and some of its rates come from few of them (text-2024: ")
-    assert lines[2].endswith("whichloop ablate bare --factor decision_format=json,native --profile measured-2024")
-    assert answer_json(measured(["measured-2024", "flaky-tools"]))["recommendation"] == lines[3]
-    assert lines[3].startswith("Adopt finish (")
-    assert any(line.startswith("Over both profiles together") for line in lines)
+def test_under_a_profile_by_form_loops_of_both_forms_are_compared_and_what_they_met_is_told(measured):
+    found = measured(["measured-2024", "flaky-tools"])
+    assert verdict(found).decision == Decision("Adopt", ("finish",))
+    assert kinds(found) == {"forms of calls differ": "measured-2024: finish met native-2024; bare met text-2024"}
 
 
 def test_where_all_loops_fit_and_where_nothing_was_measured_nothing_is_said(measured):
     for profiles, forms in ((["text-2024"], {"finish": "text", "bare": "text"}), (["flaky-tools", "flaky-format"], FORMS)):
-        assert not any("measured of" in line for line in answer(measured(profiles, forms)).sentences)
+        assert kinds(measured(profiles, forms)) == {}
 
 
 def test_loops_say_how_they_have_calls_written():
@@ -281,12 +249,11 @@ def test_an_extended_run_says_what_its_new_loop_met(ran):
 
 
 def test_several_runs_show_where_a_profile_does_not_apply(ran, column):
-    found = collect([column, ran("native-2024")])
-    rows = {row[0]: row[1:] for row in several_runs_tables(found)[0].rows}
-    assert rows["arithmetic, native-2024"][1] == "does not apply"
+    doc = several_doc(collect([column, ran("native-2024")]))
+    matrix = doc.tables[0]
+    rows = {row[0]: row for row in matrix.texts}
+    assert rows["arithmetic, native-2024"][matrix.columns.index("bare")] == "does not apply"
     assert "does not apply" not in rows["arithmetic, measured-2024"]
-    lines = [line.plain for line in answer_lines(found.runs[1], 80)]
-    assert any(line.startswith("bare ") and "does not apply" in line for line in lines)
 
 
 def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path):
@@ -298,9 +265,8 @@ def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path)
 
 def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path):
     config = CompareConfig(loops=("bare",), profiles=("native-2024",), suite="arithmetic(size=3)", runs=tmp_path, mlflow=False)
-    with pytest.raises(ValueError, match="no loop of this run can be compared: native-2024 was measured of native calls") as raised:
+    with pytest.raises(ValueError, match="profiles: native-2024 apply to no loop of this run"):
         prepare(config)
-    assert str(raised.value).endswith(CURE)
     assert list(tmp_path.iterdir()) == []
     assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.experiments.compare.misleading_plans import misleading_plans
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -20,6 +19,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
 HERE = __name__
+MODULE = "whichloop.experiments.compare.misleading_plans"
 STOCK = {"lamp": 25, "chair": 4, "desk": 3}
 MADE: list[str] = []
 """Items that were counted, in turn."""
@@ -86,29 +86,27 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
 
 def told(found: Results) -> list[str]:
-    return [warning for warning in found.comparison.warnings if "no loop can solve it" in warning]
+    return [each.text for each in found.comparison.caveats if each.kind == "plans mislead"]
 
 
 def test_a_plan_that_leads_elsewhere_is_named_with_task_step_and_both_answers(ran: Callable[..., Results]) -> None:
-    made = "its plan's calls lead to '4' (step 2, stock), expected is 5; mend the plan or the expected answer"
-    assert told(ran({"chair": 5})) == [f"shop-chair: no loop can solve it, since {made}"]
+    example = "shop-chair: step 2, stock, '4', expected 5"
+    assert told(ran({"chair": 5})) == [f"plans of 1 of 3 tasks lead to a wrong answer, such as {example}"]
 
 
-def test_a_run_most_of_whose_plans_lead_elsewhere_is_invalid_and_says_so_first(ran: Callable[..., Results]) -> None:
+def test_a_run_most_of_whose_plans_lead_elsewhere_is_invalid(ran: Callable[..., Results]) -> None:
     found = ran({"chair": 5, "desk": 7}, profile="flaky-tools")
-    assert found.comparison.warnings[0].endswith("; the same holds for 1 other task of 3; the run is invalid")
+    assert told(found)[0].startswith("plans of 2 of 3 tasks lead to a wrong answer")
     assert found.comparison.invalid
     assert not ran({"chair": 5}).comparison.invalid
 
 
 def test_of_many_such_tasks_those_read_stand_for_all(ran: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(misleading_plans, "MAX_READ", 1)
-    found = ran({"chair": 5, "desk": 7})
-    assert found.comparison.warnings[0].endswith("; the run is invalid")
-    assert found.comparison.invalid
-    monkeypatch.setattr(misleading_plans, "MAX_READ", 2)  # of three every second one is read, which are two
+    monkeypatch.setattr(f"{MODULE}.MAX_READ", 1)
+    assert ran({"chair": 5, "desk": 7}).comparison.invalid
+    monkeypatch.setattr(f"{MODULE}.MAX_READ", 2)  # of three every second one is read, which are two
     found = ran({"chair": 5, "desk": 7, "lamp": 1})
-    assert "; the same holds for at least 1 other task of 3" in found.comparison.warnings[0]
+    assert told(found)[0].startswith("plans of at least 2 of 3 tasks")
     assert found.comparison.invalid
 
 
@@ -121,7 +119,7 @@ def test_what_is_right_is_not_accused(ran: Callable[..., Results]) -> None:
 def test_a_loop_that_answers_something_else_is_not_taken_for_a_wrong_plan(ran: Callable[..., Results]) -> None:
     assert told(ran({}, f"{HERE}:Careless")) == []
     (warning,) = told(ran({"chair": 5}, "bare", "finish"))
-    assert warning.startswith("shop-chair: ")
+    assert "such as shop-chair: " in warning
     assert told(ran({"chair": 5}, f"{HERE}:Careless", "bare")) == [], "the two do not agree on what the calls lead to"
 
 

@@ -309,7 +309,7 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     note = read_manifest_json(folder)["retried"]
     assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
     warnings = results(folder).comparison.warnings
-    assert "3 trials that had crashed or timed out were run again on request: what they show is favourable" in warnings
+    assert "3 trials that crashed or timed out ran again on request, which favours them" in warnings
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
 
 

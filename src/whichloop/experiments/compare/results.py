@@ -247,7 +247,9 @@ def _warnings(folder: Path, manifest: Manifest) -> Iterator[Caveat]:
     if damage := traces_damage(folder, manifest.sealed):
         yield Caveat("damaged file", f"{TRACES}: {damage}")
     if repeated := sum(note.trials for note in manifest.retried):
-        yield Caveat("run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request")
+        yield Caveat(
+            "run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request, which favours them"
+        )
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:

@@ -25,7 +25,7 @@ from whichloop.metrics.statistics import NO_SPREAD, Interval, interval_json
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import Unit
 
-from .measured_forms import applies
+from .measured_forms import applies, are_mixed
 
 Outcome = Literal["Adopt", "Tie", "Depends", "Undecided"]
 Place = Literal["best", "worse", ""]
@@ -262,8 +262,8 @@ def columns_of(comparison: Comparison, prefix: str = "") -> list[Column]:
 
 
 def means_of(comparison: Comparison) -> list[Gap]:
-    """Return the gaps over the mean of each model's profiles."""
-    if comparison.invalid:
+    """Return the gaps over the mean of each model's profiles; none where a mean over them is of nothing."""
+    if comparison.invalid or are_mixed([arm.info for arm in comparison.arms]):
         return []
     infos = {arm.info.without_profile: arm.info for arm in comparison.arms}
     models, gaps = {info.model for info in infos.values()}, []
