@@ -21,8 +21,8 @@ from whichloop.experiments.compare.tables import calls, context, injection
 from whichloop.experiments.compare.view_tables import harness_sentences, harness_tables
 from whichloop.metrics.statistics import Interval
 from whichloop.runs.registry import find
-from whichloop.text.numbers import interval, p_value, verdict
 from whichloop.text.doc import Table
+from whichloop.text.numbers import interval, p_value, verdict
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")

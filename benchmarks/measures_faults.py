@@ -24,8 +24,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval, accuracy_interval
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
-from whichloop.text.numbers import interval
 from whichloop.text.doc import Table
+from whichloop.text.numbers import interval
 
 PROFILE = "crossed-calls"
 """The profile whose recovery a card shows."""

@@ -7,7 +7,6 @@ python benchmarks/seeds.py [--share S] [--write]
 
 from __future__ import annotations
 
-import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -51,12 +50,13 @@ def settings() -> dict[str, str | tuple[str, ...]]:
 
 def said_of(found: Results) -> tuple[str, ...]:
     """Return what one run says of the two loops."""
-    said = next(each for each in found.answer.answer_sentences if not each.is_basis)
-    verdict = re.findall(r"^(?:[^:(]|\([^)]*\))*", said.brief)[0]  # what is in brackets may have a colon
+    decision = found.verdict.decision
+    assert decision is not None
+    verdict = f"{decision.outcome} {', '.join(decision.loops)}"
     pair = next(
         turned for pair in found.comparison.pooled for turned in (pair, pair.turned) if (turned.a, turned.b) == (FIRST, SECOND)
     )
-    costs = {each.loop: each.cost.value for each in found.answer.rows if each.cost is not None}
+    costs = {each.loop: each.mean("tokens") for each in found.verdict.rows}
     arms = {loop: [arm.summary for arm in found.comparison.arms if arm.info.loop == loop] for loop in (FIRST, SECOND)}
     wrong = [f"{sum(arm.false_success or 0 for arm in arms[loop])} of {sum(arm.scored for arm in arms[loop]):,}" for loop in arms]
     return verdict, interval(pair.difference, 3), f"{costs[FIRST]:,.0f}, {costs[SECOND]:,.0f}", ", ".join(wrong)

@@ -21,6 +21,6 @@ if __name__ == "__main__":
         found = whichloop.optimize(
             ["bare"], "GEPA(max_full_evals=4)", profile="teachable", train=10, dev=10, mlflow=False, runs=runs
         )
-        print(*found.verdicts, sep="\n")
+        print(found)
         loop = with_program(Bare(), found.finding.designs[0].folder / "optimized.json")
     print(run_agent("What do four teas cost?", llm_func=llm, config=loop)["final_answer"])

@@ -435,6 +435,16 @@ def test_a_manifest_is_read_by_its_type() -> None:
     assert users <= {"runs/store/files.py"}
 
 
+def test_no_message_names_a_page_that_an_installed_user_does_not_have() -> None:
+    said = {}
+    for path in MODULES:
+        docs = {id(node.value) for node in nodes_of(parsed(path)) if isinstance(node, ast.Expr)}
+        texts = (node for node in nodes_of(parsed(path)) if isinstance(node, ast.Constant) and id(node) not in docs)
+        if named := [node.value for node in texts if isinstance(node.value, str) and re.search(r"docs/[\w-]+\.md", node.value)]:
+            said[below(path)] = named
+    assert not said
+
+
 def test_the_name_of_the_scripted_model_stands_in_one_place() -> None:
     strings = {below(path): [node.value for node in nodes_of(parsed(path)) if isinstance(node, ast.Constant)] for path in MODULES}
     assert [module for module, values in strings.items() if SCRIPTED in values] == ["protocol/names.py"]

@@ -16,13 +16,6 @@ def test_equal_input_gives_the_digests_that_it_gave(case: str) -> None:
     assert cases.differences("digests", case, cases.digest_case(case)) == []
 
 
-def test_two_workers_give_the_digest_of_one_process() -> None:
-    one, two = cases.kept("digests", "events"), cases.kept("digests", "workers 2")
-    assert {arm: digest for arm, digest in one.items() if arm in two and arm != "run"} == {
-        arm: digest for arm, digest in two.items() if arm != "run"
-    }
-
-
 @pytest.mark.parametrize("design", cases.LOOPS)
 def test_each_value_of_each_option_asks_as_it_asked(design: str) -> None:
     assert cases.differences("prompts", design, cases.prompt_case(design)) == []

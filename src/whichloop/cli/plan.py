@@ -65,7 +65,7 @@ def schema() -> None:
 def _no_plan(file: Path, findings: PlanFindings) -> str:
     unused = f"; {findings.unused}" if findings.unused else ""
     tasks = counted(len(findings.tasks), "task")
-    return f"{file}: there is no plan to check in {tasks}{unused}; how to write one: docs/plans.md"
+    return f"{file}: there is no plan to check in {tasks}{unused}; a plan has a line for each call, and a last one: answer = …"
 
 
 def _print(options: PlanOptions, findings: PlanFindings) -> None:

@@ -91,7 +91,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
     count = 1 + sum(1 for _ in unplanned) if counted_before is None else counted_before
     why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
     learn = "run a real model and learn them from the run by the command whichloop suite learn"
-    rest = "--skip-unplanned leaves them out" if count < len(tasks) else f"write plans (docs/plans.md), or {learn}"
+    rest = "--skip-unplanned leaves them out" if count < len(tasks) else f"write plans (whichloop plan schema), or {learn}"
     total = counted(len(tasks), "task")
     lack = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
     raise ValueError(f"suite {suite.name}: {lack} ({why}); {rest}")
