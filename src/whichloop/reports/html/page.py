@@ -35,7 +35,7 @@ from whichloop.text.output import terminal_safe
 
 from . import charts
 from .causes import find_losses, tasks_section, traces_section, why_section
-from .document import Banner, Block, Chapter, Figure, Folded, Page, PageSection, kind_of, section_or_none, with_captions
+from .document import Banner, Block, Chapter, Figure, Folded, Page, PageSection, Paragraph, kind_of, section_or_none, with_captions
 from .failures import errors_section, recovery_section, steps_section
 from .grouping import chart_names
 from .optimized import optimization_sections
@@ -132,9 +132,14 @@ def validity_html(folder: Path, validity: Validity) -> str:
 def _chapter(run: Results, name: str) -> Chapter:
     """Return what a run says and its charts: everything else is on its own page."""
     doc = run_doc(run)
-    found = PageSection("verdict", doc.title, tuple(doc.shown(detail=False))), charts_section(run)
+    found = verdict_section(doc), charts_section(run)
     command = f"whichloop report {shlex.quote(run_name(run.folder))}"
     return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(found, name))
+
+
+def verdict_section(doc: Doc) -> PageSection:
+    """Return the section with the answer, the same as on a terminal."""
+    return PageSection("verdict", "Verdict", (Paragraph(doc.title, "quiet"), *doc.shown(detail=False)))
 
 
 def charts_section(run: Results) -> PageSection | None:
@@ -173,7 +178,7 @@ def sections(run: Results, prefix: str = "") -> Sections:
     ablation, doc = ablation_result(run), run_doc(run)
     comparison, records = ranked(run.comparison), run.records
     found = (
-        PageSection("verdict", doc.title, tuple(doc.shown(detail=False))),
+        verdict_section(doc),
         None if ablation is None else effects_section(ablation),
         charts_section(run),
         section_or_none("tables", "Tables", [block for block in doc.blocks if block.detail]),
