@@ -133,6 +133,15 @@ def test_two_arms_have_each_its_own_interval(compared):
     assert (round(good.value, 6), round(bad.value, 6)) == (0.9, 0.4)
 
 
+def test_an_outcome_that_takes_the_mean_over_the_profiles_says_so(compared):
+    """No profile by itself shows the difference, and both together do."""
+    near, far = compared({"a": (0.8, 0.8), "b": (0.76, 0.76)}), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)})
+    found = verdict(replace(near, pooled=far.pooled))
+    assert (found.decision, found.is_by_mean) == (Decision("Adopt", ("a",)), True)
+    assert not any(cell.place == "worse" for row in found.rows for cell in row.cells.values())
+    assert not verdict(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)})).is_by_mean
+
+
 def test_an_invalid_run_and_a_single_loop_have_no_verdict(compared):
     alone = verdict(compared({"good": (0.9, 0.9)}))
     invalid = verdict(replace(compared({"good": (0.9, 0.9), "bad": (0.1, 0.1)}), invalid=True))

@@ -28,6 +28,10 @@ STILL = "clean"
 """The profile without faults."""
 READING = Lines(
     (
+        (
+            "Columns",
+            "steps, errors, tokens, USD, seconds: means of a trial; wrong, limit, crashed, left out: trials",
+        ),
         ("Intervals", "at 1 - alpha; those of differences hold 0 unless better or worse (Holm, over all pairs of a measure)"),
         ("p", "paired sign-flip test on the means of tasks, or of clusters of tasks"),
         ("Verdicts", "equivalent: shown to lie within the margin; accuracy decides, all other measures are secondary"),
@@ -112,7 +116,7 @@ def answer_lines(run: Results, found: Verdict) -> Lines:
     """Return what to adopt, what it rests on, what is doubtful, and at most one command."""
     return lines_of(
         ("Invalid", "no verdict of this run holds" if run.comparison.invalid else ""),
-        *decision_lines(found, counted(run.manifest.suite.tasks, "task")),
+        *decision_lines(found, counted(run.manifest.suite.tasks, "task"), is_complete=run.is_complete),
         ("Cheaper", [_cheaper(found, loop) for loop in found.cheaper[:1]]),
         ("Same", [", ".join(loops) for loops in run.same_loops]),
         ("Basis", basis(run)),
@@ -121,7 +125,7 @@ def answer_lines(run: Results, found: Verdict) -> Lines:
     )
 
 
-def decision_lines(found: Verdict, tasks: str = "") -> Iterator[tuple[str, str]]:
+def decision_lines(found: Verdict, tasks: str = "", *, is_complete: bool = True) -> Iterator[tuple[str, str]]:
     """Yield the outcome, in the words of the rule of `verdict`. `tasks`: how many there are, in words."""
     decision = found.decision
     if decision is None:
@@ -131,7 +135,13 @@ def decision_lines(found: Verdict, tasks: str = "") -> Iterator[tuple[str, str]]
         loops = "; ".join(f"{column}: {', '.join(best)}" for column, best in found.best.items())
     elif decision.outcome == "Undecided":
         loops += f"; {'no number of' if decision.tasks is None else f'about {decision.tasks:,}'} tasks would decide"
-    yield decision.outcome, f"{loops} (on these {tasks})" if found.is_of_these_tasks else loops
+    limits = {
+        f"on these {tasks}": found.is_of_these_tasks,
+        "over the mean of the profiles": found.is_by_mean,
+        "provisional": not is_complete,
+    }
+    said = ", ".join(text for text, holds in limits.items() if holds)
+    yield decision.outcome, f"{loops} ({said})" if said else loops
 
 
 def _cheaper(found: Verdict, loop: str) -> str:

@@ -175,6 +175,8 @@ class Verdict:
     """As `decide` takes them."""
     is_of_these_tasks: bool = False
     """Whether the repeats of few tasks decided, which speak for these tasks alone."""
+    is_by_mean: bool = False
+    """Whether it takes the mean over the profiles to decide so: the profiles by themselves give another outcome."""
 
     def row(self, loop: str) -> Row:
         return next(row for row in self.rows if row.loop == loop)
@@ -195,6 +197,7 @@ class Verdict:
             "loops": list(decision.loops) if decision else [],
             "tasks": decision and decision.tasks,
             "of_these_tasks": self.is_of_these_tasks,
+            "by_mean": self.is_by_mean,
             "best": {column: list(loops) for column, loops in self.best.items()},
             "cheaper": [{"loop": loop, "saving": self.savings[loop, decision.loops[0]]} for loop in self.cheaper if decision],
             "unit": self.unit,
@@ -243,8 +246,21 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
         lower = {gap.a if gap.value < 0 else gap.b for gap in of_column if abs(gap.value) > NO_SPREAD}
         best[name] = tuple(loop for loop in loops if any(loop in (gap.a, gap.b) for gap in of_column) and loop not in lower)
     decision = decide(loops, gaps, savings, costs, margin) if len(loops) > 1 else None
-    few = any(gap.is_of_these_tasks for gap in gaps)
-    return Verdict(tuple(rows), tuple(column.name for column in columns), unit, decision, best, savings, few)
+    apart = (
+        replace(decide(loops, gaps[: len(gaps) - len(means)], savings, costs, margin), tasks=decision.tasks) if decision else None
+    )
+    return Verdict(
+        tuple(rows),
+        tuple(column.name for column in columns),
+        unit,
+        decision,
+        best,
+        savings,
+        is_of_these_tasks=any(gap.is_of_these_tasks for gap in gaps),
+        is_by_mean=decision is not None
+        and apart is not None
+        and (decision.outcome, decision.loops) != (apart.outcome, apart.loops),
+    )
 
 
 def columns_of(comparison: Comparison, prefix: str = "") -> list[Column]:
