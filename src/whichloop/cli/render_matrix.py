@@ -18,7 +18,7 @@ from whichloop.experiments.compare.verdict.matrix import (
     cost_text,
     counted_in,
 )
-from whichloop.metrics.left_out import MAX_LEFT_OUT
+from whichloop.metrics.arm_warnings import MAX_LEFT_OUT
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import Unit
 from whichloop.protocol.values import counted, joined

@@ -11,10 +11,10 @@ from whichloop.experiments.compare.verdict.answer import answer
 from whichloop.experiments.compare.verdict.warned import blocked
 from whichloop.metrics.arm_info import are_imported
 from whichloop.metrics.comparison import ArmResult, Comparison
-from whichloop.metrics.context import DISTANCES
 from whichloop.metrics.measures import Measure, in_table_order
 from whichloop.metrics.outlook import Chance, Outlook
 from whichloop.metrics.pairs import Pair
+from whichloop.metrics.record_table import DISTANCES
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from whichloop.metrics.views import COSTS, Views
 from whichloop.models.evidence import evidence_for

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from whichloop.metrics.arm_warnings import of_each
+from whichloop.metrics.arm_warnings import most_frequent, most_told, of_each
 from whichloop.metrics.comparison import ArmResult, Comparison, dead_arm_warning
-from whichloop.metrics.left_out import most_frequent, most_told
 from whichloop.protocol import StopReason
 from whichloop.runs.silent_end import is_blocked
 from whichloop.text.numbers import reasons
