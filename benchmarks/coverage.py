@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pages import head, make_tables, row
-from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
 from whichloop.metrics.harness import Crossed
-from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.paired import PairedFlip, mean_interval
 from whichloop.metrics.pairs import AT_BUDGET, paired_test, pairs_of_family
-from whichloop.metrics.permutation import sign_flip
 from whichloop.metrics.record import Record
 from whichloop.metrics.reliability import Reliability, reliability
 from whichloop.metrics.statistics import (

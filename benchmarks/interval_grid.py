@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pages import head, make_tables, row
+from whichloop.metrics.bootstrap import FlipTails, sign_flip
 from whichloop.metrics.paired import PairedFlip
-from whichloop.metrics.permutation import FlipTails, sign_flip
 from whichloop.metrics.statistics import accuracy_interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pages import head, make_tables, row
 from whichloop.experiments.size.pilot import as_shares
 from whichloop.metrics import gate
+from whichloop.metrics.paired import LookLevel
 from whichloop.metrics.pairs import paired_test, pairs_of_family
 from whichloop.metrics.power import (
     Spread,
@@ -34,7 +35,6 @@ from whichloop.metrics.power import (
     tasks_of,
     units_to_pass,
 )
-from whichloop.metrics.spending import LookLevel
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import TaskValues
 

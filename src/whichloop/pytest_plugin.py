@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_unknown = [text for _, text in _lines_of(terminalreporter, LEFT_UNKNOWN)]
-    left_unsaid = _loaded("whichloop.experiments.gate.watched_lines").left_by_all(left_unknown) if left_unknown else None
+    left_unsaid = _loaded("whichloop.experiments.gate.ended_run").left_by_all(left_unknown) if left_unknown else None
     for name, title in PROPERTIES.items():
         lines = [f"{test}: {line}" for test, line in _lines_of(terminalreporter, name)]
         if left_unsaid is not None and name == "loop_gate":

@@ -61,7 +61,8 @@ def test_a_file_without_a_plan_is_refused_with_the_column_that_may_be_meant(plan
     done = plan("check", tasks(tmp_path, typo), code=2)
     assert (done.out, done.err) == (
         "",
-        f"error: t.jsonl: there is no plan to check in 1 task; {unused}; a plan has a line for each call, and a last one: answer = …\n",
+        f"error: t.jsonl: there is no plan to check in 1 task; {unused}; "
+        "a plan has a line for each call, and a last one: answer = …\n",
     )
     compared = whichloop("compare", "--suite", "jsonl", "--data", "t.jsonl", "--tools", "shop")
     assert compared.code == 2

@@ -13,7 +13,7 @@ from whichloop.cli import gate as gate_command
 from whichloop.cli import running
 from whichloop.cli.init import write_project
 from whichloop.experiments.gate import read_baseline
-from whichloop.experiments.gate.rerun import config_again
+from whichloop.experiments.gate.ended_run import config_again
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.store.files import read_manifest_json
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import errands
-from whichloop.datasets.errands import town as tools
-from whichloop.datasets.errands.town import Town, draw_town
+from whichloop.datasets.errands import errand as tools
+from whichloop.datasets.errands.errand import Town, draw_town
 from whichloop.datasets.task import InvalidRequest, Suite, Task, UnknownName
 from whichloop.datasets.validity import carry_out
 from whichloop.protocol import Toolbox, ToolCall, run_sync

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.datasets.importing.single_plan import LinesOfJson, single_plan
+from whichloop.datasets.importing.plan_model import LinesOfJson, single_plan
 from whichloop.protocol import ToolSpec
 
 ITEM = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"], "additionalProperties": False}

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.pages import block
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
-from whichloop.metrics.factors.fractional import GENERATORS, fraction
+from whichloop.metrics.factors.layout import GENERATORS, fraction
 from whichloop.protocol.names import Spec, parse_spec, parse_values
 from whichloop.runs.registry import make_loop
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.gate.test_pytest_plugin import run
 from whichloop.experiments.gate.data.line_digests import FollowedFile
-from whichloop.experiments.gate.watched_lines import LeftUnknown, left_by_all
+from whichloop.experiments.gate.ended_run import LeftUnknown, left_by_all
 
 LINES = st.frozensets(st.integers(1, 9), max_size=6)
 FAULTS = st.frozensets(st.sampled_from([("no tool failed", "flaky-tools"), ("no provider failed", "provider-trouble")]))

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from whichloop.metrics.amounts import AmountLaw, mean_interval
+from whichloop.metrics.paired import AmountLaw, mean_interval
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.sums import PairedSums
 from whichloop.metrics.views import cost_per_solved

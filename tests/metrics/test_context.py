@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.context import (
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import (
     CACHE_READ,
     DISTANCES,
     distance_range,
@@ -14,7 +15,6 @@ from whichloop.metrics.context import (
     retention_at,
     tokens_with_cache,
 )
-from whichloop.metrics.record import Record
 from whichloop.metrics.summary import GAINS, METRICS, SHARES, summarize
 
 COUNTS = st.dictionaries(st.sampled_from(DISTANCES), st.integers(0, 9))

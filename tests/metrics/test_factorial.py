@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.factors.factorial import Effect, FactorEffects, effects
-from whichloop.metrics.factors.fractional import full_factorial
-from whichloop.metrics.factors.layout import Cell, Factor, Layout, layout
+from whichloop.metrics.factors.layout import Cell, Factor, Layout, full_factorial, layout
 from whichloop.metrics.paired import PairedFlip
-from whichloop.metrics.permutation import sign_flip
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from whichloop.metrics.families import holm_steps, judge_family
-from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.paired import PairedFlip, holm_steps, judge_family
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 PAIRS = st.lists(

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.metrics.factors.factorial import effects
-from whichloop.metrics.factors.fractional import GENERATORS, MAX_CANDIDATES, Fraction, fraction, full_factorial
-from whichloop.metrics.factors.layout import Cell, Factor, coded, crossed, layout
+from whichloop.metrics.factors.layout import (
+    GENERATORS,
+    MAX_CANDIDATES,
+    Cell,
+    Factor,
+    Fraction,
+    coded,
+    crossed,
+    fraction,
+    full_factorial,
+    layout,
+)
 from whichloop.metrics.record import Record
 
 REGULAR = [(k, 2 ** (k - len(generators.split()))) for k, known in GENERATORS.items() for generators in known]

@@ -7,7 +7,7 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.left_out import excluded_warnings, overlap_warnings
+from whichloop.metrics.arm_warnings import excluded_warnings, overlap_warnings
 from whichloop.metrics.record import Record
 
 GONE = "not in x.csv"

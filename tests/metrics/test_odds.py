@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.special import expit
 
-from whichloop.metrics.factors.odds import NoOdds, is_separated, odds_ratios
+from whichloop.metrics.factors.factorial import NoOdds, is_separated, odds_ratios
 
 TWO = np.array([[1.0, -1.0], [1.0, 1.0]])
 """Two cells: the second's log odds minus the first's are twice the second parameter."""

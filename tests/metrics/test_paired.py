@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.cases import cases
-from whichloop.metrics.amounts import mean_interval
-from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.paired import PairedFlip, mean_interval
 from whichloop.metrics.statistics import clustered_error, unit_count
 
 LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from whichloop.metrics.permutation import MAX_UNITS, sign_flip
+from whichloop.metrics.bootstrap import MAX_UNITS, sign_flip
 
 
 def enumerated(d: list[float]) -> tuple[float, float]:

@@ -7,8 +7,7 @@ from hypothesis import given
 from tests.metrics.test_gains import ARMS, RUN
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
-from whichloop.metrics.gains import gains
-from whichloop.metrics.planned_pairs import with_planned_pairs
+from whichloop.metrics.gains import gains, with_planned_pairs
 
 
 @given(RUN)

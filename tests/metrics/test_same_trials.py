@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.comparison import compare
-from whichloop.metrics.same_trials import did_the_same
+from whichloop.metrics.comparison import compare, did_the_same
 
 RIGHT = st.lists(st.booleans(), min_size=1, max_size=12)
 

@@ -16,9 +16,9 @@ from scipy import stats
 from tests.cases import cases
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
+from whichloop.metrics.paired import ONCE, LookLevel, levels, spent
 from whichloop.metrics.record import Record
 from whichloop.metrics.sequential import Looks, all_decided, compare_at_looks, looked
-from whichloop.metrics.spending import ONCE, LookLevel, levels, spent
 
 ALPHA = st.floats(1e-4, 0.4)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from whichloop.metrics.amounts import mean_interval
+from whichloop.metrics.paired import mean_interval
 from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.metrics.amounts import mean_interval
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
+from whichloop.metrics.paired import mean_interval
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import accuracy_interval
 from whichloop.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views

@@ -15,8 +15,8 @@ from whichloop.experiments.why.why import losses_explained
 from whichloop.reports import why_lines
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.text.output import Prose, prose_lines
 from whichloop.text.doc import Table
+from whichloop.text.output import Prose, prose_lines
 
 FIVE = ("bare", "finish", "phased", "guarded(loop=bare)", "finish(parse_retries=0)")
 TWELVE = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, 13))

@@ -13,8 +13,8 @@ from whichloop.datasets.csv import CsvTable
 from whichloop.datasets.importing.columns import Columns, RowTable
 from whichloop.datasets.importing.json_files import BrokenRow
 from whichloop.datasets.importing.own_tools import NO_TOOLS, OwnTools
+from whichloop.datasets.importing.plan_model import PlacedMistake, single_plan
 from whichloop.datasets.importing.reader import BrokenPlan, RowError, RowReader
-from whichloop.datasets.importing.single_plan import PlacedMistake, single_plan
 from whichloop.datasets.jsonl import JsonLines
 from whichloop.datasets.parquet import ParquetTable
 from whichloop.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
@@ -26,7 +26,7 @@ from whichloop.runs.lookup import compares, contradiction
 
 from .suite.reference_agents import ORACLE, Oracle, ReferenceAgent, bench, trial
 from .suite.running import why_it_failed
-from .suite.static import is_given
+from .suite.subject import is_given
 
 TABLES: Mapping[str, Callable[[Path], RowTable]] = {
     ".csv": lambda path: CsvTable(path, ","),

@@ -28,7 +28,7 @@ from whichloop.experiments.gate import (
 from whichloop.experiments.gate import bless as new_baseline
 from whichloop.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
 from whichloop.experiments.gate.changes.other_changes import CLAIMS
-from whichloop.experiments.gate.changes.own_limits import lower_defaults
+from whichloop.experiments.gate.changes.unseen import lower_defaults
 from whichloop.experiments.gate.commands import Rules
 from whichloop.experiments.gate.comparable import OtherQuestions, check_accuracy_margin
 from whichloop.experiments.gate.data.baseline import stored_value

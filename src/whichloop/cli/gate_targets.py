@@ -13,14 +13,14 @@ from rich.text import Text
 
 from whichloop.experiments.gate import GateResult, github_annotations, to_junit
 from whichloop.experiments.gate.commands import Counting
-from whichloop.experiments.gate.data.names import literal
 from whichloop.experiments.gate.data.outcome import PASSES
+from whichloop.experiments.gate.data.troubles import literal
 from whichloop.experiments.gate.output import brief
 from whichloop.experiments.gate.output.github import append_error, append_summary, unjudged_annotation
 from whichloop.experiments.gate.output.junit import error_junit
+from whichloop.experiments.gate.output.line_words import shown_stops
 from whichloop.experiments.gate.output.next_steps import let_through
 from whichloop.experiments.gate.output.sentences import MAX_NAMED, further_lines, headline
-from whichloop.experiments.gate.output.stop_words import shown_stops
 from whichloop.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
 from whichloop.protocol.own_code import raised_in
 from whichloop.text.doc import Cell, Style, Table

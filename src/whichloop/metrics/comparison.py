@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from whichloop.protocol import render_value
@@ -17,14 +18,21 @@ from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.values import counted
 
 from .arm_info import NO_LIMITS, ArmInfo, TrialLimits
-from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
-from .left_out import excluded_warnings, most_frequent, most_told, overlap_warnings
+from .arm_warnings import (
+    cost_warnings,
+    errored_warnings,
+    excluded_warnings,
+    lost_repeats_warnings,
+    most_frequent,
+    most_told,
+    overlap_warnings,
+    unsound_arm_warnings,
+)
+from .paired import ONCE, LookLevel
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
 from .reliability import NO_SOLVED_COSTS, UNITS, SolvedCosts
-from .same_trials import same_pairs
-from .spending import ONCE, LookLevel
 from .statistics import ALPHA, interval_json, too_few_units
 from .summary import (
     FAULT_COUNTS,
@@ -39,6 +47,42 @@ from .summary import (
     summarize,
     task_values,
 )
+
+_COURSE = (
+    *("status", "reason", "stop", "answer", "scores", "steps", "calls", "tool_calls", "errors", "retries", "trace_digest"),
+    *("input_tokens", "output_tokens", "cached_tokens", "cost_usd", "nominal_usd", "false_success"),
+)
+"""Fields that tell how a trial went: its outcome, answer, calls, tokens and dollars, and the digest of its moves."""
+_course = attrgetter(*_COURSE)
+
+
+def did_the_same(a: Sequence[Record], b: Sequence[Record]) -> bool:
+    """Whether two arms have the same trials, and each went alike in both; False where no trace tells how one went."""
+    if len(a) != len(b) or not a:
+        return False
+    first = {(record.task, record.repeat): record for record in a}
+    return all(
+        record.trace_digest and (other := first.get((record.task, record.repeat))) is not None and _course(record) == _course(other)
+        for record in b
+    )
+
+
+def same_pairs(
+    matched: Sequence[tuple[str, str]], summaries: Mapping[str, ArmSummary], by_arm: Mapping[str, Sequence[Record]]
+) -> tuple[tuple[str, str], ...]:
+    """Return those of the matched arms that did the same in every trial."""
+    return tuple((a, b) for a, b in matched if _went_alike(summaries[a], summaries[b]) and did_the_same(by_arm[a], by_arm[b]))
+
+
+def _went_alike(a: ArmSummary, b: ArmSummary) -> bool:
+    """Whether the means of two arms leave it open that they did the same in every trial, so that their trials are looked at."""
+    return a.stops == b.stops and all(_mean(a, metric) == _mean(b, metric) for metric in (PRIMARY, "tokens"))
+
+
+def _mean(summary: ArmSummary, metric: str) -> float | None:
+    mean = summary.means[metric]
+    return None if mean is None else mean.value
+
 
 Loops = tuple[str, str]
 """Two loops, by their arms' names without the profile."""

@@ -32,9 +32,8 @@ import numpy as np
 
 from whichloop.protocol.names import nearest
 
-from .families import HolmStep, holm_steps
 from .outlook import MoreRepeats, Outlook, gate_outlook, gate_repeats
-from .paired import PairedFlip
+from .paired import HolmStep, PairedFlip, holm_steps
 from .power import Levels, Spread, spread
 from .statistics import ALPHA, log_ratios
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues

@@ -31,8 +31,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from .context import prefix_stability, retention, tokens_with_cache
 from .record import Record
+from .record_table import prefix_stability, retention, tokens_with_cache
 
 ASKED: Final = "asked"
 

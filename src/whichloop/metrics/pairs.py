@@ -14,13 +14,11 @@ from statistics import fmean
 from typing import Any, Literal
 
 from .arm_info import ArmInfo, are_imported
-from .families import judge_family
 from .outlook import Outlook, pair_outlook
-from .paired import SCORES, PairedFlip
+from .paired import ONCE, SCORES, LookLevel, PairedFlip, judge_family
 from .power import spread
 from .record import Record
 from .record_table import alike
-from .spending import ONCE, LookLevel
 from .statistics import Interval, Verdict, VerdictWord, are_too_few_to_plan, interval_json, verdict
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
 from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks

@@ -119,7 +119,7 @@ class Record:
     user_cost_usd: float | None = None
     """US dollars billed for that; None where no price is known."""
     results_needed: Mapping[str, int] = field(default_factory=dict)
-    """Range of distances → how often a prompt of a scripted model needed a result: see `whichloop.metrics.context`."""
+    """Range of distances → how often a prompt of a scripted model needed a result: see `whichloop.metrics.record_table`."""
     results_shown: Mapping[str, int] = field(default_factory=dict)
     """Range of distances → how often it showed it."""
     later_bytes: int | None = None

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .amounts import AmountLaw, are_too_few
 from .bootstrap import unit_sums
+from .paired import AmountLaw, are_too_few
 from .record import Record
 from .statistics import ALPHA, Clusters, Floats, Interval, accuracy_interval
 from .summary import TaskValues, task_values

@@ -18,10 +18,10 @@ from whichloop.protocol.values import counted
 
 from .arm_info import ArmInfo
 from .comparison import Comparison, compare
+from .paired import LookLevel
 from .pairs import Pair, undecided
 from .record import Record
 from .record_table import of_tasks
-from .spending import LookLevel
 from .statistics import ALPHA
 from .summary import PRIMARY
 

@@ -15,12 +15,10 @@ import numpy as np
 
 from whichloop.protocol import StopReason
 
-from .amounts import mean_interval
-from .context import DISTANCES, retention_at, served_by_cache
-from .lost_to import lost_to
 from .measures import Measure, TableName, measures
+from .paired import mean_interval
 from .record import FaultRecord, Record
-from .record_table import RecordTable, alike, where
+from .record_table import DISTANCES, RecordTable, alike, lost_to, retention_at, served_by_cache, where
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
 PRIMARY = "accuracy"

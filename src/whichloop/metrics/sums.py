@@ -14,10 +14,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from .amounts import AmountLaw
+from .bootstrap import sign_flip
 from .comparison import ArmResult, Comparison
-from .paired import Side
-from .permutation import sign_flip
+from .paired import AmountLaw, Side
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, as_array, unit_values
 
 MAX_LOG = 700.0

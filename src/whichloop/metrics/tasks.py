@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .amounts import mean_interval
 from .arm_info import ArmInfo
+from .paired import mean_interval
 from .record import Record
 from .record_table import alike, by_key
 from .statistics import ALPHA, Interval, accuracy_interval, interval_json

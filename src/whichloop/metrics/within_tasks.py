@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from .permutation import FlipTails, sign_flip
+from .bootstrap import FlipTails, sign_flip
 from .record import Record
 from .statistics import Floats
 

@@ -16,9 +16,8 @@ from tests.models.real.provider import NAME, completion, serving
 from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.fit_profile.check import MAX_TRIALS, check_fit
+from whichloop.experiments.fit_profile.check import MAX_TRIALS, MEASURES, check_fit, compare_records
 from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, to_toml
-from whichloop.experiments.fit_profile.gaps import MEASURES, compare_records
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import load_profile
 from whichloop.runs.config import CompareConfig

@@ -14,7 +14,7 @@ from tests.experiments.gate.conftest import arm_of, failing, task
 from whichloop.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
 from whichloop.experiments.gate.changes.other_changes import is_graver
 from whichloop.experiments.gate.data.outcome import StopChange
-from whichloop.experiments.gate.output.stop_words import break_title, breaks, groups
+from whichloop.experiments.gate.output.line_words import break_title, breaks, groups
 from whichloop.experiments.gate.output.text import paragraphs
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason

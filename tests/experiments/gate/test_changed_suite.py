@@ -13,7 +13,7 @@ from tests.experiments.gate.test_baseline import read
 from whichloop.experiments.gate import Baseline, Incomparable, headline, judge, read_baseline
 from whichloop.experiments.gate.data.baseline import to_text
 from whichloop.experiments.gate.data.findings import TaskSets
-from whichloop.experiments.gate.rerun import RerunSettings, config_again
+from whichloop.experiments.gate.ended_run import RerunSettings, config_again
 
 DIGESTS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("123"))
 OTHER = "0" * 12

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from whichloop.checks.loop.scaffold import new_loop
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import Baseline, bless, github_annotations, headline, judge, to_junit
-from whichloop.experiments.gate.changes.changed_tasks import _ended_early
 from whichloop.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
-from whichloop.experiments.gate.changes.traced_trials import TracedTrials
+from whichloop.experiments.gate.changes.traced_trials import TracedTrials, _ended_early
 from whichloop.experiments.gate.data.findings import OtherAnswers, is_of_type_alone
 from whichloop.experiments.gate.data.sides import TrialPair
 from whichloop.experiments.gate.output.next_steps import next_steps

@@ -27,9 +27,8 @@ from whichloop.experiments.gate import (
 from whichloop.experiments.gate.case import case_of
 from whichloop.experiments.gate.commands import Rules
 from whichloop.experiments.gate.data.troubles import HANG_TRIALS, hung
-from whichloop.experiments.gate.ended_run import interrupted_run
+from whichloop.experiments.gate.ended_run import RerunSettings, interrupted_run
 from whichloop.experiments.gate.output.sentences import further_lines
-from whichloop.experiments.gate.rerun import RerunSettings
 from whichloop.experiments.gate.running import run_unless_it_hangs, with_stall_limit
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig

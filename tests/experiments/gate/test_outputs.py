@@ -27,7 +27,7 @@ from whichloop.experiments.gate import (
 from whichloop.experiments.gate.data.findings import WorstTrial
 from whichloop.experiments.gate.data.outcome import AlteredTrials, Outcome, StopChange
 from whichloop.experiments.gate.output import brief
-from whichloop.experiments.gate.output.stop_words import beside_losses
+from whichloop.experiments.gate.output.line_words import beside_losses
 from whichloop.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
 from whichloop.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
 from whichloop.metrics.outlook import Chance, Outlook

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.experiments.gate.conftest import arm_of, failing, task
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.gate import Baseline, headline, judge, to_junit, to_markdown
-from whichloop.experiments.gate.changes.own_limits import lower_defaults
+from whichloop.experiments.gate.changes.unseen import lower_defaults
 from whichloop.experiments.gate.data.baseline import bless, read_baseline, write_baseline
 from whichloop.experiments.gate.output.brief import rows
 from whichloop.experiments.gate.output.github import github_annotations

@@ -10,7 +10,7 @@ import pytest
 import whichloop
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import Baseline, RerunSettings, judge, prepare_again, read_baseline, read_run, write_baseline
-from whichloop.experiments.gate.rerun import config_again
+from whichloop.experiments.gate.ended_run import config_again
 from whichloop.metrics.record import Record
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions

@@ -11,9 +11,9 @@ import pytest
 from tests.experiments.gate.conftest import ALL, arm_of, failing, task
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.gate import bless, github_annotations, headline, judge, text, to_junit
-from whichloop.experiments.gate.again import MAX_DIFFERING, doubtful, run_doubtful_again
 from whichloop.experiments.gate.case import case_of
 from whichloop.experiments.gate.commands import Rules
+from whichloop.experiments.gate.ended_run import MAX_DIFFERING, doubtful, run_doubtful_again
 from whichloop.experiments.gate.output.text import paragraphs
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig

@@ -18,7 +18,7 @@ from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import Baseline, bless
 from whichloop.experiments.gate.changes.changed_code import lines_of_functions, unrun_in_words
 from whichloop.experiments.gate.data.line_digests import MAX_SOURCE, FollowedFile, changed_lines, digests_of_files, line_digests
-from whichloop.experiments.gate.watched_lines import with_lines_watched
+from whichloop.experiments.gate.ended_run import with_lines_watched
 from whichloop.protocol.digest import short_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ScoreScale, import_files
-from whichloop.experiments.import_runs.statuses import MAX_WORDS, scores_in_words
-from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.table_rows import MAX_WORDS, Row, scores_in_words
 from whichloop.experiments.import_runs.values import MAX_ANSWER_CHARS
 
 WORDS = {"yes": "1", "no": "0", "C": "1", "P": "0.5"}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from whichloop.experiments.import_runs import parse_map
-from whichloop.experiments.import_runs.statuses import ERROR_WITHOUT_TEXT, error_in
+from whichloop.experiments.import_runs.table_rows import ERROR_WITHOUT_TEXT, error_in
 from whichloop.metrics.trace import ModelExchange
 from whichloop.metrics.trajectory.divergence import cause_of
 from whichloop.runs.store.traces import read_trace

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.optimize.advice import advice
 from whichloop.experiments.optimize.candidates import SearchCost, SearchEnd
+from whichloop.experiments.optimize.tried import advice
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.gains import Arms, Gain, gains

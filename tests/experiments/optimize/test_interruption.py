@@ -16,7 +16,7 @@ import pytest
 
 from whichloop.api.carry_out import apart
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
-from whichloop.experiments.optimize.files import read_log
+from whichloop.experiments.optimize.manifest import read_log
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
 from whichloop.runs.engine import interruption

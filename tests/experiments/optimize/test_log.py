@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.sealing import reseal
-from whichloop.experiments.optimize.files import JsonLinesLog, log_digest, read_log
+from whichloop.experiments.optimize.manifest import JsonLinesLog, log_digest, read_log
 from whichloop.runs.store.files import RunError
 
 json_values = st.recursive(

@@ -21,7 +21,7 @@ from tests.experiments.optimize.written import (
 )
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
+from whichloop.experiments.optimize.manifest import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.tables import optimization_notes, optimization_tables, to_markdown, verdicts
 from whichloop.metrics.record import Record

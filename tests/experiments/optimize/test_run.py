@@ -15,8 +15,7 @@ from tests.experiments.optimize.conftest import Remembers
 from tests.sealing import reseal, unseal
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
-from whichloop.experiments.optimize.files import read_log
-from whichloop.experiments.optimize.manifest import read_optimization_manifest
+from whichloop.experiments.optimize.manifest import read_log, read_optimization_manifest
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
 from whichloop.runs.manifest import write_manifest

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from tests.experiments.optimize.written import LEFT, A, B, Write
 from tests.sealing import reseal
-from whichloop.experiments.optimize.advice import cut_off
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.files import CANDIDATES
+from whichloop.experiments.optimize.manifest import CANDIDATES
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.searched_prompts import OTHER_ROLLOUTS, comparing_words, programs_table
 from whichloop.experiments.optimize.tables import verdicts
-from whichloop.experiments.optimize.tried import RolledOut, SearchTasks, TriedProgram, other_rollouts
+from whichloop.experiments.optimize.tried import RolledOut, SearchTasks, TriedProgram, cut_off, other_rollouts
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.typed_budgets import typed_limits

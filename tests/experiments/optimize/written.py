@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.sealing import reseal
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
+from whichloop.experiments.optimize.manifest import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.optimize.tables import optimization_tables
 from whichloop.metrics.record import Record

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from tests.cases import cases
-from whichloop.experiments.fit_profile.gaps import MeasureGap
+from whichloop.experiments.fit_profile.check import MeasureGap
 from whichloop.experiments.validate.outcome import LoopValidity, PairOrder, Validity, units_needed
 from whichloop.experiments.validate.validity import rank_agreement
-from whichloop.metrics.families import judge_family
-from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.paired import PairedFlip, judge_family
 from whichloop.metrics.statistics import Interval
 
 SCORES = st.integers(3, 5).flatmap(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.receipts import issue
-from whichloop.metrics.context import DISTANCES
+from whichloop.metrics.record_table import DISTANCES
 from whichloop.models.receipts import Ledger, Truth, call_digest
 from whichloop.protocol import Message, Plan, PlannedCall, Request, Role, ToolSpec
 from whichloop.runs.trial.context_use import MIN_CACHED_BYTES, PrefixCount, RetentionCount

@@ -20,10 +20,15 @@ from whichloop.runs.lookup import answer_score
 
 from .reference_agents import NOBODY, BaselineResult, ReferenceAgent, without_calls
 from .running import CALLED, GOLD, GUESSING, passes_too_many
-from .static import CONSTRUCTED, FILES, JSON, OPENED, SCHEMAS, SET_ASIDE
 from .subject import (
+    CONSTRUCTED,
+    FILES,
+    JSON,
     MAX_CHARS,
     MAX_RUN,
+    OPENED,
+    SCHEMAS,
+    SET_ASIDE,
     Find,
     LeftOut,
     Progress,

@@ -10,13 +10,13 @@ from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
 from ..task import Task, WorldEnvironment
-from . import one_field, several_fields
+from . import one_field
 from .region import TOOLS, Region
 
 TEMPLATES = (
-    one_field.degree_days, several_fields.seed, one_field.fertilizer_bill, one_field.irrigation, several_fields.rain_range,
-    one_field.harvest_value, one_field.backup_station, several_fields.better_crop, one_field.water_bill,
-    several_fields.calm_field, one_field.heat_margin, several_fields.drier_field,
+    one_field.degree_days, one_field.seed, one_field.fertilizer_bill, one_field.irrigation, one_field.rain_range,
+    one_field.harvest_value, one_field.backup_station, one_field.better_crop, one_field.water_bill,
+    one_field.calm_field, one_field.heat_margin, one_field.drier_field,
 )  # fmt: skip
 UNANSWERABLE = (one_field.no_readings, one_field.no_sample, one_field.not_traded)
 

@@ -1,7 +1,7 @@
 """A shop's back office in a SQLite database: returns, exchanges, credits and addresses, judged on the end state as well.
 
 `shop.py` holds the tables and draws a shop, `tools.py` what a loop may call, `books.py` the same steps kept by hand for the
-expected end state, `case.py` what the stories share. The stories: `goods.py`, `money.py`.
+expected end state, `case.py` what the stories share, and stories of credits; `goods.py` the others.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
 from ..task import Task, WorldEnvironment
-from . import goods, money
+from . import case, goods
 from .shop import ShopDatabase, draw_shop
 from .tools import TOOLS
 
 TEMPLATES = (
-    goods.return_, goods.exchange, goods.move, money.price_match, goods.split_refund, money.goodwill, goods.refusal,
-    goods.combine, goods.late_parcel, goods.recall, goods.backorder, goods.move_some, money.three_wishes,
+    goods.return_, goods.exchange, goods.move, case.price_match, goods.split_refund, case.goodwill, goods.refusal,
+    goods.combine, goods.late_parcel, goods.recall, goods.backorder, goods.move_some, case.three_wishes,
 )  # fmt: skip
 UNANSWERABLE = (goods.unknown_day, goods.no_price, goods.nobody)
 

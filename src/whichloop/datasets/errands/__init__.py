@@ -11,8 +11,7 @@ from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
 from ..task import Task, WorldEnvironment
-from .errand import TEMPLATES, UNANSWERABLE
-from .town import DISTRACTORS, TOOLS, Town, draw_town
+from .errand import DISTRACTORS, TEMPLATES, TOOLS, UNANSWERABLE, Town, draw_town
 
 
 def _open(task: Task) -> WorldEnvironment[Town]:

@@ -35,8 +35,19 @@ from whichloop.datasets.with_user import (
 from whichloop.protocol import Plan, PlannedCall, Query
 from whichloop.protocol.digest import digest
 
-from .domain import Tables, TrialTables
-from .rows import Action, TaskRow, Unusable, chosen_rows, read_rows, read_splits, split_names, succeeds, unplannable
+from .domain import (
+    Action,
+    Tables,
+    TaskRow,
+    TrialTables,
+    Unusable,
+    chosen_rows,
+    read_rows,
+    read_splits,
+    split_names,
+    succeeds,
+    unplannable,
+)
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _ABOUT_THE_TALK = re.compile(r"\b(agent|confirm\w*|conversation)\b", re.IGNORECASE)

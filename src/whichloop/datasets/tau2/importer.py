@@ -15,12 +15,16 @@ from ..importing.json_files import check_limit
 from ..task import Suite, Task
 from . import mock, telecom
 from .conversation import SERVICES, Chosen, Wishes, conversations, service_of
-from .domain import Database, Domain, NotFound, RefusedCall, Side
-from .rows import (
+from .domain import (
     Action,
     Criteria,
+    Database,
+    Domain,
     FunctionCall,
     InitialState,
+    NotFound,
+    RefusedCall,
+    Side,
     TaskRow,
     Unusable,
     chosen_rows,

@@ -12,8 +12,7 @@ from typing import Any, get_args
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
-from whichloop.metrics.factors.fractional import Fraction, fraction, full_factorial
-from whichloop.metrics.factors.layout import Cell
+from whichloop.metrics.factors.layout import Cell, Fraction, fraction, full_factorial
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
 from whichloop.runs.config import CompareConfig, SettingError

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.metrics.comparison import ArmResult, Caveat, Comparison, compare
+from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
-from whichloop.metrics.planned_pairs import with_planned_pairs
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from whichloop.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
-from whichloop.metrics.context import DISTANCES
 from whichloop.metrics.harness import Harness
 from whichloop.metrics.measures import TableName, in_table_order
 from whichloop.metrics.outlook import Chance, Outlook
 from whichloop.metrics.pairs import OnTask, Pair
+from whichloop.metrics.record_table import DISTANCES
 from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from whichloop.metrics.views import AtBudget, Front, PerSolved, Unit

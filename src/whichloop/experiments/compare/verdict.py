@@ -246,9 +246,7 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
         lower = {gap.a if gap.value < 0 else gap.b for gap in of_column if abs(gap.value) > NO_SPREAD}
         best[name] = tuple(loop for loop in loops if any(loop in (gap.a, gap.b) for gap in of_column) and loop not in lower)
     decision = decide(loops, gaps, savings, costs, margin) if len(loops) > 1 else None
-    apart = (
-        replace(decide(loops, gaps[: len(gaps) - len(means)], savings, costs, margin), tasks=decision.tasks) if decision else None
-    )
+    apart = decide(loops, gaps[: len(gaps) - len(means)], savings, costs, margin) if means and decision else decision
     return Verdict(
         tuple(rows),
         tuple(column.name for column in columns),
@@ -257,9 +255,7 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
         best,
         savings,
         is_of_these_tasks=any(gap.is_of_these_tasks for gap in gaps),
-        is_by_mean=decision is not None
-        and apart is not None
-        and (decision.outcome, decision.loops) != (apart.outcome, apart.loops),
+        is_by_mean=decision is not None and apart is not None and decision.loops != apart.loops,
     )
 
 

@@ -5,14 +5,13 @@ from .commands import Rules
 from .comparable import Incomparable, check_request
 from .data.baseline import Baseline, bless, read_baseline, read_run, write_baseline
 from .data.outcome import GateArm, GateResult, Side, TaskChange
-from .ended_run import EndedRun, run_to_judge
+from .ended_run import EndedRun, RerunSettings, prepare_again, run_to_judge
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
 from .output.github import github_annotations
 from .output.junit import to_junit
 from .output.sentences import headline
 from .output.text import to_markdown
-from .rerun import RerunSettings, prepare_again
 
 __all__ = [
     "DEFAULT_METRICS",

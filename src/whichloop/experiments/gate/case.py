@@ -20,9 +20,8 @@ from .commands import GateCommands, Rules
 from .comparable import refuse_other, refuse_other_tasks
 from .data.baseline import Baseline, outcome_of
 from .data.findings import SharedRepeats, TaskSets
-from .data.names import short_arm
 from .data.sides import Sides
-from .data.troubles import HANG_TRIALS, has_all, hung, interrupted, troubles, was_interrupted
+from .data.troubles import HANG_TRIALS, has_all, hung, interrupted, short_arm, troubles, was_interrupted
 
 OTHER_CAUSE = "Something else than the loop's code changed: another module, a file, an environment variable"
 Key = tuple[str, str, int]

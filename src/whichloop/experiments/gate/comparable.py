@@ -23,9 +23,8 @@ from .changes.changed_code import CodeChange, changed_fields, code_change, other
 from .changes.unseen import is_changed
 from .data.baseline import Baseline
 from .data.findings import TaskSets
-from .data.names import short_arm
 from .data.sides import Sides
-from .data.troubles import has_all
+from .data.troubles import has_all, short_arm
 
 _HINT = "where that is meant, bless a new run"
 COMMON_FLAG = "--common-tasks"

@@ -29,16 +29,16 @@ from whichloop.runs.silent_end import terminated_as_interrupted, told_of_exit
 from whichloop.text.output import safe_for_others
 
 from .changes.baseline_changes import blessed_crashes, replaced
-from .changes.own_limits import lower_defaults
+from .changes.unseen import lower_defaults
 from .commands import Counting, Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
 from .data.advice import Advice
 from .data.baseline import Baseline, bless, read_baseline, write_baseline
 from .data.damaged import SUFFIX, DamagedBaseline, missing_files_told
-from .data.names import literal
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
-from .ended_run import interrupted_run, run_to_judge
+from .data.troubles import literal
+from .ended_run import LeftUnknown, interrupted_run, refuse_before_it_runs, run_to_judge, with_lines_watched
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
 from .output.github import (
@@ -51,9 +51,7 @@ from .output.github import (
 )
 from .output.next_steps import let_through, next_steps
 from .output.sentences import further_lines, headline
-from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
-from .watched_lines import LeftUnknown, with_lines_watched
 
 OnUndecided = Literal["fail", "skip", "pass"]
 

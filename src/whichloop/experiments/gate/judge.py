@@ -17,8 +17,6 @@ from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 
 from .case import GateCase, case_of, same_code
-from .changes.altered import altered_trials
-from .changes.changed_tasks import changes
 from .changes.other_changes import (
     CLAIMS,
     differences,
@@ -29,18 +27,26 @@ from .changes.other_changes import (
     unjudged_bills,
     unjudged_sentences,
 )
-from .changes.own_limits import held_open, old_and_new, other_loops, tested_lines
-from .changes.traced_trials import TracedTrials
-from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
+from .changes.traced_trials import TracedTrials, altered_trials, changes
+from .changes.unseen import (
+    changed_files,
+    changed_files_sentence,
+    held_open,
+    loop_differences,
+    old_and_new,
+    only_the_seed_differs,
+    other_loops,
+    tested_lines,
+    unseen,
+)
 from .changes.worst_trials import growths, worst_trials
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .data.advice import DRAWS, Advice
 from .data.baseline import Baseline
-from .data.names import short_arm
 from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .data.sides import Sides, is_share_of_some
-from .data.troubles import hang_words
+from .data.troubles import hang_words, short_arm
 from .larger import larger, run_anew
 
 HAD_IT_EASIER = "its trials were easier than planned, so what got worse counts, and what did not shows nothing"

@@ -20,8 +20,7 @@ from whichloop.runs.engine.runner import Progress
 
 from .comparable import match_arms
 from .data.baseline import Baseline
-from .data.names import short_arm
-from .data.troubles import HANG_TRIALS, MIN_LIMIT_S, TIMES_SLOWEST, hung, stall_limit_s, was_interrupted
+from .data.troubles import HANG_TRIALS, MIN_LIMIT_S, TIMES_SLOWEST, hung, short_arm, stall_limit_s, was_interrupted
 
 Run = Callable[[Experiment, Progress], str]
 """Runs the missing trials, and returns the reason for an early stop, or an empty text."""

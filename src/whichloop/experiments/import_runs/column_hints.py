@@ -16,8 +16,7 @@ from .columns import COLUMNS, CURRENCIES, IN_NAMES, KEPT_AS, columns_of, unit_in
 from .foreign_trials import ReadingOptions
 from .places import value_at, with_places
 from .pooled import PooledBy, can_be_typed, pooled_by, row_cell_text
-from .statuses import is_verdict
-from .table_rows import Row
+from .table_rows import Row, is_verdict
 from .values import MAX_NAME_CHARS, count, is_nothing, is_number, names_in_a_line, number_from_zero, score, short_value
 from .written_numbers import WHOLE, NumberColumn, read_numbers
 

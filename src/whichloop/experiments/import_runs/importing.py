@@ -23,9 +23,8 @@ from whichloop.runs.trial.recorder import trace_line
 
 from .column_hints import is_measured
 from .columns import columns_of
-from .counting import half_told_tokens, told_totals
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
-from .foreign_trials import ForeignLog, Format, ReadingOptions
+from .foreign_trials import ForeignLog, Format, ReadingOptions, half_told_tokens, told_totals
 from .joining import (
     ImportRequest,
     Joined,
@@ -41,8 +40,7 @@ from .joining import (
 )
 from .places import with_places
 from .pooled import can_be_typed, numbers_repeats, row_cell_text
-from .statuses import answers_cut
-from .table_rows import Row, holds_lists, list_of_rows, rows_of
+from .table_rows import Row, answers_cut, holds_lists, list_of_rows, rows_of
 from .values import MAX_NAME_CHARS, SeveralScoresError, is_nothing, located, short_value
 
 OTHER_TASKS = "another name of the tasks: --map task=…"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.metrics.left_out import AS_FAILURES, made_failures
+from whichloop.metrics.arm_warnings import AS_FAILURES, made_failures
 from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.record import RECORD_VERSION, Record
 from whichloop.metrics.statistics import ALPHA
@@ -18,8 +18,7 @@ from whichloop.protocol.modules import package_version
 from whichloop.protocol.values import counted as number_of
 from whichloop.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
-from .counting import with_counts
-from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
+from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey, with_counts
 from .values import ScoreScale, located, name_of, names_in_a_line, score_range, short_value
 
 VERSION = "imported"

@@ -18,8 +18,7 @@ from whichloop.protocol.own_code import load_plugin
 from whichloop.runs.options import Option, options_of
 from whichloop.runs.registry import converted_options
 
-from .built_in import BOTH, BuiltIn, Part
-from .compiling import Workshop, any_metric, compiled, loud
+from .compiling import BOTH, BuiltIn, Part, Workshop, any_metric, compiled, loud
 from .config import check_packages
 from .optimizers import BUILT_IN
 from .quiet_dspy import error_line

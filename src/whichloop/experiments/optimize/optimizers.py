@@ -11,8 +11,21 @@ import dspy
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.protocol.json_text import Json
 
-from .built_in import BOTH, DEMOS, INSTRUCTIONS, BuiltIn, Part, at_least, bootstrap_metric, check_threshold
-from .compiling import Workshop, instructed, judge, loud, score
+from .compiling import (
+    BOTH,
+    DEMOS,
+    INSTRUCTIONS,
+    BuiltIn,
+    Part,
+    Workshop,
+    at_least,
+    bootstrap_metric,
+    check_threshold,
+    instructed,
+    judge,
+    loud,
+    score,
+)
 
 
 @dataclass(frozen=True, slots=True)

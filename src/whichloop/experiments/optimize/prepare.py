@@ -31,8 +31,9 @@ from whichloop.runs.trial_models import check_scripted_price, open_models
 
 from .candidates import SearchEnd
 from .config import OptimizeConfig, optimize_config_from
-from .files import ENDED, PROGRAM
 from .manifest import (
+    ENDED,
+    PROGRAM,
     DesignEntry,
     OptimizationManifest,
     OptimizerEntry,

@@ -22,7 +22,7 @@ from whichloop.runs.store.files import RunError
 
 from .candidates import SearchCost
 from .event_loop_thread import Background
-from .files import JsonLinesLog, read_log
+from .manifest import JsonLinesLog, read_log
 from .raising import BudgetSpent
 from .rollouts import RunStopped
 

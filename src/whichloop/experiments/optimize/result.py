@@ -16,11 +16,20 @@ from whichloop.runs.config import BudgetConfig
 from whichloop.runs.folders import TEST
 from whichloop.runs.store.files import MANIFEST, RunError, read_document
 
-from .advice import advice, cut_off
 from .candidates import NO_COST, SearchCost, SearchEnd
-from .files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, log_digest, read_log, saved_digest
-from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
-from .tried import TriedProgram, other_rollouts, rolled_out, tasks_of, tried_programs
+from .manifest import (
+    CANDIDATES,
+    ENDED,
+    PROGRAM,
+    ROLLOUTS,
+    OptimizationManifest,
+    SplitOpening,
+    log_digest,
+    read_log,
+    read_optimization_manifest,
+    saved_digest,
+)
+from .tried import TriedProgram, advice, cut_off, other_rollouts, rolled_out, tasks_of, tried_programs
 
 EVERYTHING_RAN = "all trials are there, what MLflow lacks may be added"
 """What to say of a run that was cut off after its last trial."""

@@ -36,7 +36,7 @@ from whichloop.runs.trial.trial import run_trial
 from .candidates import Candidate, SearchCost, Watcher
 from .event_loop_thread import Background
 from .feedback import feedback
-from .files import JsonLinesLog, read_log
+from .manifest import JsonLinesLog, read_log
 from .raising import LEAST_ERRORS, BudgetSpent, Raising
 
 

@@ -46,8 +46,18 @@ from whichloop.text.output import json_safe
 from .candidates import SILENT, Candidate, SearchEnd, Status, Watcher
 from .compiling import OptimizerFailed, Workshop
 from .event_loop_thread import Background
-from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS, log_digest, saved_digest
-from .manifest import SplitOpening, read_optimization_manifest
+from .manifest import (
+    CANDIDATES,
+    ENDED,
+    FAILURE,
+    PROGRAM,
+    PROPOSALS,
+    ROLLOUTS,
+    SplitOpening,
+    log_digest,
+    read_optimization_manifest,
+    saved_digest,
+)
 from .optimizer import unread_proposals_warning
 from .prepare import (
     DesignSearch,

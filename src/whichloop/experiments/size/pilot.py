@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from whichloop.datasets.generating import MAX_SIZE
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.permutation import sign_flip
+from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, columns, where

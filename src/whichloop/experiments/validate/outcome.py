@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whichloop.experiments.fit_profile.gaps import MeasureGap
+from whichloop.experiments.fit_profile.check import MeasureGap
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json
 from whichloop.protocol.values import counted
 from whichloop.runs.store.files import RunError, read_document

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from whichloop.experiments.fit_profile.gaps import compare_records
+from whichloop.experiments.fit_profile.check import compare_records
 from whichloop.metrics.bootstrap import bca, unit_sums
-from whichloop.metrics.families import judge_family
-from whichloop.metrics.paired import PairedFlip
+from whichloop.metrics.paired import PairedFlip, judge_family
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import ALPHA, Floats, Interval, unit_count
 from whichloop.metrics.summary import summarize, task_values

@@ -41,7 +41,21 @@ from whichloop.protocol.receipts import strip_receipts
 from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause, Divergence, Loss
-from .failure_text import BROKEN, SPENT, damaged_source, in_words, quoted_answer, reply, times
+from .failure_text import (
+    BROKEN,
+    SPENT,
+    RuleFinding,
+    calls_left_out,
+    could_run,
+    damaged_source,
+    fault_behind_call,
+    faults_of_events,
+    how_it_ended,
+    in_words,
+    quoted_answer,
+    reply,
+    times,
+)
 from .failures import (
     NEVER_FINISH,
     WRONG_CALLS,
@@ -51,7 +65,6 @@ from .failures import (
     setbacks,
     unreadable_replies,
 )
-from .run_end import RuleFinding, calls_left_out, could_run, fault_behind_call, faults_of_events, how_it_ended
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, shows, unmatched
 
 END_STATE = "state"

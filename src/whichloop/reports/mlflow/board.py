@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, mean_of
-from whichloop.experiments.optimize.files import CANDIDATES
-from whichloop.experiments.optimize.manifest import DesignEntry, OptimizationManifest
+from whichloop.experiments.optimize.manifest import CANDIDATES, DesignEntry, OptimizationManifest
 from whichloop.experiments.optimize.tried import SearchTasks, tasks_of
 from whichloop.metrics.record import Record
 from whichloop.runs.store.files import read_document

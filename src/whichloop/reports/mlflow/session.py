@@ -17,7 +17,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.optimize.candidates import Candidate, mean_of
-from whichloop.experiments.optimize.files import CANDIDATES, PROGRAM
+from whichloop.experiments.optimize.manifest import CANDIDATES, PROGRAM
 from whichloop.protocol import render_value
 from whichloop.protocol.digest import open_document, seal_document
 from whichloop.protocol.files import read_bounded

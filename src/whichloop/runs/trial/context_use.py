@@ -1,4 +1,4 @@
-"""Counting, request by request, what a trial does with its context: see `whichloop.metrics.context` for what the counts mean."""
+"""Counting, request by request, what a trial does with its context; `whichloop.metrics.record_table` says what the counts mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from whichloop.metrics.context import DISTANCES, MIN_CACHED_TOKENS, distance_range
+from whichloop.metrics.record_table import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from whichloop.models.feedback import shared_length
 from whichloop.models.receipts import ReceiptEntry, Truth
 from whichloop.protocol import Message, Plan, Request, Role

@@ -25,7 +25,7 @@ from tests.reports.mlflow.optimization.helpers import (
 from whichloop.datasets import arithmetic
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.optimize.files import PROGRAM, log_digest
+from whichloop.experiments.optimize.manifest import PROGRAM, log_digest
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.protocol import program_digest
 from whichloop.protocol.names import parse_spec

@@ -19,8 +19,10 @@ from mlflow.entities.model_registry import PromptVersion
 
 from tests.sealing import reseal
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM
 from whichloop.experiments.optimize.manifest import (
+    CANDIDATES,
+    ENDED,
+    PROGRAM,
     DesignEntry,
     OptimizationManifest,
 )

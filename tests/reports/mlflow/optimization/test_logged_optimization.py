@@ -36,8 +36,7 @@ from tests.reports.mlflow.optimization.helpers import (
     versions,
 )
 from whichloop.experiments.compare.results import results as read_results
-from whichloop.experiments.optimize.files import CANDIDATES, PROGRAM
-from whichloop.experiments.optimize.manifest import read_optimization_manifest
+from whichloop.experiments.optimize.manifest import CANDIDATES, PROGRAM, read_optimization_manifest
 from whichloop.protocol import program_digest, read_program
 from whichloop.protocol.names import parse_spec
 from whichloop.reports import mlflow as tracking

@@ -11,10 +11,9 @@ from types import MappingProxyType
 
 from whichloop.experiments.gate.data.baseline import Baseline, stored_value
 from whichloop.experiments.gate.data.findings import OtherAnswers, is_of_type_alone
-from whichloop.experiments.gate.data.names import short_arm
 from whichloop.experiments.gate.data.outcome import GateArm, GateResult, MoreClaims, StopChange
 from whichloop.experiments.gate.data.sides import Sides, TrialPair, show_command, stop_of
-from whichloop.experiments.gate.data.troubles import hung
+from whichloop.experiments.gate.data.troubles import hung, short_arm
 from whichloop.metrics.gate import MARGIN, MORE
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY

@@ -32,8 +32,7 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import Traces
 
 from .damaged import CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
-from .defaults import defaults_of
-from .line_digests import digests_of_files
+from .line_digests import defaults_of, digests_of_files
 from .troubles import by_arm_of, slowest_s, troubles
 
 VERSION = 1

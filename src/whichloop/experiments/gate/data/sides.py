@@ -15,8 +15,7 @@ from whichloop.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValue
 from whichloop.protocol import StopReason
 
 from .baseline import NO_TRIAL, Baseline, TaskLine, answer_in_brief, outcome_of, stored_value
-from .names import short_arm
-from .troubles import all_hung
+from .troubles import all_hung, short_arm
 
 
 def is_share_of_some(metric: str) -> bool:

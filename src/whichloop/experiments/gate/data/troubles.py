@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.arm_warnings import MAX_ERRORED, short_warning
+from whichloop.metrics.arm_warnings import MAX_ERRORED, made_failures, most_frequent, short_warning
 from whichloop.metrics.comparison import dead_arm_warning
-from whichloop.metrics.left_out import made_failures, most_frequent
 from whichloop.metrics.record import Record
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import StopReason
 from whichloop.protocol.values import counted
 from whichloop.runs.silent_end import is_blocked
 from whichloop.text.numbers import listed_names
+from whichloop.text.output import plain_line
 
-from .names import short_arm
+MAX_ARM = 60
+"""Characters of an arm's name in a sentence or a row."""
+
+
+def short_arm(name: str) -> str:
+    """Return an arm's name, the middle of a long one left out: commands, `--json` and one note have it whole."""
+    return shortened(name, MAX_ARM)
+
+
+_COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
+"""Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
+
+
+def literal(content: str) -> str:
+    """Return one line without control characters or anything that a CI server treats as a command."""
+    return _no_command(plain_line(content))
+
+
+def _no_command(line: str) -> str:
+    line = _COMMAND_INSIDE.sub("## ", line)
+    return f"\\{line}" if line.lstrip().startswith("::") else line
+
 
 HANG_TRIALS = 3
 """Trials that tell that a loop hangs: the first of an arm, if all of them end at their time limit, or so many of all, wherever they

@@ -7,17 +7,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from whichloop.experiments.gate.data.names import literal, short_arm
 from whichloop.experiments.gate.data.outcome import PASSES, GateArm, GateResult, StopChange, TaskChange
+from whichloop.experiments.gate.data.troubles import literal, short_arm
 from whichloop.metrics.gate import GRAVEST_FIRST, GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.values import counted
 from whichloop.text.numbers import first_of
 
-from .line_words import decisive, effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
+from .line_words import (
+    MAX_TRIALS,
+    breaks_alone,
+    broken_by,
+    decisive,
+    effect_in_words,
+    is_gain,
+    margin_in_words,
+    outcome_in_words,
+    stops_alone,
+    value_in_words,
+)
 from .next_steps import next_steps
 from .sentences import further_lines, headline, likewise
-from .stop_words import MAX_TRIALS, breaks_alone, broken_by, stops_alone
 from .text import brackets, change_counts, other_stops, task_lines_of, worse_here_in_words
 
 MAX_ARMS = 12

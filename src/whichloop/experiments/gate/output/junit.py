@@ -6,18 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from whichloop.experiments.gate.data.names import literal
+from whichloop.experiments.gate.changes.traced_trials import DOUBLED, altered_text, altered_title
+from whichloop.experiments.gate.data.troubles import literal
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.text import junit
 
-from ..changes.altered import DOUBLED, altered_text, altered_title
 from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
-from .line_words import growth_text, losses, tasks_in_words, value_in_words, worst_text
-from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
+from .github import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
+from .line_words import break_title, breaks, growth_text, losses, shown_stops, tasks_in_words, title, value_in_words, worst_text
 from .next_steps import next_steps
 from .sentences import further_lines, headline, held_to_its_margin
-from .stop_words import break_title, breaks, shown_stops, title
 from .text import for_a_server, other_stops, outlooks, task_text
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}

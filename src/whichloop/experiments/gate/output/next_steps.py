@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whichloop.experiments.gate.changes.altered import ALTERED
+from whichloop.experiments.gate.changes.traced_trials import ALTERED
 from whichloop.experiments.gate.data.advice import DRAWS, Advice, Larger
 from whichloop.experiments.gate.data.findings import SharedRepeats
 from whichloop.experiments.gate.data.outcome import PASSES, GateResult, OnWorseHere

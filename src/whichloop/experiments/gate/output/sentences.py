@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from whichloop.experiments.gate.changes.altered import DOUBLED, altered_in_words
 from whichloop.experiments.gate.changes.changed_code import unrun_in_words
 from whichloop.experiments.gate.changes.other_changes import claims_in_words, unjudged_in_brief
+from whichloop.experiments.gate.changes.traced_trials import DOUBLED, altered_in_words
 from whichloop.experiments.gate.data.findings import WorstTrial
-from whichloop.experiments.gate.data.names import literal, short_arm
 from whichloop.experiments.gate.data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, GateResult, causes_of
+from whichloop.experiments.gate.data.troubles import literal, short_arm
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.values import counted
@@ -19,6 +19,7 @@ from whichloop.text.numbers import first_of, listed_names
 from .line_words import (
     accuracy_not_held,
     all_and_main,
+    breaks,
     decisive,
     effect_in_words,
     growth_in_words,
@@ -34,7 +35,6 @@ from .line_words import (
     worst_in_words,
     worst_of,
 )
-from .stop_words import breaks
 
 MAX_NAMED = 4
 """Maximum number of arms and metrics that a sentence names."""

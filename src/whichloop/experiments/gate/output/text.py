@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from whichloop.experiments.compare.tables import outlook_in_words
-from whichloop.experiments.gate.data.names import literal, short_arm
 from whichloop.experiments.gate.data.outcome import GateResult, Side, StopChange, TaskChange
+from whichloop.experiments.gate.data.troubles import literal, short_arm
 from whichloop.metrics.gate import OPEN, GateLine, agreeing_tasks
 from whichloop.protocol.values import counted
 from whichloop.text.doc import Doc, Lines, Table, markdown_item, markdown_literal
@@ -20,6 +20,8 @@ from whichloop.text.doc import to_markdown as doc_to_markdown
 from whichloop.text.numbers import counts, listed_names
 
 from .line_words import (
+    beside_losses,
+    breaks_alone,
     decisive,
     effect_in_words,
     growth_text,
@@ -27,12 +29,13 @@ from .line_words import (
     margin_in_words,
     number_in_words,
     outcome_in_words,
+    stop_lines,
+    stops_alone,
     value_in_words,
     worst_lines,
 )
 from .next_steps import more_steps, next_steps
 from .sentences import AS_IN_THE_BASELINE, further_lines, headline, leading_worst
-from .stop_words import beside_losses, breaks_alone, stop_lines, stops_alone
 
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""

@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 from whichloop.experiments.import_runs.column_hints import melt_hint
 from whichloop.experiments.import_runs.columns import unit_in
 from whichloop.experiments.import_runs.pooled import copies_told, repeats_counted
-from whichloop.experiments.import_runs.statuses import answers_cut, scores_in_words
-from whichloop.experiments.import_runs.table_rows import arm_of, list_of_rows, renumbered, trial_keys
+from whichloop.experiments.import_runs.table_rows import (
+    answers_cut,
+    arm_of,
+    error_in,
+    list_of_rows,
+    renumbered,
+    scores_in_words,
+    status_in_score,
+    status_of,
+    trial_keys,
+)
 from whichloop.experiments.import_runs.values import ToldTotal, total_is_less, total_is_more
 from whichloop.experiments.trace_formats.row_messages import (
     MessagesOfRows,
@@ -20,7 +29,7 @@ from whichloop.experiments.trace_formats.row_messages import (
     with_messages,
 )
 from whichloop.experiments.trace_formats.smolagents_memory import is_memory
-from whichloop.metrics.left_out import blank_score
+from whichloop.metrics.arm_warnings import blank_score
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 from whichloop.protocol.values import counted
@@ -31,7 +40,6 @@ from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..places import with_filled_places, with_places
 from ..pooled import PooledBy, pooled_by, repeated_tasks
-from ..statuses import error_in, status_in_score, status_of
 from ..table_rows import Row, rows_of
 from ..values import (
     answer_of,
