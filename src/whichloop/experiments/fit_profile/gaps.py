@@ -41,10 +41,6 @@ class MeasureGap:
         value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
         return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
 
-    @property
-    def text(self) -> str:
-        return f"{self.measure} {self.run:.2f} in the run, {self.again:.2f} under the profile (difference {self.between})"
-
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {
