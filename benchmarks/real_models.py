@@ -21,8 +21,8 @@ from typing import Any
 
 from pages import block, write_block
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.validate.outcome import FOLDER, VALIDITY
-from whichloop.experiments.validate.prediction import PREDICTION
+from whichloop.experiments.validate.doc import VALIDITY
+from whichloop.experiments.validate.prediction import FOLDER, PREDICTION
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol import StopReason
 from whichloop.runs.manifest import Manifest, read_manifest
@@ -169,7 +169,7 @@ def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
     prediction = str(found["prediction"][:DIGEST_CHARS])
     cells = (
         *_told(run.manifest, model, prediction, found["fitted_tasks"], found["held_out_tasks"]),
-        found["verdict"].partition(":")[0],
+        found["verdict"],
         f"{len(found['pairs'])} of {found['pairs_in_all']}",
         str(sum(pair["misplaced"] for pair in found["pairs"])),
         "–" if tau is None else f"{tau['value']:.2f} [{tau['low']:.2f}, {tau['high']:.2f}]",

@@ -10,16 +10,16 @@ validate` does it. Rows of the scripted model show what the fit and noise take a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
 from pages import head, make_tables, row
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.validate.outcome import Validity
 from whichloop.experiments.validate.prediction import ValidationRequest, predict, register
 from whichloop.experiments.validate.validity import validity
 from whichloop.runs.config import CompareConfig
@@ -43,7 +43,7 @@ def table(tasks: int) -> Iterator[str]:
         yield said_of(f"the other policy, {temper.name}", validated("clean", temper, tasks))
 
 
-def validated(profile: str, temper: Temper | None, tasks: int) -> Validity:
+def validated(profile: str, temper: Temper | None, tasks: int) -> Mapping[str, Any]:
     """Run the designs under a profile or on the other policy, and validate the run."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
@@ -57,19 +57,18 @@ def validated(profile: str, temper: Temper | None, tasks: int) -> Validity:
         return validity(folder, predicted)
 
 
-def said_of(under: str, found: Validity) -> str:
+def said_of(under: str, found: Mapping[str, Any]) -> str:
     """Return one row."""
-    tau = "–" if found.tau is None else f"{found.tau.value:.2f} [{found.tau.low:.2f}, {found.tau.high:.2f}]"
-    gap = max(abs(gap.difference.value) for gap in found.gaps if gap.measure == "accuracy")
+    tau, pairs, gaps = found["tau"], found["pairs"], found["differences"]
     return row(
         under,
-        found.verdict.partition(":")[0],
-        f"{len(found.pairs)} of {found.pairs_in_all}",
-        str(len(found.misplaced)),
-        tau,
-        f"{gap:.3f}",
-        f"{len(found.off)} of {len(found.gaps)}",
-        ", ".join(found.unknown_errors) or "none",
+        found["verdict"],
+        f"{len(pairs)} of {found['pairs_in_all']}",
+        str(sum(pair["misplaced"] for pair in pairs)),
+        "–" if tau is None else f"{tau['value']:.2f} [{tau['low']:.2f}, {tau['high']:.2f}]",
+        f"{max(abs(gap['difference']['value']) for gap in gaps if gap['measure'] == 'accuracy'):.3f}",
+        f"{sum(gap['off'] for gap in gaps)} of {len(gaps)}",
+        ", ".join(found["unknown_errors"]) or "none",
     )
 
 

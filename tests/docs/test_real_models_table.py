@@ -24,7 +24,7 @@ from whichloop.runs.store.files import RunError, read_document, write_document
 
 ROOT = Path(__file__).parents[2]
 FOUND: dict[str, Any] = {
-    "verdict": "Weak: nothing speaks against the order.",
+    "verdict": "Weak",
     "prediction": "ab12" * 16,
     "fitted_tasks": 4,
     "held_out_tasks": 3,

@@ -17,11 +17,13 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.fit_profile.check import MAX_TRIALS, MEASURES, check_fit, compare_records
+from whichloop.experiments.fit_profile.doc import fit_doc
 from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, to_toml
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import load_profile
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.doc import Lines
 
 Made = Callable[..., Path]
 
@@ -61,12 +63,12 @@ def under(fitted: FittedProfile, profile: str) -> FittedProfile:
 
 def test_a_profile_that_reproduces_its_run_is_not_called_off(repeated: Path) -> None:
     check = check_fit(repeated, fit_run(repeated))
-    assert (check.problem, check.warning, check.tasks, check.repeats) == ("", "", 10, 2)
+    assert (check.problem, check.off, check.tasks, check.repeats) == ("", (), 10, 2)
     assert [(gap.loop, gap.measure) for gap in check.gaps] == [(loop, what) for loop in ("bare", "finish") for what in MEASURES]
     for gap in check.gaps:
         assert gap.difference.value == pytest.approx(gap.run - gap.again)
         assert gap.difference.low <= 0 <= gap.difference.high
-    assert check.lines()[-1] == "no difference is beyond its interval"
+    assert not any("OFF" in line for line in check.lines)
 
 
 def test_the_same_profile_gives_the_runs_own_numbers(made: Made) -> None:
@@ -76,17 +78,16 @@ def test_the_same_profile_gives_the_runs_own_numbers(made: Made) -> None:
     assert all((gap.run, gap.difference.value, gap.is_off) == (gap.again, 0.0, False) for gap in gaps)
 
 
-def test_a_profile_that_does_not_says_by_how_much_in_one_line(made: Made) -> None:
+def test_a_profile_that_does_not_says_by_how_much(made: Made) -> None:
     folder = made(profiles=("stubborn",), suite="arithmetic(size=20)")
     check = check_fit(folder, under(fit_run(folder), "clean"))
-    off = [gap for gap in check.gaps if gap.is_off]
-    assert {gap.loop for gap in off} == {"bare", "finish"}
-    assert all(gap.run > gap.again for gap in off if gap.measure == "errors")
-    assert check.warning.startswith("the fitted profile does not reproduce its run: bare: ")
-    assert "\n" not in check.warning
-    first = off[0]
-    assert f"{first.measure} {first.run:.2f} in the run, {first.again:.2f} under the profile" in check.warning
-    assert check.lines()[-1].startswith(f"OFF: bare in {first.measure}")
+    assert {gap.loop for gap in check.off} == {"bare", "finish"}
+    assert all(gap.run > gap.again for gap in check.off if gap.measure == "errors")
+    assert sum(line.endswith(" OFF") for line in check.lines) == len(check.off)
+    doc = fit_doc(fit_run(folder), check)
+    assert doc.data["check"]["off"]
+    warnings = [text for block in doc.blocks if isinstance(block, Lines) for label, text in block.items if label == "Warning"]
+    assert f"off under this profile: bare, {check.off[0].measure}" in warnings
 
 
 def test_a_model_that_speaks_rubbish_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +100,7 @@ def test_a_model_that_speaks_rubbish_is_told(made: Made, monkeypatch: pytest.Mon
     calls = next(gap for gap in check.gaps if (gap.loop, gap.measure) == ("finish", "calls"))
     assert calls.is_off
     assert calls.again > 2 * calls.run
-    assert f"finish: calls {calls.run:.2f} in the run, {calls.again:.2f} under the profile" in check.warning
-    text = to_toml(fitted, check.lines())
-    assert check_lines(text) == check.lines()
-    assert any("OFF: " in line for line in check_lines(text))
+    assert check_lines(to_toml(fitted, check.lines)) == check.lines
 
 
 def test_one_arm_of_several_is_checked_alone_and_a_large_run_in_part(repeated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +156,7 @@ def test_code_of_the_users_own_is_run_only_if_it_is_typed(made: Made) -> None:
     fitted = fit_run(folder)
     check = check_fit(folder, fitted)
     assert check.gaps == ()
-    assert check.warning.startswith("not checked against the run: ")
-    assert f"--allow {own}" in check.warning
+    assert f"--allow {own}" in check.problem
     assert check_fit(folder, fitted, [own]).gaps
 
 
@@ -179,6 +176,6 @@ def test_what_has_changed_since_the_run_is_not_blamed_on_the_profile(once: Path,
     changed(folder, **parts)
     check = check_fit(folder, fitted)
     assert check.gaps == ()
-    assert said in check.warning
-    assert check.lines() == [check.warning]
-    assert "\n" not in check.warning
+    assert said in check.problem
+    assert check.lines == [f"no: {check.problem}"]
+    assert "\n" not in check.problem

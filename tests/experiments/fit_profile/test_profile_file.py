@@ -62,12 +62,11 @@ def estimates(draw: st.DrawFn) -> RateEstimate:
 @given(
     profiles(),
     st.fixed_dictionaries({kind: estimates() for kind in FAULT_KINDS}),
-    st.dictionaries(st.sampled_from(["forget", "clears", "rates", "abilities", "context_tokens", "latency_s"]), NOTES),
+    st.fixed_dictionaries({"never_worked": st.dictionaries(NOTES, st.integers(1)), "scaled_by": UNIT}),
     st.lists(NOTES, max_size=3),
 )
-def test_any_fitted_profile_reads_back_from_its_file(profile, rates, notes, arms):
-    notes = {"context_tokens": "", **notes} if notes else notes
-    fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), 0.05, notes)
+def test_any_fitted_profile_reads_back_from_its_file(profile, rates, basis, arms):
+    fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), 0.05, basis)
     assert read_back(fitted) == profile
     assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
 
@@ -166,7 +165,7 @@ def test_latency_is_fitted_only_where_it_is_the_models(tmp_path, model, config, 
     done = run(["bare"], known(), size=3, repeats=1)
     found = fit_run(written(tmp_path, done, {"bare": (model, "clean")}, **config))
     assert (found.rates["provider.slow"].interval is not None) is timed
-    assert ("not measured" in found.notes["latency_s"]) is not timed
+    assert (found.basis["timed"] > 0) is timed
 
 
 def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):

@@ -1,9 +1,9 @@
-"""How a prediction is held against the results: rank agreement, misplaced pairs, and the verdict's first word."""
+"""How a prediction is held against the results: rank agreement, misplaced pairs, and the verdict."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from tests.cases import cases
-from whichloop.experiments.fit_profile.check import MeasureGap
-from whichloop.experiments.validate.outcome import LoopValidity, PairOrder, Validity, units_needed
-from whichloop.experiments.validate.validity import rank_agreement
+from whichloop.experiments.validate.doc import validity_doc
+from whichloop.experiments.validate.validity import MEASURES, rank_agreement, units_needed, verdict_of
 from whichloop.metrics.paired import PairedFlip, judge_family
-from whichloop.metrics.statistics import Interval
 
 SCORES = st.integers(3, 5).flatmap(
     lambda loops: st.integers(3, 8).flatmap(
@@ -50,63 +48,50 @@ def test_a_side_that_equals_itself_has_tau_1_and_its_opposite_minus_1() -> None:
     assert rank_agreement(real, np.ones_like(real), clusters) is None
 
 
-WIDE = Interval(0.2, 0.1, 0.3, 40)
-LOOPS = tuple(LoopValidity(f"{name}/m", WIDE, WIDE) for name in ("a", "b", "c"))
-FOUND = Validity(
-    digest="d" * 64,
-    fitted_tasks=40,
-    held_out_tasks=40,
-    units=40,
-    loops=LOOPS,
-    gaps=(MeasureGap("a", "accuracy", 0.9, 0.6, WIDE, False),),
-    tau=Interval(1.0, 0.4, 1.0, 40),
-    pairs=(PairOrder("a/m", "b/m", WIDE, 0.1),),
-    pairs_in_all=3,
-    unknown_errors={},
-)
-OFF = (MeasureGap("a", "accuracy", 0.9, 0.6, WIDE, True),)
+WIDE = {"value": 0.2, "low": 0.1, "high": 0.3, "n": 40}
+RIGHT = {"better": "a/m", "worse": "b/m", "real": WIDE, "predicted": 0.1, "misplaced": False}
+WRONG = RIGHT | {"predicted": -0.1, "misplaced": True}
+FOUND: dict[str, Any] = {
+    "prediction": "d" * 64,
+    "fitted_tasks": 40,
+    "held_out_tasks": 40,
+    "held_out_units": 40,
+    "units_needed": 7,
+    "loops": [{"arm": f"{name}/m", "real": WIDE, "predicted": WIDE} for name in "abc"],
+    "differences": [{"loop": name, "measure": what, "difference": WIDE, "off": False} for name in "abc" for what in MEASURES],
+    "tau": {"value": 1.0, "low": 0.4, "high": 1.0, "n": 40},
+    "pairs": [RIGHT],
+    "pairs_in_all": 3,
+    "unknown_errors": {},
+}
+OFF = [FOUND["differences"][0] | {"off": True}, *FOUND["differences"][1:]]
 
 
 @pytest.mark.parametrize(
-    ("change", "begins"),
+    ("change", "verdict"),
     [
-        ({}, "Good: no accuracy is beyond its interval."),
-        ({"gaps": OFF}, "Order right, level wrong: the accuracy of a is off."),
-        ({"tau": Interval(0.3, -0.2, 0.9, 40)}, "Weak: nothing speaks against the order of the loops, and little for it."),
-        ({"tau": None, "gaps": OFF}, "Weak: "),
-        (
-            {"pairs": ()},
-            "Weak: nothing speaks against the order of the loops, and little for it. The run tells 0 of 3 pairs of loops apart",
-        ),
-        ({"pairs": (PairOrder("a/m", "b/m", WIDE, -0.1),)}, "Poor: the tunnel misplaces loops."),
-        ({"pairs": (PairOrder("a/m", "b/m", WIDE, 0.0),), "tau": None, "gaps": OFF}, "Poor: "),
+        ({}, "Good"),
+        ({"differences": OFF}, "Order right, level wrong"),
+        ({"tau": {"value": 0.3, "low": -0.2, "high": 0.9, "n": 40}}, "Weak"),
+        ({"tau": None, "differences": OFF}, "Weak"),
+        ({"pairs": []}, "Weak"),
+        ({"pairs": [RIGHT, WRONG]}, "Poor"),
+        ({"pairs": [WRONG], "tau": None, "differences": OFF}, "Poor"),
     ],
 )
-def test_the_verdict_begins_with_the_worst(change, begins: str) -> None:
-    found = replace(FOUND, **change)
-    assert found.verdict.startswith(begins)
-    assert f"The run tells {len(found.pairs)} of 3 pairs of loops apart" in found.verdict
+def test_the_verdict_is_the_worst_there_is_to_say(change, verdict: str) -> None:
+    found = FOUND | change
+    assert verdict_of(found) == verdict
+    doc = validity_doc(found | {"verdict": verdict})
+    assert doc.facts["Verdict"][0].startswith(f"{verdict}: ")
+    assert ("misplaced: a/m is better than b/m in the run" in doc.facts.get("Warning", ())) is (verdict == "Poor")
+    assert doc.facts["Off"] == [f"{int(found['differences'] is OFF)} of 9 differences"]
 
 
-@pytest.mark.parametrize(
-    ("units", "said"),
-    [
-        (7, "The run tells 0 of 3 pairs of loops apart, and no accuracy is beyond its interval."),
-        (
-            6,
-            "6 independent tasks cannot tell any of 3 pairs of loops apart, whatever they scored: that takes 7 or more, "
-            "and no accuracy is beyond its interval.",
-        ),
-        (
-            5,
-            "5 independent tasks cannot tell any of 3 pairs of loops apart, whatever they scored: that takes 7 or more, "
-            "and so few tasks cannot show an accuracy to be off.",
-        ),
-    ],
-)
-def test_the_verdict_says_where_tasks_are_too_few_to_tell_anything_apart(units: int, said: str) -> None:
-    weak = "Weak: nothing speaks against the order of the loops, and little for it."
-    assert replace(FOUND, pairs=(), units=units).verdict == f"{weak} {said}"
+@pytest.mark.parametrize(("units", "is_few"), [(7, False), (6, True)])
+def test_too_few_tasks_to_tell_anything_apart_are_a_warning(units: int, is_few: bool) -> None:
+    warnings = validity_doc(FOUND | {"verdict": "Weak", "held_out_units": units}).facts.get("Warning", [])
+    assert any(text.startswith(f"few tasks: {units} independent tasks, and 7 or more") for text in warnings) is is_few
 
 
 @given(tests=st.integers(1, 20), alpha=st.sampled_from((0.01, 0.05, 0.2)))

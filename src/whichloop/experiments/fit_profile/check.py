@@ -21,7 +21,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import task_values
 from whichloop.protocol.names import SCRIPTED, parse_spec
-from whichloop.protocol.values import counted, one_line
+from whichloop.protocol.values import one_line
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
@@ -58,10 +58,6 @@ class MeasureGap:
         """The difference with its interval."""
         value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
         return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
-
-    @property
-    def text(self) -> str:
-        return f"{self.measure} {self.run:.2f} in the run, {self.again:.2f} under the profile (difference {self.between})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -121,8 +117,6 @@ def compare_records(
 
 MAX_TRIALS = 400
 """Trials of each loop that are run again; of a larger run the first tasks."""
-MAX_TOLD = 3
-"""Differences that the warning names; it counts the rest."""
 _ANEW: Mapping[str, Any] = {
     "models": [SCRIPTED], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
     "user": None,
@@ -144,29 +138,23 @@ class FitCheck:
     """Why the profile could not be checked; empty if it was."""
 
     @property
-    def warning(self) -> str:
-        """One line if the profile does not reproduce its run, or was not held against it; else empty."""
-        if self.problem:
-            return f"not checked against the run: {self.problem}"
-        off = [f"{gap.loop}: {gap.text}" for gap in self.gaps if gap.is_off]
-        rest = f" and {len(off) - MAX_TOLD} more" if len(off) > MAX_TOLD else ""
-        return f"the fitted profile does not reproduce its run: {'; '.join(off[:MAX_TOLD])}{rest}" if off else ""
+    def off(self) -> tuple[MeasureGap, ...]:
+        """Differences beyond their intervals."""
+        return tuple(gap for gap in self.gaps if gap.is_off)
 
     @property
-    def size(self) -> str:
-        """What was run again of each loop, in words."""
-        return f"{self.tasks} of its tasks, {counted(self.repeats, 'repeat')}"
-
     def lines(self) -> list[str]:
-        """Return the check in words, for the profile's file: how it was made, each loop, and whether it is off."""
+        """The check as lines of the profile's file."""
         if self.problem:
-            return [f"not checked against the run: {self.problem}"]
-        level = f"{100 * (1 - self.alpha):g} % intervals for all differences together"
-        lines = [f"the run's loops under this profile on {self.size}; in brackets: {level}"]
-        for loop in dict.fromkeys(gap.loop for gap in self.gaps):
-            lines.append(f"{loop}: {'; '.join(gap.text for gap in self.gaps if gap.loop == loop)}")
-        off = [f"{gap.loop} in {gap.measure}" for gap in self.gaps if gap.is_off]
-        return [*lines, f"OFF: {', '.join(off)}" if off else "no difference is beyond its interval"]
+            return [f"no: {self.problem}"]
+        return [
+            f"{self.tasks} tasks × {self.repeats}, {100 * (1 - self.alpha):g} % intervals for all differences together",
+            *(
+                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference {gap.between}"
+                f"{' OFF' if gap.is_off else ''}"
+                for gap in self.gaps
+            ),
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -175,7 +163,7 @@ class FitCheck:
             "repeats": self.repeats,
             "problem": self.problem,
             "gaps": [gap.as_dict() for gap in self.gaps],
-            "off": any(gap.is_off for gap in self.gaps),
+            "off": bool(self.off),
         }
 
 

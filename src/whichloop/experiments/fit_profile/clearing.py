@@ -17,8 +17,6 @@ import scipy
 
 from whichloop.models.profiles import FEEDBACK_PARTS, Clears
 
-MIN_RETRIED = 30
-"""An estimate from fewer faults that were tried again says little, and the profile notes it."""
 PRIOR_SD = 0.15
 """Standard deviation of the prior of each chance: the runs of a hundred retries outweigh it."""
 _EDGE = 1e-4
@@ -85,20 +83,11 @@ def _values(clears: Clears) -> np.ndarray:
     return np.array([clears.never, clears.resample, *(getattr(clears, part) for part in FEEDBACK_PARTS)])
 
 
-def estimate_clears(runs: Counter[RetryRun], notes: dict[str, str]) -> Clears:
-    """Return what clears faults; how many failed and cleared, and what cannot be told, goes into the notes."""
-    retried = runs.total()
-    if not retried:
-        notes["clears"] = "the default: no failure was tried again"
+def estimate_clears(runs: Counter[RetryRun]) -> Clears:
+    """Return what clears faults; the default where no failure was tried again. A trace does not tell feedback from time."""
+    if not runs.total():
         return Clears()
     chances = clearing_chances(runs)
     never = round(chances.never if chances.never > 10 * _EDGE else 0.0, 4)
-    cleared = sum(count for run, count in runs.items() if run.cure is not None)
-    notes["clears"] = (
-        f"of {retried} first failures that were tried again, {cleared} were seen to clear; the others are censored. "
-        "A trace does not tell feedback from time; parts of the feedback that loops show together stay near the default"
-    )
-    if retried < MIN_RETRIED:
-        notes["clears"] += f"; fewer than {MIN_RETRIED}: this says little"
     parts = {part: np.floor(share * 1e4) / 1e4 for part, share in chances.parts.items()}
     return Clears(feedback=round(1 - never, 4), after=0.0, never=never, resample=np.floor(chances.resample * 1e4) / 1e4, **parts)

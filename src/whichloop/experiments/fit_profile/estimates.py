@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import scipy
 from whichloop.metrics.statistics import ALPHA, Interval, interval_json, wilson
 from whichloop.models.faults import FLAKY_ATTEMPTS
 from whichloop.models.profiles import FAULT_KINDS, Abilities
-from whichloop.protocol.values import counted
 
 from .forgetting import RecallPoint, fault_share, forgetting_rates
 from .tally import (
@@ -34,8 +33,6 @@ from .tally import (
     latency_of_bin,
 )
 
-MIN_POINTS = 30
-"""Minimum number of points for an estimate without a caveat in the profile."""
 SLOW_TIMES = 5.0
 """Factor over the median that makes a reply slow, if it is also `SLOW_FROM_S` above it."""
 SLOW_FROM_S = 1.0
@@ -71,6 +68,7 @@ class RateEstimate:
     interval: Interval | None
     """The interval of the rate; None if there is no point, or a trace cannot show the fault."""
     note: str = ""
+    """What to keep in mind of this kind, or why nothing is known of it."""
 
     @property
     def rate(self) -> float:
@@ -150,19 +148,19 @@ def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, Rate
     rates = {}
     for kind in FAULT_KINDS:
         pairs = _pairs(tally, kind, shares)
-        interval = cluster_rate(pairs, effect, least, alpha)
-        rates[kind] = _unknown_rate(kind, tally.untold, timed=timed) or _estimate(kind, pairs, interval, tally)
+        count, points = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+        known = RateEstimate(count, points, cluster_rate(pairs, effect, least, alpha), _KIND_NOTES.get(kind, ""))
+        rates[kind] = _unknown_rate(kind, count, tally, timed=timed) or known
     return rates
 
 
-def _unknown_rate(kind: str, untold: Collection[str], *, timed: bool) -> RateEstimate | None:
-    if kind in UNTELLABLE:
-        return RateEstimate(0, 0, None, f"a trace cannot tell: {UNTELLABLE[kind]}")
-    if kind.partition(".")[0] in untold:
+def _unknown_rate(kind: str, count: float, tally: Tally, *, timed: bool) -> RateEstimate | None:
+    note = UNTELLABLE.get(kind) or (NOT_TIMED if kind == "provider.slow" and not timed else "")
+    if not note and kind.partition(".")[0] in tally.untold:
         return RateEstimate(0, 0, None, "the traces were imported, and their format does not tell")
-    if kind == "provider.slow" and not timed:
-        return RateEstimate(0, 0, None, "a trace cannot tell: the run's time was simulated, or a recording answered")
-    return None
+    if not note and kind in _TOOL_FAILURES and tally.own_errors and not count:
+        note = "no call that failed was seen to work, so that its error may be its answer"
+    return RateEstimate(0, 0, None, f"a trace cannot tell: {note}") if note else None
 
 
 def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float, float]]:
@@ -178,31 +176,12 @@ def _pairs(tally: Tally, kind: str | None, shares: _Shares) -> list[tuple[float,
     return [pair for pair in pairs if pair[1] > 0]
 
 
-def _estimate(kind: str, pairs: Sequence[tuple[float, float]], interval: Interval | None, tally: Tally) -> RateEstimate:
-    """Return the estimate with its caveats."""
-    count, points = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-    notes = [_KIND_NOTES[kind]] if kind in _KIND_NOTES and count else []
-    if kind == "decision.no_tool" and not points:
-        notes.append("only a second trial of the same task (--repeats 2) tells")
-    elif points < MIN_POINTS:
-        notes.append(f"fewer than {MIN_POINTS} points: this says little")
-    if kind.startswith("provider.") and tally.retries and count:
-        notes.append("each retry of the client's counts as a point of its own")
-    if kind in _TOOL_FAILURES and tally.own_errors:
-        named = ", ".join(f"{error} {count}" for error, count in sorted(tally.own_errors.items())[:4])
-        untold = f"calls that failed and were never seen to work, as if the error were the tool's answer: {named}"
-        if not count:
-            return RateEstimate(0, 0, None, f"a trace cannot tell: there are {untold}")
-        notes.append(f"not counted are {untold}")
-    if kind == "decision.unknown_tool" and tally.unexplained:
-        notes.append(f"{tally.unexplained:g} more calls were not run, and nothing tells why")
-    return RateEstimate(count, points, interval, "; ".join(notes))
-
-
+NOT_TIMED = "the run's time was simulated, or a recording answered"
 _TOOL_FAILURES = ("tool.raises", "tool.flaky")
 _KIND_NOTES: Mapping[str, str] = {
-    "decision.repeated_call": "calls made again, less those that overlooked results explain: see forget",
-    "tool.flaky": f"failed {FLAKY_ATTEMPTS} times, then worked; a `tool.raises` that clears after {FLAKY_ATTEMPTS} looks the same",
+    "decision.no_tool": "counted where another trial of the task (--repeats 2) began with a call",
+    "decision.repeated_call": "less those that overlooked results explain: see forget",
+    "tool.flaky": f"failed {FLAKY_ATTEMPTS} times, then worked; a tool.raises that clears after {FLAKY_ATTEMPTS} looks the same",
     "provider.dropped": "connections that broke, where nothing says that a reply had begun",
 }
 
@@ -237,14 +216,16 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
     return n * variance / (value * (1 - value)) * small
 
 
-def profile_rates(rates: Mapping[str, RateEstimate], notes: dict[str, str]) -> dict[str, float]:
-    """Return the rates above 0, rounded, and scaled if their sum exceeds 1."""
-    rounded = {kind: estimate.rate for kind, estimate in rates.items() if estimate.rate > 0}
-    total = math.fsum(rounded.values())
-    if total > 1:
-        rounded = {kind: rate / total for kind, rate in rounded.items()}
-        notes["rates"] = f"scaled by {1 / total:.4g}: at most one fault fits a point"
-    return {kind: math.floor(rate * 10**_DIGITS + (0 if total > 1 else 0.5)) / 10**_DIGITS for kind, rate in rounded.items()}
+def rate_scale(rates: Mapping[str, RateEstimate]) -> float:
+    """Return by what all rates are multiplied, so that their sum is at most 1: at most one fault fits a point."""
+    return 1 / max(math.fsum(estimate.rate for estimate in rates.values()), 1.0)
+
+
+def profile_rates(rates: Mapping[str, RateEstimate]) -> dict[str, float]:
+    """Return the rates above 0, scaled and rounded, down where they were scaled."""
+    total = math.fsum(estimate.rate for estimate in rates.values())
+    scaled = {kind: estimate.rate / max(total, 1.0) for kind, estimate in rates.items() if estimate.rate > 0}
+    return {kind: math.floor(rate * 10**_DIGITS + (0 if total > 1 else 0.5)) / 10**_DIGITS for kind, rate in scaled.items()}
 
 
 _DIGITS = 6
@@ -290,45 +271,42 @@ def _slow_by_task(tally: Tally) -> Counter[str]:
     return tasks
 
 
-def estimate_latency_s(tally: Tally, notes: dict[str, str], *, timed: bool) -> float:
-    """Return the seconds that a reply takes, and note what that rests on."""
-    if not timed:
-        notes["latency_s"] = "not measured: the run's time was simulated, or a recording answered"
-        return 0.0
-    notes["latency_s"] = f"the median of {tally.seconds.total()} first attempts, to within 2 %"
-    return round(_median(tally), 4)
+def estimate_latency_s(tally: Tally, *, timed: bool) -> float:
+    """Return the seconds that a reply takes: the median of first attempts, to within 2 %."""
+    return round(_median(tally), 4) if timed else 0.0
 
 
-def estimate_slow_s(tally: Tally, notes: dict[str, str]) -> float:
-    """Return the seconds that a slow reply takes beyond the others, and note what that rests on."""
+def estimate_slow_s(tally: Tally) -> float:
+    """Return the seconds that a slow reply takes beyond the median; the default where none was slow."""
     slow = _slow(tally)
     if not slow:
-        notes["slow_s"] = "the default: no slow reply was timed"
         return 20.0
-    notes["slow_s"] = (
-        f"the mean of {counted(slow.total(), 'reply', 'replies')} that took over {SLOW_TIMES:g} times the median, less the median"
-    )
     mean = sum(latency_of_bin(size) * count for (_, size), count in slow.items()) / slow.total()
     return round(mean - _median(tally), 3)
 
 
-def estimate_abilities(tally: Tally, notes: dict[str, str]) -> Abilities:
-    """Return what the model showed that it can do, and note what that rests on."""
-    forced = tally.forced
-    choice = forced[False] == 0 or forced[True] > 0
-    if forced.total():
-        notes["tool_choice"] = f"of requests that force a tool {forced[True]:,} were accepted, {forced[False]:,} refused"
-    else:
-        notes["tool_choice"] = "the default: no request forced a tool"
-    if tally.settled:
-        notes["abilities"] = (
-            f"{counted(tally.settled, 'request was', 'requests were')} refused for good (key, access, form): no chance, so no rate"
-        )
-    refused = tally.overflowed
-    if refused is None:
-        notes["context_tokens"] = f"no request was too long; the longest had about {counted(tally.accepted, 'token')}"
+def estimate_abilities(tally: Tally) -> Abilities:
+    """Return what the model showed that it can do: a context ends between the longest request accepted and the shortest refused."""
+    choice = tally.forced[False] == 0 or tally.forced[True] > 0
+    if tally.overflowed is None:
         return Abilities(tool_choice=choice)
-    notes["context_tokens"] = f"about {counted(tally.accepted, 'token was', 'tokens were')} accepted, {refused} refused"
-    if tally.accepted >= refused:
-        notes["context_tokens"] += ": the estimates overlap"
-    return Abilities(tool_choice=choice, context_tokens=max(1, (tally.accepted + refused) // 2))
+    return Abilities(tool_choice=choice, context_tokens=max(1, (tally.accepted + tally.overflowed) // 2))
+
+
+def basis_of(tally: Tally, rates: Mapping[str, RateEstimate], *, timed: bool) -> dict[str, Any]:
+    """Return the counts that all values but the rates rest on, and what is in no rate, by name."""
+    return {
+        "retried": tally.retried.total(),
+        "cleared": sum(count for run, count in tally.retried.items() if run.cure is not None),
+        "timed": tally.seconds.total() if timed else 0,
+        "slow": _slow(tally).total(),
+        "forced_accepted": tally.forced[True],
+        "forced_refused": tally.forced[False],
+        "longest_accepted": tally.accepted,
+        "shortest_refused": tally.overflowed,
+        "scaled_by": rate_scale(rates),
+        "client_retries": tally.retries,
+        "not_run": tally.unexplained,
+        "never_worked": dict(sorted(tally.own_errors.items())),
+        "refused_for_good": tally.settled,
+    }

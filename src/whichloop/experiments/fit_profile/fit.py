@@ -14,7 +14,7 @@ from typing import Any
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.trace import Trace
 from whichloop.models.profiles import FAULT_KINDS, Profile, make_profile
-from whichloop.protocol.names import SCRIPTED
+from whichloop.protocol.names import SCRIPTED, toml_text
 from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest, Settings, read_manifest
 from whichloop.runs.store.each_record import each_record
@@ -24,7 +24,9 @@ from whichloop.runs.store.traces import Traces, policy_of
 from .clearing import estimate_clears
 from .decision_points import read_points
 from .estimates import (
+    SLOW_TIMES,
     RateEstimate,
+    basis_of,
     estimate_abilities,
     estimate_latency_s,
     estimate_rates,
@@ -46,8 +48,8 @@ class FittedProfile:
     tasks: int
     arms: tuple[str, ...] = ()
     alpha: float = ALPHA
-    notes: Mapping[str, str] = field(default_factory=dict)
-    """Field of the profile → origin of its value."""
+    basis: Mapping[str, Any] = field(default_factory=dict)
+    """The counts that the other values rest on, as `basis_of` names them."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -59,7 +61,7 @@ class FittedProfile:
             "tasks": self.tasks,
             "arms": list(self.arms),
             "alpha": self.alpha,
-            "notes": dict(self.notes),
+            "basis": dict(self.basis),
         }
 
 
@@ -90,24 +92,19 @@ def fit(
     tally.settle()
     forget = round(sort_recalls(tally), 4)
     rates = estimate_rates(tally, alpha, timed=timed)
-    notes: dict[str, str] = {}
     profile = Profile(
         name=name,
         description=description,
-        rates=profile_rates(rates, notes),
-        clears=estimate_clears(tally.retried, notes),
+        rates=profile_rates(rates),
+        clears=estimate_clears(tally.retried),
         forget=forget,
         bluff=0.0,
-        latency_s=estimate_latency_s(tally, notes, timed=timed),
-        slow_s=estimate_slow_s(tally, notes),
-        abilities=estimate_abilities(tally, notes),
+        latency_s=estimate_latency_s(tally, timed=timed),
+        slow_s=estimate_slow_s(tally),
+        abilities=estimate_abilities(tally),
     )
-    notes["patience"] = "the default: a trace does not tell"
-    notes["forget"] = (
-        "by the places of the results whose calls were made again" if forget else "no more calls made again than faults explain"
-    )
-    notes["bluff"] = "a trace cannot tell whether a wrong answer was a bluff"
-    return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, notes)
+    basis = basis_of(tally, rates, timed=timed)
+    return FittedProfile(profile, rates, tally.trials, len(tally.points), tuple(sorted(tally.arms)), alpha, basis)
 
 
 # --- reading a run ---
@@ -201,68 +198,95 @@ def _traces(folder: Path, arms: frozenset[str], tasks: Collection[str] | None) -
             yield traces.read(record), record.retries
 
 
+# --- its file ---
+
+HOW: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "clears": ("maximum a posteriori over the retries of first failures; the default where there was none", ("retried", "cleared")),
+    "forget": ("by where the results stand whose calls were made again", ()),
+    "bluff": ("a trace cannot tell", ()),
+    "patience": ("the default: a trace cannot tell", ()),
+    "latency_s": ("the median of first attempts; 0 where time was simulated or a recording answered", ("timed",)),
+    "slow_s": (
+        f"the mean of replies over {SLOW_TIMES:g} times the median, less the median; the default where there was none",
+        ("slow",),
+    ),
+    "tool_choice": ("by requests that force a tool", ("forced_accepted", "forced_refused")),
+    "context_tokens": (
+        "between the longest request accepted and the shortest refused, in tokens",
+        ("longest_accepted", "shortest_refused"),
+    ),
+}
+"""Field → how its value is estimated, and the counts that it rests on."""
+IN_NO_RATE: Mapping[str, str] = {
+    "client_retries": "retries of the client's own, each a point of its own",
+    "not_run": "calls that did not run, and nothing tells why, in no rate",
+    "never_worked": "calls that failed and never worked, in no rate, for the error may be their answer",
+    "refused_for_good": "requests refused for good (key, access, form), in no rate",
+}
+"""Count → what it says of the rates."""
+MIN_POINTS = 30
+"""A rate from fewer points says little."""
+
+
+def warnings_of(fitted: FittedProfile) -> list[str]:
+    """Return what to keep in mind of all rates, each a fixed text with its numbers."""
+    counts = {name: fitted.basis.get(name) for name in IN_NO_RATE}
+    scale = fitted.basis.get("scaled_by", 1.0)
+    return [
+        *([f"rates scaled, so that their sum is 1: by {scale:.4g}"] if scale < 1 else []),
+        *(f"{IN_NO_RATE[name]}: {_number(count)}" for name, count in counts.items() if count),
+    ]
+
+
+def _number(count: Any) -> str:
+    return ", ".join(f"{name} {n}" for name, n in count.items()) if isinstance(count, Mapping) else f"{count:g}"
+
+
+def counts_of(fitted: FittedProfile, name: str) -> str:
+    """Return the counts that the value of a field rests on: `retried 103, cleared 100`."""
+    counts = {count.replace("_", " "): fitted.basis.get(count) for count in HOW[name][1]}
+    return ", ".join(f"{count} {'none' if number is None else number}" for count, number in counts.items())
+
+
 def to_toml(fitted: FittedProfile, checked: Sequence[str] = ()) -> str:
     """Return a profile file for `load_profile`, with the origin of each value in a comment.
 
     `checked`: what came of holding the profile against its run, line by line.
     """
-    profile, notes = fitted.profile, fitted.notes
-    size = f"{counted(fitted.trials, 'trial')} of {counted(fitted.tasks, 'task')}"
+    values = fitted.profile.model_dump(mode="json")
+
+    def assigned(name: str, value: object) -> str:
+        note = _comment("; ".join(filter(None, (counts_of(fitted, name), HOW[name][0]))))
+        return f"# {name}: {note[2:]}" if value is None else f"{name} = {toml_text(value)}  {note}"
+
     lines = [
-        _comment(f"Fitted by `whichloop profile fit` to {size}: {', '.join(fitted.arms)}"),
+        _comment(f"Fitted by `whichloop profile fit` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
         _comment(f"In brackets: {100 * (1 - fitted.alpha):g} % intervals, clustered by task. Rates are per point reached."),
         *(_comment(f"{_CHECKED}{line}") for line in checked),
-        _assigned("name", profile.name),
-        _assigned("description", profile.description),
-        _assigned("forget", profile.forget, notes),
-        _assigned("bluff", profile.bluff, notes),
-        _assigned("patience", profile.patience, notes),
-        _assigned("latency_s", profile.latency_s, notes),
-        _assigned("slow_s", profile.slow_s, notes),
+        *(f"{name} = {toml_text(values[name])}" for name in ("name", "description")),
+        *(assigned(name, values[name]) for name in ("forget", "bluff", "patience", "latency_s", "slow_s")),
         "",
         "[rates]",
+        *map(_comment, warnings_of(fitted)),
     ]
-    if "rates" in notes:
-        lines.append(_comment(notes["rates"]))
     for kind, estimate in fitted.rates.items():
-        rate, remark = profile.rates.get(kind), _remark(estimate)
-        lines.append(_comment(f'"{kind}": {remark}') if rate is None else f"{_quoted(kind)} = {rate!r}  {_comment(remark)}")
-    lines += ["", "[clears]"] + ([_comment(notes["clears"])] if "clears" in notes else [])
-    lines += [_assigned(name, value) for name, value in profile.clears.model_dump().items()]
-    lines += ["", "[abilities]"] + ([_comment(notes["abilities"])] if "abilities" in notes else [])
-    abilities = profile.abilities.model_dump()
-    lines += [_assigned(name, value, notes) for name, value in abilities.items() if value is not None]
-    lines += [_comment(f"context_tokens: {notes['context_tokens']}")] if abilities["context_tokens"] is None and notes else []
+        rate, said = values["rates"].get(kind), remark(estimate)
+        lines.append(_comment(f'"{kind}": {said}') if rate is None else f'"{kind}" = {rate!r}  {_comment(said)}')
+    lines += ["", "[clears]", _comment(f"{counts_of(fitted, 'clears')}; {HOW['clears'][0]}")]
+    lines += [f"{name} = {toml_text(value)}" for name, value in values["clears"].items()]
+    lines += ["", "[abilities]", *(assigned(name, value) for name, value in values["abilities"].items())]
     return "\n".join(lines) + "\n"
 
 
-def _remark(rate: RateEstimate) -> str:
-    """Return interval, counts and note in words."""
-    parts = [rate.note] if rate.note else []
-    if rate.interval is not None:
-        low, high = rate.interval.low, rate.interval.high
-        counts = f"{round(rate.count, 2):g} of {rate.points:.0f} points"
-        between = f"[{low:.4f}, {high:.4f}], {counts}" if rate.count else f"0 of {rate.points:.0f} points, at most {high:.4f}"
-        parts.insert(0, between)
-    return "; ".join(parts) or "no point at which it could strike"
-
-
-def _assigned(name: str, value: object, notes: Mapping[str, str] | None = None) -> str:
-    value_text = str(value).lower() if isinstance(value, bool) else _quoted(value) if isinstance(value, str) else repr(value)
-    note = (notes or {}).get(name)
-    return f"{name} = {value_text}" + (f"  {_comment(note)}" if note else "")
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML basic string."""
-    return '"' + "".join(_ESCAPES.get(char) or _escaped(char) for char in text) + '"'
-
-
-_ESCAPES = {'"': '\\"', "\\": "\\\\"}
-
-
-def _escaped(char: str) -> str:
-    return char if char.isprintable() and char != "\x7f" else f"\\U{ord(char):08x}"
+def remark(rate: RateEstimate) -> str:
+    """Return interval, counts and note of a rate."""
+    if rate.interval is None:
+        return rate.note or "no point at which it could strike"
+    counts = f"{round(rate.count, 2):g} of {rate.points:.0f} points"
+    between = f"[{rate.interval.low:.4f}, {rate.interval.high:.4f}], {counts}"
+    few = f"fewer than {MIN_POINTS} points: this says little" if rate.points < MIN_POINTS else ""
+    known = between if rate.count else f"{counts}, at most {rate.interval.high:.4f}"
+    return "; ".join(filter(None, (known, rate.note, few)))
 
 
 def _comment(text: str) -> str:
@@ -276,7 +300,7 @@ _REMARK = re.compile(r'^(?:# )?"([a-z_.]+)"(?:: | = [^#]*# )(.*)$', re.MULTILINE
 
 def remarks(text: str) -> dict[str, str]:
     """Return kind of fault → remark on its rate in a fitted profile's file."""
-    return {kind: remark for kind, remark in _REMARK.findall(text) if kind in FAULT_KINDS}
+    return {kind: said for kind, said in _REMARK.findall(text) if kind in FAULT_KINDS}
 
 
 def check_lines(text: str) -> list[str]:

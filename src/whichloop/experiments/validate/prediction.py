@@ -7,21 +7,28 @@ import math
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from whichloop.datasets.task import Task
 from whichloop.experiments.fit_profile.check import ChosenTasks, run_again
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, to_toml
+from whichloop.experiments.fit_profile.fit import fit_run, to_toml
 from whichloop.metrics.record import Record
 from whichloop.protocol.digest import digest
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError, read_document, write_document
 
-from .outcome import FOLDER
+FOLDER = "validity"
+"""Below the run directory."""
+PREDICTION = "prediction.json"
+MIN_LOOPS = 3
+TRIALS = 200
+"""Of each loop in the tunnel, or fewer: so many that its mean is steadier than that of the run's half."""
+VERSION = 2
+"""Of the file. Version 1, which names none, has a digest of the profile's text, with the random name of the fitted run."""
 
 
 class Halves(NamedTuple):
@@ -29,11 +36,6 @@ class Halves(NamedTuple):
 
     fitted: tuple[str, ...]
     held_out: tuple[str, ...]
-
-
-def clusters_of(records: Iterable[Record]) -> dict[str, str]:
-    """Return task → the unit that it belongs to: its cluster, or itself. Of the records nothing else is looked at."""
-    return {record.task: record.cluster or record.task for record in records}
 
 
 def halves(units: Mapping[str, str], seed: int) -> Halves:
@@ -49,14 +51,6 @@ def halves(units: Mapping[str, str], seed: int) -> Halves:
         tuple(sorted(task for task, unit in units.items() if unit in first)),
         tuple(sorted(task for task, unit in units.items() if unit not in first)),
     )
-
-
-PREDICTION = "prediction.json"
-MIN_LOOPS = 3
-TRIALS = 200
-"""Of each loop in the tunnel, or fewer: so many that its mean is steadier than that of the run's half."""
-VERSION = 2
-"""Of the file. Version 1, which names none, has a digest of the profile's text, with the random name of the fitted run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +133,11 @@ def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = (
     Of the held-out tasks only the names are read. `allow`: the user's own code that may be imported.
     Raises RunError for an imported run, fewer than three loops, or loops and tasks that cannot be run again; OSError.
     """
-    _check_ours(folder)
     try:
-        split = halves(clusters_of(each_record(folder)), request.seed)
+        split = halves(_units(folder), request.seed)
     except ValueError as error:
         raise RunError(f"{folder}: {error}") from None
-    fitted = _fitted(folder, request, split.fitted)
-    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, split.fitted, _named(split.held_out), allow)
+    return _of_fitted(folder, request, split.fitted, _named(split.held_out), allow)
 
 
 def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: Collection[str] = ()) -> Predicted:
@@ -154,8 +146,7 @@ def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: C
     `count`: how many. A task of a cluster that the run has met is passed over. `allow`: as in `predict`.
     Raises RunError as `predict` does, and if the suite has fewer tasks left; OSError.
     """
-    _check_ours(folder)
-    clusters = clusters_of(each_record(folder))
+    clusters = _units(folder)
     units = set(clusters.values())
 
     def next_ones(tasks: Sequence[Task]) -> Sequence[Task]:
@@ -164,9 +155,7 @@ def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: C
             raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(unused)} tasks that the run has not had")
         return unused[:count]
 
-    fitted = _fitted(folder, request, tuple(clusters))
-    chosen = ChosenTasks(next_ones, TRIALS // count)
-    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tuple(sorted(clusters)), chosen, allow)
+    return _of_fitted(folder, request, tuple(sorted(clusters)), ChosenTasks(next_ones, TRIALS // count), allow)
 
 
 def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> Predicted:
@@ -176,7 +165,7 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
     Raises RunError for a file that is no prediction, for a run without its loops or tasks, and where the tunnel does
     other things than the prediction says; OSError.
     """
-    _check_ours(folder)
+    had = _units(folder)
     try:
         written = read_document(file)
         profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
@@ -184,7 +173,6 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         version, expected_digest = written.get("version", 1), prediction_digest(written)
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: no prediction of this tool ({error}); whichloop validate RUN --ahead N writes one") from None
-    had = clusters_of(each_record(folder))
     if lost := [task for task in held_out if task not in had]:
         raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run whichloop compare with more --tasks")
     if written.get("digest") != expected_digest:
@@ -196,17 +184,24 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
     return replace(predicted, prediction=again)
 
 
-def _check_ours(folder: Path) -> None:
+def _units(folder: Path) -> dict[str, str]:
+    """Return task → the unit that it belongs to: its cluster, or itself. Raises RunError for an imported run.
+
+    Of the records nothing else is looked at.
+    """
     if read_manifest(folder).imported is not None:
         raise RunError(f"{folder}: an imported run has no loops that could be run again; validate a run of this tool's")
+    return {record.task: record.cluster or record.task for record in each_record(folder)}
 
 
-def _fitted(folder: Path, request: ValidationRequest, tasks: Collection[str]) -> FittedProfile:
-    """Fit the profile on a part of the tasks. Raises RunError for fewer than three loops."""
+def _of_fitted(
+    folder: Path, request: ValidationRequest, tasks: tuple[str, ...], chosen: ChosenTasks, allow: Collection[str]
+) -> Predicted:
+    """Fit the profile to some tasks, and run the loops under it on others. Raises RunError for fewer than three loops."""
     fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(tasks))
     if len(fitted.arms) < MIN_LOOPS:
         raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
-    return fitted
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tasks, chosen, allow)
 
 
 def _named(ids: Collection[str]) -> ChosenTasks:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +15,15 @@ from whichloop.experiments.fit_profile.check import compare_records
 from whichloop.metrics.bootstrap import bca, unit_sums
 from whichloop.metrics.paired import PairedFlip, judge_family
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import ALPHA, Floats, Interval, unit_count
+from whichloop.metrics.statistics import ALPHA, Floats, Interval, interval_json, unit_count
 from whichloop.metrics.summary import summarize, task_values
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError
 
-from .outcome import DIGITS, LoopValidity, PairOrder, Validity
 from .prediction import Predicted
 
+DIGITS = 12
+"""Decimals beyond which two means are equal."""
 MEASURES: Mapping[str, Callable[[Record], float]] = {
     "accuracy": lambda record: record.accuracy,
     "steps": lambda record: record.steps,
@@ -29,8 +32,30 @@ MEASURES: Mapping[str, Callable[[Record], float]] = {
 """What a trial is compared in: the primary score, replies to deciding requests, and errors of any kind."""
 
 
-def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validity:
-    """Read the results of the held-out tasks, and hold the prediction against them. Raises RunError where no task is in both."""
+def units_needed(tests: int, alpha: float = ALPHA) -> int:
+    """Return the fewest independent tasks with which one of so many sign-flip tests, decided together, can reject at all.
+
+    The smallest p of such a test is 2/2ⁿ for n units, and Holm (1979) holds the smallest of all against alpha / tests.
+    """
+    return math.floor(math.log2(2 * tests / alpha)) + 1
+
+
+def verdict_of(found: Mapping[str, Any]) -> str:
+    """Return the worst there is to say of a validation: Poor, Weak, Order right, level wrong, or Good."""
+    if any(pair["misplaced"] for pair in found["pairs"]):
+        return "Poor"
+    if not found["pairs"] or found["tau"] is None or found["tau"]["low"] <= 0:
+        return "Weak"
+    off = any(gap["off"] for gap in found["differences"] if gap["measure"] == "accuracy")
+    return "Order right, level wrong" if off else "Good"
+
+
+def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> dict[str, Any]:
+    """Read the results of the held-out tasks, and hold the prediction against them. Raises RunError where no task is in both.
+
+    Returns plain JSON, of which `validity_doc` makes a document; `differences` are run minus tunnel, of each loop and measure, all
+    of them one family; `pairs` those that the run tells apart, misplaced where the tunnel has them equal or in the other order.
+    """
     arms, held_out = predicted.arms, frozenset(predicted.prediction.held_out)
     real = [record for record in each_record(folder) if record.task in held_out and record.arm in arms]
     shared = _scored_everywhere(real, arms) & _scored_everywhere(predicted.records, arms.values())
@@ -38,20 +63,24 @@ def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validi
     tunnel = [record for record in predicted.records if record.task in shared]
     if not shared:
         raise RunError(f"{folder}: no held-out task was scored for every loop, in the run and in the tunnel")
-    sides = _Sides(arms, real, tunnel)
-    return Validity(
-        digest=predicted.prediction.digest,
-        fitted_tasks=len(predicted.prediction.fitted),
-        held_out_tasks=len(shared),
-        units=unit_count(sides.clusters),
-        loops=tuple(_loop(arm, sides) for arm in arms),
-        gaps=compare_records(arms, real, tunnel, alpha, MEASURES),
-        tau=rank_agreement(sides.real, sides.predicted, sides.clusters, alpha),
-        pairs=_told_apart(sides, alpha),
-        pairs_in_all=len(arms) * (len(arms) - 1) // 2,
-        unknown_errors=_unknown(real, tunnel),
-        alpha=alpha,
-    )
+    clusters, rights = _accuracies(real, arms)
+    _, predicted_rights = _accuracies(tunnel, arms.values())
+    pairs_in_all = len(arms) * (len(arms) - 1) // 2
+    found = {
+        "prediction": predicted.prediction.digest,
+        "fitted_tasks": len(predicted.prediction.fitted),
+        "held_out_tasks": len(shared),
+        "held_out_units": unit_count(clusters),
+        "units_needed": units_needed(pairs_in_all, alpha),
+        "loops": [{"arm": arm, "real": _accuracy(real, arm), "predicted": _accuracy(tunnel, name)} for arm, name in arms.items()],
+        "differences": [gap.as_dict() for gap in compare_records(arms, real, tunnel, alpha, MEASURES)],
+        "tau": interval_json(rank_agreement(rights, predicted_rights, clusters, alpha)),
+        "pairs": _told_apart(list(arms), rights, predicted_rights, clusters, alpha),
+        "pairs_in_all": pairs_in_all,
+        "unknown_errors": _unknown(real, tunnel),
+        "alpha": alpha,
+    }
+    return {"verdict": verdict_of(found), **found}
 
 
 def _scored_everywhere(records: Sequence[Record], arms: Iterable[str]) -> set[str]:
@@ -59,27 +88,15 @@ def _scored_everywhere(records: Sequence[Record], arms: Iterable[str]) -> set[st
     return set.intersection(*scored_tasks.values())
 
 
-class _Sides:
-    """The accuracies of all loops, task by task, in the run and in the tunnel."""
-
-    def __init__(self, arms: Mapping[str, str], real: Sequence[Record], tunnel: Sequence[Record]) -> None:
-        self.arms, self.records = arms, {"real": real, "tunnel": tunnel}
-        values = {arm: task_values([record for record in real if record.arm == arm], MEASURES["accuracy"]) for arm in arms}
-        others = [task_values([record for record in tunnel if record.arm == name], MEASURES["accuracy"]) for name in arms.values()]
-        first = next(iter(values.values()))
-        self.tasks = sorted(first.means)
-        self.clusters = [first.clusters[task] for task in self.tasks]
-        self.real: Floats = np.array([[measured.means[task] for task in self.tasks] for measured in values.values()])
-        self.predicted: Floats = np.array([[measured.means[task] for task in self.tasks] for measured in others])
-        """[loop, task]."""
+def _accuracies(records: Sequence[Record], arms: Iterable[str]) -> tuple[list[str], Floats]:
+    """Return the clusters of the tasks, and the mean accuracies, [arm, task]; tasks in the order of their names."""
+    values = [task_values([record for record in records if record.arm == arm], MEASURES["accuracy"]) for arm in arms]
+    tasks = sorted(values[0].means)
+    return [values[0].clusters[task] for task in tasks], np.array([[each.means[task] for task in tasks] for each in values])
 
 
-def _loop(arm: str, sides: _Sides) -> LoopValidity:
-    real = summarize([record for record in sides.records["real"] if record.arm == arm]).accuracy
-    tunnel = summarize([record for record in sides.records["tunnel"] if record.arm == sides.arms[arm]]).accuracy
-    assert real is not None
-    assert tunnel is not None
-    return LoopValidity(arm, real, tunnel)
+def _accuracy(records: Sequence[Record], arm: str) -> dict[str, Any] | None:
+    return interval_json(summarize([record for record in records if record.arm == arm]).accuracy)
 
 
 def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float = ALPHA) -> Interval | None:
@@ -108,20 +125,23 @@ def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alp
     return Interval(whole, min(low, whole), max(high, whole), real.shape[1])
 
 
-def _told_apart(sides: _Sides, alpha: float) -> tuple[PairOrder, ...]:
-    """Return the pairs whose real accuracies differ, decided together (Holm 1979), the better loop first."""
-    names = list(sides.arms)
+def _told_apart(
+    names: Sequence[str], real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float
+) -> list[dict[str, Any]]:
+    """Return the pairs whose real accuracies differ, decided together (Holm 1979), the better loop first. Arrays: [loop, task]."""
     pairs = list(combinations(range(len(names)), 2))
-    flips = [PairedFlip(sides.real[a] - sides.real[b], sides.clusters) for a, b in pairs]
-    pairs_apart = []
+    flips = [PairedFlip(real[a] - real[b], clusters) for a, b in pairs]
+    pairs_apart: list[dict[str, Any]] = []
     for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], alpha), strict=True):
         if decided.p_holm < alpha:
             gap = decided.difference
             if gap.value < 0:
                 a, b, gap = b, a, gap.turned
-            predicted = float(sides.predicted[a].mean() - sides.predicted[b].mean())
-            pairs_apart.append(PairOrder(names[a], names[b], gap, predicted))
-    return tuple(pairs_apart)
+            tunnel = float(predicted[a].mean() - predicted[b].mean())
+            misplaced = round(tunnel, DIGITS) <= 0
+            ends = {"better": names[a], "worse": names[b], "real": gap.as_dict()}
+            pairs_apart.append({**ends, "predicted": tunnel, "misplaced": misplaced})
+    return pairs_apart
 
 
 def _unknown(real: Sequence[Record], tunnel: Sequence[Record]) -> dict[str, int]:

@@ -22,12 +22,10 @@ from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
 from whichloop.experiments.optimize.manifest import OptimizationManifest
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.run_doc import run_doc
-from whichloop.experiments.validate.outcome import Validity
 from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.sums import ranked
 from whichloop.protocol.names import SCRIPTED, without_process
-from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Doc
@@ -121,12 +119,10 @@ def collection_html(several: SeveralRuns) -> str:
     return render(Page(doc.title, subtitle, (PageSection("verdict", "Verdict", doc.blocks),), chapters))
 
 
-def validity_html(folder: Path, validity: Validity) -> str:
+def validity_html(folder: Path, doc: Doc) -> str:
     """Return the page of a validation of the run in a folder."""
-    halves = f"fitted to {counted(validity.fitted_tasks, 'task')}, held against {counted(validity.held_out_tasks, 'other')}"
-    subtitle = f"Run {run_name(folder)}: {halves}"
-    blocks = tuple(validity_blocks(validity))
-    return render(Page("Does the tunnel predict this run?", subtitle, (PageSection("validity", VALIDITY, blocks),)))
+    section = PageSection("validity", VALIDITY, validity_blocks(doc))
+    return render(Page("Does the tunnel predict this run?", f"Run {run_name(folder)}. {doc.title}", (section,)))
 
 
 def _chapter(run: Results, name: str) -> Chapter:

@@ -1,0 +1,99 @@
+"""A fitted profile, and any other one, as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile
+from whichloop.protocol.names import value_text
+from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
+
+from .check import FitCheck
+from .fit import HOW, MIN_POINTS, FittedProfile, counts_of, remark, warnings_of
+
+
+def fit_doc(fitted: FittedProfile, check: FitCheck | None) -> Doc:
+    """Return what was fitted: the rates above 0, what the loops do under them, and behind it all values with what they rest on."""
+    held = check or FitCheck()
+    counted = [
+        (
+            kind,
+            f"{rate.rate:.4f}",
+            f"[{rate.interval.low:.4f}, {rate.interval.high:.4f}]",
+            f"{round(rate.count, 2):g} of {rate.points:.0f}",
+            Cell("few points" if rate.points < MIN_POINTS else "", "warn"),
+        )
+        for kind, rate in fitted.rates.items()
+        if rate.interval is not None and rate.count
+    ]
+    everything = [
+        (kind, UNKNOWN if rate.interval is None else f"{rate.rate:.4f}", FAULT_KINDS[kind], remark(rate))
+        for kind, rate in fitted.rates.items()
+    ]
+    level = f"{100 * (1 - fitted.alpha):g} % interval"
+    blocks = (
+        Table("Rates above 0, per point", ("kind", "rate", level, "struck of points", ""), tuple(counted)),
+        _gaps(held),
+        lines_of(
+            ("Basis", f"{fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
+            ("Checked", f"{held.tasks} tasks × {held.repeats}, {len(held.off)} differences off" if held.gaps else ""),
+            ("Warning", f"not checked against the run: {held.problem}" if held.problem else ""),
+            ("Warning", [f"off under this profile: {gap.loop}, {gap.measure}" for gap in held.off]),
+            ("Warning", warnings_of(fitted)),
+        ),
+        Table("All kinds of fault", ("kind", "rate", "meaning", "rests on"), tuple(everything), detail=True),
+        _fields("Other values", fitted.profile, fitted),
+    )
+    title = f"{fitted.profile.name}: {fitted.profile.description}"
+    data = {**fitted.as_dict(), "check": check and check.as_dict()}
+    return Doc(title, tuple(block for block in blocks if not isinstance(block, Table) or block.rows), data)
+
+
+def _gaps(check: FitCheck) -> Table:
+    rows = (
+        (gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.again:.2f}", gap.between, Cell("OFF" if gap.is_off else "", "bad"))
+        for gap in check.gaps
+    )
+    columns = ("loop", "measure", "run", "profile", "difference", "")
+    return Table("The run against its loops under this profile, per trial", columns, tuple(rows))
+
+
+def profile_doc(profile: Profile, remarks: Mapping[str, str], checked: Sequence[str] = ()) -> Doc:
+    """Return a profile. `remarks`: kind of fault → what its rate rests on; `checked`: its check against the run it comes from."""
+    blocks: list[Block] = [lines_of(("About", profile.description), ("Evidence", profile.evidence), ("Checked", checked))]
+    of_forms = [(f"Loops with {FORMS[form]}: {met.name}", met) for form, met in profile.by_form.items()]
+    for title, met in of_forms or [("", profile)]:
+        blocks += _of_one_form(title, met, {**remarks, **met.sources})
+    about = {"digest": profile.digest, "remarks": {**remarks, **profile.sources}, "checked": list(checked)}
+    return Doc(profile.name, tuple(blocks), {**profile.model_dump(mode="json"), **about})
+
+
+def _of_one_form(title: str, profile: Profile, remarks: Mapping[str, str]) -> list[Block]:
+    kinds = [(kind, says, profile.rates.get(kind), remarks.get(kind, "")) for kind, says in FAULT_KINDS.items()]
+    rates = tuple((kind, f"{rate:g}", says) for kind, says, rate, _ in kinds if rate is not None)
+    sources = tuple((kind, source) for kind, _, _, source in kinds if source)
+    weak = [(each, WEAKNESS_KINDS[f"weakness.{each.kind}"]) for each in profile.weaknesses]
+    weaknesses = tuple((each.kind, f"{each.rate:g}", each.tool or "any", says) for each, says in weak)
+    tables = (
+        Table(title, ("kind", "rate", "meaning"), rates),
+        Table("Weaknesses that a prompt can cover", ("kind", "rate", "tool", "meaning"), weaknesses),
+        Table(f"Sources of {profile.name}'s rates", ("kind", "source"), sources, detail=True),
+        _fields(f"Other values of {profile.name}", profile, None),
+    )
+    return [table for table in tables if table.rows]
+
+
+def _fields(title: str, profile: Profile, fitted: FittedProfile | None) -> Table:
+    """Return all that a profile says beside its rates, of a fitted one with the counts that each value rests on."""
+    said = {"name", "description", "evidence", "sources", "rates", "weaknesses", "by_form"}
+    values: dict[str, Any] = profile.model_dump(mode="json", exclude=said)
+    clears = ", ".join(f"{name} {value:g}" for name, value in values.pop("clears").items())
+    values |= values.pop("abilities")
+    columns = ("field", "value") if fitted is None else ("field", "value", "counted", "estimated")
+    rows = []
+    for name, value in {"clears": clears, **values}.items():
+        shown = UNKNOWN if value is None else value if isinstance(value, str) else value_text(value)
+        rests_on = () if fitted is None else (counts_of(fitted, name), HOW[name][0]) if name in HOW else ("", "the default")
+        rows.append((name, shown, *rests_on))
+    return Table(title, columns, tuple(rows), detail=True)
