@@ -38,8 +38,8 @@ from whichloop.protocol import StopReason, render_value
 from whichloop.reports.dataframes import MAX_WARNINGS
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import MAX_NAMED, run_folder
 from whichloop.runs.store.files import RunError
-from whichloop.runs.typed_runs import MAX_NAMED, run_folder
 from whichloop.text.output import terminal_safe
 
 pytestmark = pytest.mark.thorough

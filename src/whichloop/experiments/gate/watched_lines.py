@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.runs.code_digests import loop_files
-from whichloop.runs.engine.seen_lines import SeenLines
+from whichloop.runs.engine.job import SeenLines
 
 from .changes.changed_code import lines_of_functions, other_loop_files, unrun_in_words
 from .comparable import match_arms

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichloop.protocol.values import counted
-from whichloop.runs.trial.guard import stop
 from whichloop.runs.trial.loop_run import SWALLOWED
 from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.watchdog import stop
 
 CALL = "call-"
 """Prefix of the names of threads for calls, before the function's name; see `whichloop.protocol.threads`."""

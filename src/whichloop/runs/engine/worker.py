@@ -22,10 +22,9 @@ from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import open_models
 
-from .job import Job, budget_of, compared, setting_of
+from .job import Job, LineWatch, budget_of, compared, setting_of
 from .leftovers import LeftBehind, Leftovers
 from .messages import WorkerError, encoded
-from .seen_lines import LineWatch
 
 SPENT_EVERY_S = 0.1
 ALIVE_EVERY_S = 1.0

@@ -21,11 +21,10 @@ from whichloop.protocol.digest import digest
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import RequestHooks, TrialModel, TrialModels, model_for_trial, user_for_trial
 
-from .context_use import RetentionCount
-from .guard import Guard
-from .pricing import Pricing
+from .context_use import Pricing, RetentionCount
 from .recorder import Recorder
 from .setting import TrialContext
+from .watchdog import Guard
 
 
 class TrialClock:
