@@ -12,7 +12,7 @@ from dspy import lm15
 
 from whichloop.protocol import Message, NativeCall, Reply, Request, Usage
 from whichloop.protocol.chat import FinishReason
-from whichloop.protocol.images import Image
+from whichloop.protocol.files import Image
 
 LM15_FINISH: dict[FinishReason, str] = {
     "stop": "stop",

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .own_code import import_own, raised_at
-from .own_files import named_as_file, named_with_dots
+from .own_code import import_own, named_as_file, named_with_dots, raised_at
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")

@@ -6,7 +6,7 @@ import re
 import shlex
 
 from whichloop.protocol.names import Spec, parse_spec
-from whichloop.protocol.own_files import loop_of_program
+from whichloop.protocol.own_code import loop_of_program
 
 _SHORT = re.compile(r"(?P<command>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?", re.DOTALL)
 

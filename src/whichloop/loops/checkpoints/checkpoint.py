@@ -14,11 +14,11 @@ from typing import Any
 
 from whichloop.loops.shared.received_arguments import made_anew, received_values, same_json
 from whichloop.protocol import Request, StopRun, Toolbox, ToolCall, render_value
-from whichloop.protocol.current_call import idempotency_key
 from whichloop.protocol.digest import digest
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.tool_calls import idempotency_key
 from whichloop.protocol.values import cap, error_text, legible
 
 from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of

@@ -20,9 +20,8 @@ from whichloop.loops.shared.received_arguments import (
 )
 from whichloop.loops.shared.watching import RelayingObserver
 from whichloop.protocol import Observation, Toolbox, ToolCall, render_value
-from whichloop.protocol.current_call import CallId
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
-from whichloop.protocol.tool_calls import NEVER_RAN
+from whichloop.protocol.tool_calls import NEVER_RAN, CallId
 from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.values import cap
 
