@@ -21,9 +21,21 @@ from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.tool_calls import idempotency_key
 from whichloop.protocol.values import cap, error_text, legible
 
-from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
-from .checkpoint_entries import Entry, check_entry, holding, json_value, reply_of, store, store_of, version_of
-from .equal_calls import equal_calls
+from .checkpoint_entries import (
+    ApprovalRule,
+    Entry,
+    NeedsApproval,
+    check_entry,
+    equal_calls,
+    holding,
+    json_value,
+    refusals_of,
+    reply_of,
+    rules_of,
+    store,
+    store_of,
+    version_of,
+)
 
 
 def asked_entry(request: Request) -> Entry:

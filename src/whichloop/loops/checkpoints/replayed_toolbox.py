@@ -26,8 +26,7 @@ from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.values import cap
 
 from .checkpoint import ApprovalRequired, Checkpoint, received_of
-from .checkpoint_entries import Entry
-from .equal_calls import equal_calls, equality_keys, spelling
+from .checkpoint_entries import Entry, equal_calls, equality_keys, spelling
 from .replay import Replay
 
 REJECTED = "A person refused this call"

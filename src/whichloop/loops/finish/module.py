@@ -31,12 +31,10 @@ from whichloop.protocol import SILENT, StopReason, Tool, Toolbox
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import in_event_loop, run_here
 
-from .history import History, entry, index_of_message, is_system
-from .hooks import HookFailed, resolve_model
 from .loop import Finish
-from .output import JsonOutput, ModelOutput, Output
-from .run import Run, Unfinished
-from .tools import as_tool, refuse_reserved
+from .output import JsonOutput, ModelOutput, Output, as_tool, refuse_reserved
+from .run import History, Run, Unfinished, entry, index_of_message, is_system
+from .step import HookFailed, resolve_model
 from .xml_output import input_xml, model_xml
 
 MAX_DEPTH = 3

@@ -17,10 +17,9 @@ from whichloop.protocol.values import cap
 
 from .codecs import SUMMARIZE
 from .context import Scratchpad, ScratchpadEntry
-from .ending import checkpoint
 from .executor import CallReport, ToolExecutorOptions, ToolSelector
 from .prompts import SUMMARIZE_PROMPT, call_text, sections
-from .state import PhaseTask, TaskStatus, ToolCallStatus, ToolExecutorCallbacks
+from .state import PhaseTask, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, checkpoint
 
 _SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
 """Scope of the task whose calls run, as summaries of different tasks are requested at the same time."""

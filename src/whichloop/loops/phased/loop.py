@@ -28,11 +28,11 @@ from whichloop.protocol.program import repr_with_program
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
-from .ending import RunEnd, StoppableModel
 from .executor import ToolExecutor, ToolExecutorOptions
 from .phases import PhasedRun
 from .prompts import SELECT_TOOLS, program_of
 from .run import PhasedOptions, RunInputs
+from .state import RunEnd, StoppableModel
 
 
 @checked_options

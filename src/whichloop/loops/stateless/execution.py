@@ -21,9 +21,8 @@ from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import ATOMS, error_text
 
 from .history import stored_value
-from .options import ExecutionMode, ManagerOptions
 from .registry import ToolboxRegistry, as_tool_registry
-from .state import ToolCall, ToolResult
+from .state import ExecutionMode, ManagerOptions, ToolCall, ToolResult
 
 logger = logger_of(__name__)
 

@@ -29,8 +29,8 @@ from whichloop.protocol.threads import run_here
 
 from .agent import ManualAgentLoop
 from .manager import Activity, ActivityManager
-from .options import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
 from .registry import ToolboxRegistry
+from .state import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
 
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "reasoner": ("agent_reasoner", "reasoner"),
