@@ -15,8 +15,8 @@ import pytest
 
 from tests.prepared import said_by
 from whichloop._extras import is_installed
-from whichloop.programs.environment import trial_environment
 from whichloop.programs.program import Program
+from whichloop.programs.worker import trial_environment
 from whichloop.runs.options import options_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from whichloop.cli.main import main
-from whichloop.programs.presets import PRESETS, TrialPlace
-from whichloop.programs.program import Program
+from whichloop.programs.program import PRESETS, Program, TrialPlace
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.program_specs import program_spec
 from whichloop.runs.registry import make_loop, programs_named
