@@ -17,7 +17,7 @@ _HOMES = {
     "whichloop.runs.built_in": ("builtin_names", "loop_names"),
     "whichloop.runs.folders": ("run_folder",),
     "whichloop.runs.permissions": ("Permissions",),
-    "whichloop.runs.program_specs": ("program_spec",),
+    "whichloop.protocol.names": ("program_spec",),
 }
 
 _NEEDS = {"whichloop.cli.searching": "dspy"}

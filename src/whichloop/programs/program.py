@@ -25,9 +25,8 @@ from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import toml_text
 from whichloop.protocol.wire import from_json
 
-from .executable import MAX_ANSWER_BYTES, place, read_answer, run_executable
 from .gateway import MODEL, ProgramTrial, served
-from .loop import ForeignAgent, ProgramLoop
+from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, place, read_answer, run_executable
 from .worker import API_KEY, RUNNER, Solver, home_in, own_environment, trial_environment
 
 

@@ -17,8 +17,7 @@ from whichloop.protocol import ForeignLoop, Loop
 from whichloop.protocol.digest import sha256, short_digest
 from whichloop.protocol.values import underlying
 
-from .built_in import builtin_names
-from .options import options_of
+from .built_in import builtin_names, options_of
 from .registry import find, takes_loop, tools_named
 
 _INSTALLED = ("site-packages", "dist-packages")

@@ -26,8 +26,7 @@ from whichloop.protocol.names import Spec, nearest, own_module, own_object, pars
 from whichloop.protocol.own_code import load_plugin, loops_in, named_with_dots, own_words
 from whichloop.protocol.values import joined
 
-from .built_in import FOREIGN, PACKAGES, builtin_names
-from .options import Option, options_of
+from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
 
 _STARTED = ("command", "venv", "python")
 """Their options that say what that is."""

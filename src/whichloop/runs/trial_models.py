@@ -9,10 +9,9 @@ from pathlib import Path
 
 from whichloop._extras import needed_by
 from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
-from whichloop.models.limits import Pressure
+from whichloop.models.limits import Constrained, InOrder, Pressure, WithSampling
 from whichloop.models.metering import Admit, Listener, Meter, MeteredModel, PricedModel
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
-from whichloop.models.sampling import Constrained, InOrder, WithSampling
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import DEFAULT_SAMPLING, Model, Reply, Request, Sampling, ToolSpec

@@ -17,7 +17,7 @@ from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Loop, Request, render_value
 from whichloop.protocol.names import Spec
 from whichloop.protocol.values import counted
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import options_of
 from whichloop.runs.registry import find
 from whichloop.text.doc import Table, markdown_page
 from whichloop.text.numbers import interval

@@ -17,7 +17,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.runs.options import Option, options_of
+from whichloop.runs.built_in import Option, options_of
 
 from .compiling import Workshop, compiled, loud, score, share
 from .config import packages_of

@@ -17,9 +17,9 @@ from whichloop.protocol import SILENT, ContextOverflow, Model, ModelError, Obser
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 
+from .execution import Description, as_tool_registry
 from .history import final_response, render_results
 from .reasoner import AgentReasoner, ErrorRecoveryModule, Question, ResponseFormatter, turns_of
-from .registry import Description, as_tool_registry
 from .signatures import Caller, SummarizeEntries, prompt_json
 from .state import (
     ActionDecision,

@@ -16,8 +16,8 @@ from whichloop.protocol import SILENT, Message, Observer, Prompted, WireError
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 
+from .execution import Description
 from .history import NO_RESULTS, render_entry, render_history, render_results, shown_value
-from .registry import Description
 from .signatures import (
     AgentReasonerSignature,
     Caller,

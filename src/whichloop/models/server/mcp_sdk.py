@@ -20,8 +20,7 @@ from starlette.types import Message
 from whichloop.protocol import ToolSpec
 from whichloop.protocol.tool_calls import is_mcp_error, read_mcp_error
 
-from .refusals import Refusal
-from .trials import McpTrial
+from .refusals import McpTrial, Refusal
 
 TRIAL, STRUCTURED = "whichloop.trial", "whichloop.structured"
 """Keys of a request's ASGI scope."""

@@ -26,8 +26,22 @@ from whichloop.protocol.tool_calls import ToolListing
 
 from .answers import send
 from .chatting import BACKLOG, HOLD_S, VERSIONS, Chat, HttpServer, ListeningSocket, logger, page_meant, segments, wire_for
-from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
-from .trials import McpTrial, More, OwnRequest, Trials, UnknownModel, WrongMethod
+from .refusals import (
+    MAX_SHOWN,
+    UNREADABLE,
+    McpTrial,
+    More,
+    OwnRequest,
+    Refusal,
+    Trials,
+    UnknownModel,
+    WrongMethod,
+    line_of,
+    no_model,
+    no_page,
+    unreadable,
+    wrong_method,
+)
 
 JSON, EVENTS = "application/json", "text/event-stream"
 

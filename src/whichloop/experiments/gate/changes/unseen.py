@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.names import SCRIPTED, value_text
-from whichloop.runs.built_in import builtin_names
+from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.manifest import ArmEntry, Manifest
-from whichloop.runs.options import options_of
 from whichloop.runs.registry import find
 from whichloop.runs.schedule import VENV
 from whichloop.text.numbers import listed_names
