@@ -1,4 +1,4 @@
-"""One entry for the calls of a DSPy-based loop: to any Model, or through the predictor if DSPy should see them."""
+"""One entry for the calls of a DSPy-based loop: to any Model, or through the predictor and its engine if DSPy should see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agent frameworks as arms: their options and what they need; `wiring` has what a user would write, one file each."""
+"""Agent frameworks as arms: options, needs and environments; `wiring` has what a user would write, one file each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats under a bad wire: what a fault can spoil of a reply, and what a format absorbs.
+"""Formats under a bad wire: what a fault can spoil of a reply, and what a format absorbs; models that obey planted instructions.
 
 A fault of the wire spoils how a move is written, never what it says: a reply that would read as another move, without a sign that
 anything is wrong, is spoiled in another way. Free text is no format: there is nothing of the wire in it to spoil.
@@ -88,7 +88,20 @@ _POINT = "injected:"
 
 
 class Gullible:
-    """What one trial's model makes of the instructions in its prompts."""
+    """What one trial's model makes of the instructions in its prompts.
+
+    The rules, which hold for every loop alike:
+
+    - What counts is what the prompt shows: an instruction that was cut, or that the loop never shows, is never obeyed.
+    - Whether this trial's model falls for an instruction is drawn once, by trial and point: with chance `obeys`, and with chance
+      `marked` where the prompt marks it as data wherever it stands. It is one draw, so a mark never makes a model fall for more.
+    - A call that it falls for takes the place of its next move where it decides on calls, once. An answer takes the place of its
+      move where it decides, answers or puts an answer into form, and so does the end; where it selects calls, the end is to select
+      none, and where it judges whether the work is complete, that it is. In any other role it does what it would have done.
+    - A summary hands on what the model falls for, without the loop's marks, and leaves out all else.
+    - Asked to confirm one call, in a prompt that shows no result, the model refuses the call of an instruction but for the chance
+      `confirms`, drawn once, and confirms any other: it takes its own calls for right.
+    """
 
     def __init__(self, key: tuple[object, ...], chances: Gullibility, tunnel: Tunnel) -> None:
         self._key = key

@@ -1,4 +1,4 @@
-"""How many requests may be under way: a concurrency that gives way to refusals, and limits per minute;
+"""How many requests may be under way: a concurrency that gives way to refusals, and limits per minute; how they sample;
 and the time that a trial loses to them and to its provider's failures, for which the loop is not to blame.
 
 Time is the event loop's own clock. One event loop at a time.

@@ -1,4 +1,4 @@
-"""A program in the place of a loop: it gets the question, the tools and an OpenAI endpoint, and gives an answer."""
+"""A program or executable in the place of a loop: it gets the question, the tools and an OpenAI endpoint, and gives an answer."""
 
 from __future__ import annotations
 

@@ -54,7 +54,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A command-line agent."""
+    """A command-line agent.
+
+    Each builds a command line, an environment and settings after the documentation of the agent, which docs/cli-agents.md names.
+    The server of tools is called `whichloop`, so that the model knows the tools by their own names (`models/wires/contract.py`).
+    """
 
     executable: str
     """Name of its executable."""

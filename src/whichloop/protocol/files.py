@@ -1,4 +1,4 @@
-"""Files that may come from anywhere, opened and read within bounds, and the folder that is kept for all runs of a user."""
+"""Files from anywhere, images too, opened and read within bounds, and the folder that is kept for all runs of a user."""
 
 from __future__ import annotations
 

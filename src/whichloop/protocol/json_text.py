@@ -107,7 +107,12 @@ _ENCODER = Encoder(ensure_ascii=False)
 
 
 def stored_once(texts: Iterable[str], sources: Sequence[str]) -> list[Stored]:
-    """Return texts as references to sources, as far as they hold any."""
+    """Return texts as references to sources, as far as they hold any.
+
+    A stored text is a text, or a list of pieces: a text is itself, a number is the source of that place, and a list of one number
+    is that source as a JSON text has it, without its quotation marks. Sources are taken in their order and each at most once, which
+    keeps both ways linear, and what comes of stored texts no longer than they and their sources.
+    """
     forms = [(source, _quoted(source)) for source in sources]
     place, stored = 0, list[Stored]()
     for text in texts:

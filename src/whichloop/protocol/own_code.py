@@ -1,4 +1,4 @@
-"""The import of code of the user's own, and the lines of it that errors passed."""
+"""The import of code of the user's own, what a file of it holds, and the lines of it that errors passed."""
 
 from __future__ import annotations
 
@@ -195,14 +195,11 @@ def loops_in(file: Path) -> list[str]:
     loops: list[str] = []
     for each in body:
         if isinstance(each, ast.ClassDef) and (
-            _has_run(each) or any((base.id if isinstance(base, ast.Name) else "") in loops for base in each.bases)
+            any(isinstance(item, ast.AsyncFunctionDef) and item.name == "run" for item in each.body)
+            or any((base.id if isinstance(base, ast.Name) else "") in loops for base in each.bases)
         ):
             loops.append(each.name)
     return loops
-
-
-def _has_run(definition: ast.ClassDef) -> bool:
-    return any(isinstance(each, ast.AsyncFunctionDef) and each.name == "run" for each in definition.body)
 
 
 def _module_of(file: str) -> str:

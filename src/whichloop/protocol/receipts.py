@@ -1,4 +1,4 @@
-"""The marks of receipts in a text, and what stands between them or beside them: see `whichloop.models.receipts`.
+"""The marks of receipts in a text, and what can be read between them or beside them: see `whichloop.models.receipts`.
 
 The marks of data and of instructions stand here too: what a tool gave is put between marks that a prompt announces.
 """
@@ -37,6 +37,11 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
     """Return the paths whose values a text shows, with the share of the text that ends with each.
 
     `text`: what stands between the marks of the result's receipt, or beside the one that is left.
+
+    A value counts only within its own result: between the two marks of its receipt, or next to one of them where the rest was cut
+    off. There it is found by its place: what stands there is held against the text that the tool gave, character by character,
+    quotes, escapes and white space aside. A result that was written anew, as XML, in fields or in prose, is searched for the key of
+    each value with the value after it.
     """
     if text == result.text:
         spans = {path: _span(result, path) for path in paths}

@@ -139,7 +139,10 @@ _STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class CurrentCall:
-    """The call that is being carried out."""
+    """The call that is being carried out.
+
+    A context variable holds it, so that no parameter of the function stands for it and no model reads of it.
+    """
 
     tool: str
     """The tool's name."""

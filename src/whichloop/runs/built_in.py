@@ -1,4 +1,4 @@
-"""The names of what is built in, one module each, found without importing any: a shell that completes a name waits for them."""
+"""The names and options of what is built in, found without importing any: a shell that completes a name waits for them."""
 
 from __future__ import annotations
 

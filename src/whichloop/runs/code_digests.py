@@ -1,4 +1,4 @@
-"""Digests of source code, which show that code has changed since a run began."""
+"""Digests of source code, of a project's files too, which show that code has changed since a run began."""
 
 from __future__ import annotations
 
@@ -85,6 +85,10 @@ def project_files(first_files: Iterable[SourceFile]) -> dict[str, ProjectFile]:
     """Return these files and all files of their projects that they import, by their names.
 
     A file is named from its project's folder on, as `my_package/tools.py`, so alike on every machine.
+
+    A project is what lies below the folder from which the topmost package or module is imported; of a package that is installed, it
+    is the package alone. What is imported follows from the import statements, wherever in a file they stand, and from the modules
+    that this process has loaded. Nothing is imported for it, so a module whose name a text holds, for `import_module`, is not seen.
     """
     files: dict[str, ProjectFile] = {}
     for source in first_files:

@@ -1,4 +1,4 @@
-"""Run directories: their names, and the kinds of run that they hold."""
+"""Run directories: their names, those that a user types, and the kinds of run that they hold."""
 
 from __future__ import annotations
 

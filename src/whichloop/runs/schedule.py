@@ -1,4 +1,4 @@
-"""The schedule: arms × tasks × repeats."""
+"""The schedule: arms × tasks × repeats; and what has changed since a run began."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of the hooks: a step with its calls and results, and the pieces of a streamed reply."""
+"""What a user gives, hooks and a model, and the arguments of hooks: a step with its calls and results, the pieces of a reply."""
 
 from __future__ import annotations
 

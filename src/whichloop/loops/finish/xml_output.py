@@ -41,7 +41,11 @@ class XmlTag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class XmlTags:
-    """All tags of a text in order, with what ends each opening one."""
+    """All tags of a text in order, with what ends each opening one.
+
+    Each tag is read once and looked at once for each element that it may end, so that the time grows with the length of the reply
+    and with nothing else, whatever is in it.
+    """
 
     text: str
     tags: Sequence[XmlTag]

@@ -1,4 +1,4 @@
-"""The execution of tools: one call or several, in the order that the mode asks for, each under a time limit.
+"""The registry of tools, and their execution: one call or several, in the order that the mode asks for, each under a time limit.
 
 Rows such as B0-11 are those of docs/conformance.md.
 """

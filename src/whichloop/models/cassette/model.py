@@ -1,4 +1,4 @@
-"""The model of one trial behind a recording: what is recorded is given again, what is not is asked and recorded."""
+"""A recording, and the model of one trial behind it: what is recorded is given again, what is not is asked and recorded."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ from whichloop.protocol.wire import from_json
 
 from .answers import DROPPED, Answering, WireAnswer
 from .foreign import ForeignCodec, foreign_codec
-from .refusals import Refusal, ServedTrial, limits_after, refusal_of, stopped_at, within_limits
+from .refusals import Refusal, limits_after, refusal_of, stopped_at, within_limits
+from .trials import ServedTrial
 
 LINGER_S = 1.0
 """Seconds that the rest of a body is read and thrown away, so that a client that is still sending hears why it is refused."""

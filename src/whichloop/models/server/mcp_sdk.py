@@ -20,7 +20,8 @@ from starlette.types import Message
 from whichloop.protocol import ToolSpec
 from whichloop.protocol.tool_calls import is_mcp_error, read_mcp_error
 
-from .refusals import McpTrial, Refusal
+from .refusals import Refusal
+from .trials import McpTrial
 
 TRIAL, STRUCTURED = "whichloop.trial", "whichloop.structured"
 """Keys of a request's ASGI scope."""

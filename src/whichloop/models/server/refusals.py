@@ -3,33 +3,18 @@ request sets, and those that a provider's answers tell of."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
 from urllib.parse import quote
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from whichloop.models.metering import MeteredExchange
-from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.contract import ErrorAnswer, Path, RateLimitState, Wire, WireFailure, WireRequest
+from whichloop.models.wires.contract import ErrorAnswer, Path, RateLimitState, Wire, WireFailure
 from whichloop.models.wires.fields import MAX_BODY_BYTES, BadRequest, json_response
-from whichloop.protocol import (
-    Codec,
-    ContextOverflow,
-    Model,
-    ModelError,
-    NativeCall,
-    Observation,
-    ProviderError,
-    Reply,
-    Request,
-    Sampling,
-    Usage,
-)
+from whichloop.protocol import ContextOverflow, ModelError, NativeCall, ProviderError, Reply, Request, Sampling
 from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_tokens, estimate_usage
-from whichloop.protocol.tool_calls import ToolListing
 
 REQUESTS_PER_MINUTE = 10_000
 TOKENS_PER_MINUTE = 2_000_000
@@ -209,87 +194,3 @@ def wrong_method(request: BaseRequest, right: str) -> Refusal:
     """Return the refusal of a request by another method than the one that is right here."""
     message = f"Not allowed to {request.method} on {request.raw_path[:MAX_SHOWN]}: {right} is."
     return Refusal(405, message, code="method_not_allowed", headers={"Allow": right})
-
-
-@dataclass(frozen=True, slots=True)
-class ServedTrial:
-    """One trial's model as the server needs it."""
-
-    model: Model
-    tunnel: Tunnel
-    codecs: Mapping[str, Codec] = field(default_factory=dict)
-    """Codecs by the name that the client's metadata gives."""
-    task_tools: Collection[str] | None = None
-    """Names of the tools that the task is solved with; None: those of a scripted model's script."""
-    recount: Callable[[Usage, Usage], None] | None = None
-    """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
-    ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
-    """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
-
-    async def exchange(self, request: Request) -> MeteredExchange:
-        """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
-        if self.ask is not None:
-            return await self.ask(request)
-        reply, failure = None, None
-        try:
-            reply = await self.model.complete(request)
-        except ModelError as error:
-            failure = error
-        finally:
-            struck = self.tunnel.struck(request)  # the mark of its fault goes when the request ends
-        return MeteredExchange(request, reply, failure, 0.0, struck)
-
-
-class Trials(Protocol):
-    """Where a server finds its models."""
-
-    def models(self) -> Collection[str]:
-        """Return the names for the pages that list models."""
-
-    def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
-        """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
-
-
-class McpTrial(Protocol):
-    """One trial's tools as MCP offers them."""
-
-    def listed(self) -> ToolListing:
-        """Return the tools as a server of them lists them now."""
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run a tool. Raises Refusal for a trial that is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnRequest:
-    """A request to a page that no vendor's API has."""
-
-    method: str
-    path: tuple[str, ...]
-    """The segments of the path, decoded."""
-    body: Any = None
-    """The JSON body, None if absent."""
-
-    def require(self, method: str) -> None:
-        """Raise WrongMethod for another method than that of the page."""
-        if self.method != method:
-            raise WrongMethod(method)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The body's fields. Raises BadRequest for a body that is no JSON object."""
-        if not isinstance(self.body, dict):
-            raise BadRequest("The body must be a JSON object.")
-        return self.body
-
-
-class WrongMethod(Exception):
-    """A page that exists, but not for this method; the message names the right one."""
-
-
-class UnknownModel(LookupError):
-    """No model has this name."""
-
-
-More = Callable[[OwnRequest], Awaitable[Any]]
-"""A function that answers further pages with JSON. Raises LookupError (no such page), BadRequest, WrongMethod."""

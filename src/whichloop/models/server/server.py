@@ -26,28 +26,18 @@ from whichloop.protocol.tool_calls import ToolListing
 
 from .answers import send
 from .chatting import BACKLOG, HOLD_S, VERSIONS, Chat, HttpServer, ListeningSocket, logger, page_meant, segments, wire_for
-from .refusals import (
-    MAX_SHOWN,
-    UNREADABLE,
-    McpTrial,
-    More,
-    OwnRequest,
-    Refusal,
-    Trials,
-    UnknownModel,
-    WrongMethod,
-    line_of,
-    no_model,
-    no_page,
-    unreadable,
-    wrong_method,
-)
+from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
+from .trials import McpTrial, More, OwnRequest, Trials, UnknownModel, WrongMethod
 
 JSON, EVENTS = "application/json", "text/event-stream"
 
 
 class McpPages:
-    """Answers requests of MCP clients for the trials of one server. Not thread-safe."""
+    """Answers requests of MCP clients for the trials of one server. Not thread-safe.
+
+    An answer is JSON; the one that follows a change of the tool list is a stream of two events, the first of which tells of the
+    change.
+    """
 
     def __init__(self, find: Callable[[str], McpTrial]) -> None:
         """`find` returns a trial by the segment of the path that names it. Raises LookupError."""

@@ -193,7 +193,11 @@ _PREFIXED = re.compile(rf"(?:mcp[_.:/-]+)?{SERVER}[_.:/-]+(?P<tool>.+)", re.DOTA
 
 
 def with_suite_names(wire_request: WireRequest, task_tools: Collection[str]) -> tuple[WireRequest, Mapping[str, str]]:
-    """Return the request with the suite's own names, and each of these as the client has it; none if it puts nothing in front."""
+    """Return the request with the suite's own names, and each of these as the client has it; none if it puts nothing in front.
+
+    A client whose server is called `whichloop` offers `add` as `mcp__whichloop__add` (Claude Code, Codex, Qwen Code) or
+    `whichloop_add` (OpenCode, Mistral Vibe). The trial's model knows the tool by its own name.
+    """
     offered = {tool.name for tool in wire_request.request.tools}
     suite_names: dict[str, str] = {}
     for name in offered:

@@ -16,6 +16,7 @@ from functools import partial
 
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.schedule import Trial
+from whichloop.runs.trial.loop_run import Abandoned, Leftovers
 from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
@@ -23,7 +24,6 @@ from whichloop.runs.trial.watchdog import Watch
 from .forked import ForkedWorker
 from .interruption import INTERRUPTED
 from .job import Job, setting_of
-from .leftovers import Abandoned, Leftovers
 from .messages import Frames, Links, WorkerError, WorkerLost, framed
 from .pool import Pool
 from .runner import Execute, Progress

@@ -1,4 +1,4 @@
-"""Workers that are forks of the command's process: they have imported and looked up all that it has."""
+"""Forks, and workers that are forks of the command's process: they have imported and looked up all that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of a run that an engine needs and passes to its workers."""
+"""The description of a run that an engine needs and passes to its workers, and the lines of a loop that its trials ran."""
 
 from __future__ import annotations
 

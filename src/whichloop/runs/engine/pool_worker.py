@@ -1,4 +1,4 @@
-"""A worker as the pool sees it, and the trials that it was given."""
+"""A worker as the pool sees it, the trials that it was given, and the arms whose trials end workers."""
 
 from __future__ import annotations
 

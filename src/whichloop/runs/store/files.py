@@ -1,4 +1,4 @@
-"""Write the files of a run directory whole or not at all, even if the writing process dies."""
+"""Write the files of a run directory whole or not at all, even if the writing process dies; and its lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting, request by request, what a trial does with its context: see `whichloop.metrics.context` for what the counts mean."""
+"""What a trial does with its context, counted by request, and its price; `whichloop.metrics.context` says what counts mean."""
 
 from __future__ import annotations
 
