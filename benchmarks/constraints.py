@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from whichloop.frameworks.environments import find_environment, known_frameworks
 from whichloop.frameworks.installing import CONSTRAINTS, constraints_text, framework_class
+from whichloop.frameworks.table import find_environment, known_frameworks
 
 
 def main() -> None:

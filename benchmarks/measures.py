@@ -17,8 +17,7 @@ from measures_faults import card_table, disclosed, searched, smallest_table
 import whichloop
 from pages import head, make_tables, row
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.tables import calls, context, injection
-from whichloop.experiments.compare.view_tables import harness_sentences, harness_tables
+from whichloop.experiments.compare.tables import TITLES, harness_table, measures_table
 from whichloop.metrics.statistics import Interval
 from whichloop.runs.registry import find
 from whichloop.text.doc import Table
@@ -76,7 +75,7 @@ def overview(found: Results) -> str:
     loops = tuple(dict.fromkeys(arm.info.arm.rpartition("/")[0] for arm in found.comparison.arms))
     means = {column: _means(found, column) for column in COLUMNS}
     cards, smallest = disclosed(found), searched(found)
-    (split,) = harness_tables(found.harness)
+    (split,) = map(harness_table, found.harness)
     folded = (
         ("The harness cards of these loops, side by side", card_table(cards)),
         ("The smallest sets of faults with which their lost trials are still lost", smallest_table(smallest)),
@@ -114,14 +113,14 @@ def rounded(mean: Interval) -> Interval:
 def of_context(tasks: int | None, runs: Path) -> str:
     """What the designs, and `bare` without its older results, do with their context on long tasks."""
     found = compared((*DESIGNS, "microcompact(loop=bare)"), "long_haul", ("clean",), tasks, runs)
-    return as_markdown(context(found.comparison.arms))
+    return as_markdown(measures_table(TITLES["context"], found.comparison.arms, "context"))
 
 
 def of_harness(tasks: int | None, runs: Path) -> str:
     """How much of accuracy is the design, and how much the fault profile that stands in for a model."""
     found = compared(DESIGNS, "arithmetic", PROFILES, tasks or 60, runs)
-    (table,) = harness_tables(found.harness)
-    return "\n\n".join([f"*{harness_sentences(found.harness)[0]}.*", as_markdown(table)])
+    (table,) = map(harness_table, found.harness)
+    return "\n\n".join([f"*{found.harness[0].sentence}.*", as_markdown(table)])
 
 
 def of_calls(tasks: int | None, runs: Path) -> str:
@@ -129,7 +128,7 @@ def of_calls(tasks: int | None, runs: Path) -> str:
     arms = compared(
         (*DESIGNS, *AT_ONCE, "microcompact(loop=finish, keep=1)"), "errands", ("crossed-calls",), tasks, runs
     ).comparison.arms
-    table = calls(arms)
+    table = measures_table(TITLES["calls"], arms, "calls")
     accuracies = {arm.info.arm: interval(arm.summary.accuracy, 3) for arm in arms}
     rows = [(cells[0], accuracies[cells[0]], *cells[1:]) for cells in table.rows]
     return as_markdown(Table("", ("arm", "accuracy", *table.columns[1:]), tuple(rows)))
@@ -145,7 +144,12 @@ def of_injection(tasks: int | None, runs: Path) -> str:
         if pair.metric == "injection_executed" and pair.a == "bare/injected"
     ]
     columns = ("bare/injected minus", "injection executed, trial by trial", "p (Holm, all pairs)", "verdict on bare/injected")
-    return "\n\n".join(map(as_markdown, (injection(found.comparison.arms), Table("", columns, tuple(against)))))
+    return "\n\n".join(
+        map(
+            as_markdown,
+            (measures_table(TITLES["injection"], found.comparison.arms, "injection"), Table("", columns, tuple(against))),
+        )
+    )
 
 
 def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:

@@ -25,9 +25,9 @@ from whichloop.experiments.validate.doc import VALIDITY
 from whichloop.experiments.validate.prediction import FOLDER, PREDICTION
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol import StopReason
+from whichloop.runs.folders import run_folder
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.store.files import RunError, read_document
-from whichloop.runs.typed_runs import run_folder
 from whichloop.text.numbers import interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"

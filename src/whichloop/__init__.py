@@ -41,7 +41,7 @@ _HOMES = {
         "Toolbox",
         "with_program",
     ),
-    "whichloop.protocol.current_call": ("current_call",),
+    "whichloop.protocol.tool_calls": ("current_call",),
     "whichloop.protocol.plan_lines": ("plan_from_lines",),
     "whichloop.protocol.redact": ("redact",),
     "whichloop.reports.dataframes": ("Loaded", "load"),

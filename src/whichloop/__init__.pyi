@@ -44,9 +44,9 @@ from whichloop.protocol import StopReason as StopReason
 from whichloop.protocol import Tool as Tool
 from whichloop.protocol import Toolbox as Toolbox
 from whichloop.protocol import with_program as with_program
-from whichloop.protocol.current_call import current_call as current_call
 from whichloop.protocol.plan_lines import plan_from_lines as plan_from_lines
 from whichloop.protocol.redact import redact as redact
+from whichloop.protocol.tool_calls import current_call as current_call
 from whichloop.reports.dataframes import Loaded as Loaded
 from whichloop.reports.dataframes import load as load
 from whichloop.runs.config import CompareConfig as CompareConfig

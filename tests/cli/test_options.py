@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from whichloop.cli.catalogue import CATALOGUES, entries, outlines, values_of
 from whichloop.cli.main import COMMANDS, GROUPS, HEADINGS, OPTIONS, REST, LazyCommand, app, argument_name, heading_of, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
+from whichloop.runs.built_in import field_docs
 from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
-from whichloop.runs.options import field_docs
 
 
 def lazy(name: str) -> LazyCommand:

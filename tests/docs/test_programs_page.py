@@ -15,9 +15,9 @@ import pytest
 
 from tests.prepared import said_by
 from whichloop._extras import is_installed
-from whichloop.programs.environment import trial_environment
 from whichloop.programs.program import Program
-from whichloop.runs.options import options_of
+from whichloop.programs.worker import trial_environment
+from whichloop.runs.built_in import options_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"
 TEXT = PAGE.read_text("utf-8")

@@ -6,8 +6,8 @@ WHICHLOOP_HOME=FOLDER pytest tests/frameworks/test_conformance.py -m slow
 import pytest
 
 from whichloop.checks.loop import check_loop
-from whichloop.frameworks.environments import known_frameworks
 from whichloop.frameworks.installing import framework_class
+from whichloop.frameworks.table import known_frameworks
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.frameworks.environments import find_environment, known_frameworks, packages_in, plain_name
 from whichloop.frameworks.installing import constraints_of, constraints_text, framework_class, pinned_version
+from whichloop.frameworks.table import find_environment, known_frameworks, packages_in, plain_name
 
 from .conftest import make_environment
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.frameworks.environments import known_frameworks
+from whichloop.frameworks.table import known_frameworks
 
 from .conftest import make_environment
 

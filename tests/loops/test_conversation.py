@@ -45,7 +45,7 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.chat import SentTurn
 from whichloop.protocol.events import RunEnded
-from whichloop.protocol.stored_once import MIN_CHARS, resolved, stored_once
+from whichloop.protocol.json_text import MIN_CHARS, resolved, stored_once
 
 DESIGNS: list[Loop] = [
     *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),

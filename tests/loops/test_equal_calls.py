@@ -33,7 +33,7 @@ from whichloop.loops import (
     Toolbox,
     ToolCall,
 )
-from whichloop.loops.checkpoints.equal_calls import equal_calls, equality_key, equality_keys
+from whichloop.loops.checkpoints.checkpoint_entries import equal_calls, equality_key, equality_keys
 from whichloop.loops.checkpoints.replayed_toolbox import BESIDE, EARLIER, MADE
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Act, Answer, Loop

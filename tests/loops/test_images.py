@@ -26,7 +26,7 @@ from whichloop.models.cassette.lines import part_id, part_line, read_part
 from whichloop.models.cassette.miss import _rendered
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Act, Answer, Loop, Message, Query, Request, StopRun, Toolbox, ToolCall, run_sync
-from whichloop.protocol.images import Image
+from whichloop.protocol.files import Image
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 300
 HELD, FAR = Image.of(PNG), Image("https://example.com/a.jpg")

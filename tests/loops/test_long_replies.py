@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.dspy_seam import chat_format
-from whichloop.loops.finish import StreamChunk, xml_tags
+from whichloop.loops.finish import StreamChunk
+from whichloop.loops.finish import xml_output as xml_tags
 from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.finish.partial import partial_json
 from whichloop.loops.finish.step import MIN_GROWTH, streamed

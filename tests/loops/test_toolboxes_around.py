@@ -27,10 +27,10 @@ from whichloop.checks.loop.scene import Gate, RunLog, open_gate
 from whichloop.checks.program.bench import AgentLog
 from whichloop.loops.checkpoints.checkpoint import Checkpoint
 from whichloop.loops.checkpoints.replay import Replay
-from whichloop.loops.finish.tools import CurrentTools
+from whichloop.loops.finish.output import CurrentTools
 from whichloop.loops.guarded import Confirmations
+from whichloop.loops.shared.boundary import RelayingObserver, WatchedModel
 from whichloop.loops.shared.call_ids import CallIds
-from whichloop.loops.shared.watching import RelayingObserver, WatchedModel
 from whichloop.models.metering import Listener
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import SILENT, Observer, StopRun, Tool, Toolbox, ToolCall, run_sync

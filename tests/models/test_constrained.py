@@ -8,8 +8,8 @@ from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.phased.codecs import UNDERSTAND
 from whichloop.models.cassette.canonical import Cleaner
 from whichloop.models.fake import FakeModel
+from whichloop.models.limits import Constrained
 from whichloop.models.local.model import with_tools_as_text
-from whichloop.models.sampling import Constrained
 from whichloop.protocol import (
     AnyCall,
     Codec,

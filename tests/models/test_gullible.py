@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED, FaultPoint
-from whichloop.models.gullible import Gullible
+from whichloop.models.formats import Gullible
 from whichloop.models.instructions import ANSWER, CALL, STOP, author
 from whichloop.models.policy import Decision
 from whichloop.models.profiles import Gullibility, Profile

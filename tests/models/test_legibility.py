@@ -16,8 +16,7 @@ from tests.models.receipts import issue
 from whichloop.models.policy import POLICY, PolicyRequest
 from whichloop.models.receipts import Ledger, ReceiptEntry
 from whichloop.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
-from whichloop.protocol.legibility import MIN_ALIGNED, GivenResult, Path, bare, legible_parts
-from whichloop.protocol.receipts import sightings
+from whichloop.protocol.receipts import MIN_ALIGNED, GivenResult, Path, bare, legible_parts, sightings
 from whichloop.protocol.values import cap, span_of
 
 from . import bench

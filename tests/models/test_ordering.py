@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.fake import FakeModel
-from whichloop.models.sampling import TURNS, InOrder
+from whichloop.models.limits import TURNS, InOrder
 from whichloop.protocol import Message, ProviderError, Reply, Request
 
 

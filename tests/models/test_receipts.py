@@ -16,8 +16,7 @@ from whichloop.datasets import arithmetic
 from whichloop.datasets.validity import replay
 from whichloop.models.receipts import Ledger, call_digest, content_digest
 from whichloop.protocol import Plan, Ref, refs, run_sync
-from whichloop.protocol.legibility import bare
-from whichloop.protocol.receipts import HALFWAY, MARK, ReceiptReader, sightings, strip_receipts
+from whichloop.protocol.receipts import HALFWAY, MARK, ReceiptReader, bare, sightings, strip_receipts
 
 from . import bench
 

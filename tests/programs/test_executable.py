@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import is_alive
 from whichloop.models.fake import FakeModel
-from whichloop.programs.executable import LEFTOVER_S, MAX_ANSWER_BYTES, place, run_executable
+from whichloop.programs.loop import LEFTOVER_S, MAX_ANSWER_BYTES, place, run_executable
 from whichloop.programs.program import Program
 from whichloop.programs.worker import SolverFailed
 from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall

@@ -19,9 +19,9 @@ from whichloop.models.metering import MeteredToolbox
 from whichloop.models.receipts import call_digest
 from whichloop.models.server import mcp_sdk
 from whichloop.models.tunnel import Tunnel
-from whichloop.programs.environment import MCP_BRIDGE
 from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
+from whichloop.programs.worker import MCP_BRIDGE
 from whichloop.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
 
 AGENT = Path(__file__).with_name("mcp_agent.py")

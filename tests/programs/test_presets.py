@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from whichloop.cli.main import main
-from whichloop.programs.presets import PRESETS, TrialPlace
-from whichloop.programs.program import Program
-from whichloop.protocol.names import parse_spec
-from whichloop.runs.program_specs import program_spec
+from whichloop.programs.program import PRESETS, Program, TrialPlace
+from whichloop.protocol.names import parse_spec, program_spec
 from whichloop.runs.registry import make_loop, programs_named
 
 SHAPED = Path(__file__).with_name("shaped_agents.py")

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.programs.environment import MAX_QUESTION_BYTES, own_environment, trial_environment
-from whichloop.programs.executable import MAX_ANSWER_BYTES, Ended, read_answer
+from whichloop.programs.loop import MAX_ANSWER_BYTES, Ended, read_answer
 from whichloop.programs.program import Program
-from whichloop.protocol.names import parse_spec
-from whichloop.runs.program_specs import program_spec
+from whichloop.programs.worker import MAX_QUESTION_BYTES, own_environment, trial_environment
+from whichloop.protocol.names import parse_spec, program_spec
 from whichloop.runs.registry import loops_named, make_loop, programs_named
 
 PLAIN = st.characters(exclude_categories=["Cs", "Cc"])

@@ -12,11 +12,10 @@ import pytest
 from tests.processes import is_alive
 from whichloop.models.fake import FakeModel
 from whichloop.programs import worker
-from whichloop.programs.environment import framework_environment
 from whichloop.programs.loop import ProgramLoop
 from whichloop.programs.outside import runner
 from whichloop.programs.program import Program
-from whichloop.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
+from whichloop.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone, framework_environment
 from whichloop.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
 
 TOYS = Path(__file__).with_name("toy_solvers.py")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.protocol.own_files import loop_of_program, loops_in, named_as_file, named_with_dots
+from whichloop.protocol.own_code import loop_of_program, loops_in, named_as_file, named_with_dots
 
 SOURCE = """
 raise SystemExit("imported")

@@ -8,8 +8,7 @@ from dataclasses import fields
 import pytest
 
 from whichloop.loops.bare import Bare
-from whichloop.runs.built_in import builtin_names, form_option, has_option, options_in
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import builtin_names, form_option, has_option, options_in, options_of
 from whichloop.runs.registry import find
 
 ODD = """

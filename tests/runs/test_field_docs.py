@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whichloop.runs.options import field_docs
+from whichloop.runs.built_in import field_docs
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.runs.project_files import project_files, source_file
+from whichloop.runs.code_digests import project_files, source_file
 
 NAMES = [f"own_module_{number}" for number in range(6)]
 

@@ -17,9 +17,8 @@ from whichloop.loops.bare import Bare
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.protocol import Loop, Outcome, StopReason
 from whichloop.protocol.names import Spec, parse_spec
-from whichloop.runs.built_in import builtin_names
+from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.code_digests import code_digest
-from whichloop.runs.options import options_of
 from whichloop.runs.registry import converted_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
 
 # --- options ---

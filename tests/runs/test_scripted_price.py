@@ -21,7 +21,7 @@ from whichloop.metrics.views import to_be_typed
 from whichloop.models.prices import Price, PriceTag, read_tag
 from whichloop.runs.config import CompareConfig, SettingError, TrialBudgetConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.scripted_price import with_scripted_price
+from whichloop.runs.trial_models import with_scripted_price
 
 PRICE = "3/15/0.3"
 AMOUNTS = st.floats(0, 1e6).map(lambda amount: float(f"{amount:.12g}"))

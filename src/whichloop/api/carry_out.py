@@ -25,9 +25,9 @@ from whichloop.reports.tracking import log_results
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Progress
+from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.run_state import read_state
-from whichloop.runs.typed_runs import named_alike
 
 from .arguments import naming_files
 

@@ -10,8 +10,8 @@ from whichloop.protocol.names import parse_spec
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress.display import search_display
 from whichloop.reports.search_tracking import run_logged
+from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import own_code
-from whichloop.runs.typed_runs import named_alike
 
 from .arguments import naming_files
 from .carry_out import CutSearch, apart, warn_caller, way_on, write_or_note

@@ -36,9 +36,8 @@ from whichloop.reports.dataframes import Loaded, load
 from whichloop.reports.why_shown import ShownWhy, shown_why
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Progress
-from whichloop.runs.folders import is_optimization
+from whichloop.runs.folders import is_optimization, run_folder
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.typed_runs import run_folder
 from whichloop.text.doc import Doc, Lines
 
 from .arguments import check_known, naming_files, question

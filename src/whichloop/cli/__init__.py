@@ -15,9 +15,9 @@ _HOMES = {
     "whichloop.models.profiles": ("built_in_profiles",),
     "whichloop.protocol.modules": ("package_version",),
     "whichloop.runs.built_in": ("builtin_names", "loop_names"),
-    "whichloop.runs.typed_runs": ("run_folder",),
+    "whichloop.runs.folders": ("run_folder",),
     "whichloop.runs.permissions": ("Permissions",),
-    "whichloop.runs.program_specs": ("program_spec",),
+    "whichloop.protocol.names": ("program_spec",),
 }
 
 _NEEDS = {"whichloop.cli.searching": "dspy"}

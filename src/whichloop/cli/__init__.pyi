@@ -9,8 +9,8 @@ from whichloop.cli.running import carry_out_new as carry_out_new
 from whichloop.cli.searching import carry_out_search as carry_out_search
 from whichloop.models.profiles import built_in_profiles as built_in_profiles
 from whichloop.protocol.modules import package_version as package_version
+from whichloop.protocol.names import program_spec as program_spec
 from whichloop.runs.built_in import builtin_names as builtin_names
 from whichloop.runs.built_in import loop_names as loop_names
+from whichloop.runs.folders import run_folder as run_folder
 from whichloop.runs.permissions import Permissions as Permissions
-from whichloop.runs.program_specs import program_spec as program_spec
-from whichloop.runs.typed_runs import run_folder as run_folder

@@ -20,8 +20,7 @@ from whichloop.models.local.server import INSTALL, LIBRARY, find_weights
 from whichloop.models.profiles import built_in_profiles, load_profile
 from whichloop.protocol.modules import module_in, plugins_of
 from whichloop.protocol.names import LOCAL, LOCAL_FILE, SCRIPTED, Spec
-from whichloop.runs.built_in import FOREIGN, builtin_names, summary_of
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import FOREIGN, builtin_names, options_of, summary_of
 from whichloop.runs.registry import find, make_suite
 
 NEEDED = "(needed)"

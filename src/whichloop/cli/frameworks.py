@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from whichloop.frameworks.environments import environments, known_frameworks
 from whichloop.frameworks.installing import InstallError, Release, framework_class, install, pinned_version, read_release
+from whichloop.frameworks.table import environments, known_frameworks
 from whichloop.runs.built_in import builtin_names
 from whichloop.text.output import terminal_safe
 

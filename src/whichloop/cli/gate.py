@@ -47,10 +47,9 @@ from whichloop.protocol.values import counted
 from whichloop.reports.progress.trials import print_note, watching
 from whichloop.runs.config import IfAbsent, config_from, flag_of
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.folders import RUNS
+from whichloop.runs.folders import RUNS, run_folder
 from whichloop.runs.permissions import Permissions, resume_flags
 from whichloop.runs.store.files import RunError
-from whichloop.runs.typed_runs import run_folder
 from whichloop.text.output import terminal_safe
 
 from .console import make_room, say

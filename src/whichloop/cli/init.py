@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from whichloop._extras import is_installed
-from whichloop.protocol.names import parse_spec
+from whichloop.protocol.names import parse_spec, program_spec
 from whichloop.runs.config import IfAbsent
-from whichloop.runs.program_specs import program_spec
 from whichloop.runs.registry import converted_options, find
 from whichloop.text.output import terminal_safe
 

@@ -24,8 +24,8 @@ from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo, OptionInfo
 
 from whichloop import cli
+from whichloop.runs.built_in import field_docs
 from whichloop.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, SettingError, flag_of
-from whichloop.runs.options import field_docs
 
 Texts = Annotated[list[str], Field(default=[])]
 """Values of a flag that may be repeated."""

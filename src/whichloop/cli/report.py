@@ -16,8 +16,7 @@ from whichloop.experiments.run_doc import run_doc
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE
 from whichloop.runs.config import IfAbsent
-from whichloop.runs.folders import TEST, is_optimization
-from whichloop.runs.typed_runs import run_folder
+from whichloop.runs.folders import TEST, is_optimization, run_folder
 from whichloop.text.doc import to_markdown
 
 from .console import show

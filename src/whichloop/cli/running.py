@@ -24,10 +24,10 @@ from whichloop.reports.tracking import log_results, not_logged, where_logged
 from whichloop.runs.config import load_config
 from whichloop.runs.engine.forked import ForkedWorker
 from whichloop.runs.engine.messages import WorkerError
+from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import resume_flags
 from whichloop.runs.run_state import larger, overrun, read_state
 from whichloop.runs.store.files import CutShort
-from whichloop.runs.typed_runs import named_alike
 
 from .console import say
 from .options import ResultsOptions

@@ -21,7 +21,7 @@ from whichloop.datasets.task import Suite
 from whichloop.experiments.serve.pages import CALLS_IN, MODEL, RateLimitedHandler, SuiteTrials, settings
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import McpPages, Server
-from whichloop.programs.environment import mcp_command
+from whichloop.programs.worker import mcp_command
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.values import counted
 from whichloop.runs.config import load_config

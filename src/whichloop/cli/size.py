@@ -14,8 +14,7 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.size import Sizing
 from whichloop.experiments.size import tables as report
 from whichloop.runs.config import IfAbsent
-from whichloop.runs.folders import trials_folder
-from whichloop.runs.typed_runs import run_folder
+from whichloop.runs.folders import run_folder, trials_folder
 
 from .console import print_prose, show_table
 from .options import JsonOption, OptionGroup, ReadRunChoice, Texts, VerboseOption, with_options

@@ -15,13 +15,11 @@ from whichloop._lazy import explained_module
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 with explained_module(__name__):
-    from .asking import Prediction, ThroughPredictor, ask, ask_fields, program_of, request_of, with_prompt
+    from .asking import Prediction, ThroughPredictor, ask, ask_fields, lm_of, program_of, request_of, with_prompt
     from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
     from .clients import close_local_clients
-    from .engine import lm_of
     from .errors import model_error
-    from .model import DspyModel, Lm15Model, listed_price, local_client, model_named
-    from .names import open_lm
+    from .model import DspyModel, Lm15Model, listed_price, local_client, model_named, open_lm
 
 __all__ = [
     "FORMAT",

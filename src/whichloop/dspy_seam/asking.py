@@ -1,14 +1,16 @@
-"""One entry for the calls of a DSPy-based loop: to any Model, or through the predictor if DSPy should see them."""
+"""One entry for the calls of a DSPy-based loop: to any Model, or through the predictor and its engine if DSPy should see them."""
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
+from dspy import lm15
 from dspy.utils.exceptions import AdapterParseError, LMError
 from pydantic_core import to_jsonable_python
 
@@ -19,17 +21,23 @@ from whichloop.protocol import (
     Model,
     ModelError,
     Move,
+    NativeCall,
     Program,
     Prompt,
     Prompted,
     Reply,
     Request,
+    Sampling,
+    ToolSpec,
     Usage,
     WireError,
 )
+from whichloop.protocol.json_text import Json
+from whichloop.protocol.threads import run_blocking
 
 from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, is_debugged, outputs_of, with_instructions
 from .errors import model_error
+from .wire import LM15_FINISH, arguments_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +189,104 @@ def with_prompt(predictor: Any, prompt: Prompt) -> object:
     prompted_predictor.signature = with_instructions(predictor.signature, prompt.instructions)
     prompted_predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
     return prompted_predictor
+
+
+def lm_of(model: Model) -> Any:
+    """Return a `dspy.LM` that asks `model`, without cache and retries. DSPy keeps a history unless `disable_history` is set."""
+    return dspy.LM(
+        f"whichloop/{model.name.replace('/', '-')}",
+        engine=_SyncEngine(model),
+        async_engine=_AsyncEngine(model),
+        cache=False,
+        num_retries=0,
+    )
+
+
+class _AsyncEngine:
+    """DSPy's asynchronous engine over a Model."""
+
+    supports_function_calling = True
+    supports_reasoning = False
+    supports_response_schema = False
+    supported_params = frozenset({"tools", "tool_choice", "temperature", "max_tokens", "top_p", "stop", "seed"})
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def __deepcopy__(self, memo: object) -> object:
+        return self  # optimizers deep-copy programs, and with them their LM; the model behind stays one
+
+    async def complete(self, request: Any) -> object:
+        reply = await self.model.complete(_request_of(request))
+        return _response_of(reply, request.model)
+
+
+class _SyncEngine(_AsyncEngine):
+    """The same for DSPy's synchronous calls, whose caller waits."""
+
+    def complete(self, request: object) -> Any:
+        return run_blocking(super().complete(request))
+
+
+def _request_of(request: Any) -> Request:
+    messages = []
+    if request.system:
+        system = request.system if isinstance(request.system, str) else "\n".join(part.text for part in request.system)
+        messages.append(Message("system", system))
+    for message in request.messages:
+        messages.extend(_messages_of(message))
+    tools = tuple(ToolSpec(tool.name, tool.description or "", tool.parameters) for tool in request.tools)
+    config = request.config
+    sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
+    choice = config.tool_choice
+    several = choice is None or choice.parallel is not False
+    converted = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
+    details = CURRENT_REQUEST.get()
+    if details is None:
+        return converted
+    codec = details.codec
+    return replace(
+        converted, role=codec.role, scope=details.scope, codec=codec, examples=details.examples, prompted=details.prompted
+    )
+
+
+def _choice_of(choice: Any) -> str | None:
+    if choice is None:
+        return None
+    return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
+
+
+def _schema_of(response_format: Any) -> Mapping[str, Json] | None:
+    """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
+    fields = response_format or {}
+    schema: Mapping[str, Any] | None = fields.get("json_schema", fields).get("schema")
+    return schema
+
+
+def _messages_of(message: Any) -> list[Message]:
+    """Return one lm15 message as ours; a tool message may hold several results."""
+    results = [part for part in message.parts if part.type == "tool_result"]
+    if results:
+        return [Message("tool", "".join(p.text for p in part.content), call_id=part.id) for part in results]
+    text = "".join(part.text for part in message.parts if part.type == "text")
+    calls = tuple(
+        NativeCall(part.id, part.name, json.dumps(part.input, ensure_ascii=False))
+        for part in message.parts
+        if part.type == "tool_call"
+    )
+    return [Message("system" if message.role == "developer" else message.role, text, calls)]
+
+
+def _response_of(reply: Reply, model: str) -> object:
+    parts: list[object] = [lm15.TextPart(reply.text)]
+    parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
+    usage = reply.usage
+    return lm15.Response(
+        id=None,
+        model=model,
+        message=lm15.Message.assistant(parts),
+        finish_reason="tool_call" if reply.calls and reply.finish_reason != "length" else LM15_FINISH[reply.finish_reason],
+        usage=lm15.Usage()
+        if usage is None
+        else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),
+    )

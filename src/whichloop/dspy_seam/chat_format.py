@@ -119,13 +119,9 @@ def _tellable(signature: Any, demo: Fields) -> Fields:
     lists = {
         name: json.dumps(serialize_for_json(demo[name]), ensure_ascii=False)
         for name, info in signature.fields.items()
-        if info.annotation is str and name in demo and _is_no_list_of_texts(demo[name])
+        if info.annotation is str and isinstance(demo.get(name), list) and not all(isinstance(item, str) for item in demo[name])
     }
     return {**dict(demo.items()), **lists} if lists else demo
-
-
-def _is_no_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and not all(isinstance(item, str) for item in value)
 
 
 def _unrepairable(text: str) -> str:
@@ -332,7 +328,8 @@ def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
         if not isinstance(value, str):
             raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
         lines = value.splitlines()
-        if "\n".join(lines) != value or value.strip() != value or ("[[ ##" in value and any(map(_is_header, lines))):
+        has_header = "[[ ##" in value and any(field_header_pattern.match(line.strip()) for line in lines)
+        if "\n".join(lines) != value or value.strip() != value or has_header:
             raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
         text = format(value)  # of a subclass, as it stands in the reply
         return text, text
@@ -348,10 +345,6 @@ def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
     if not same:
         raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
     return text, read
-
-
-def _is_header(line: str) -> bool:
-    return field_header_pattern.match(line.strip()) is not None
 
 
 _BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)

@@ -28,8 +28,8 @@ from dspy.clients.model_metadata import model_info
 
 from whichloop.protocol.json_text import Json
 
-from .gemini import PROVIDERS as GEMINI
-from .gemini import with_calls_apart, with_json_schemas
+from .wire import PROVIDERS as GEMINI
+from .wire import with_calls_apart, with_json_schemas
 
 FIRST_ERROR = 400
 

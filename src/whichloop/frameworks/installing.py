@@ -12,12 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from whichloop.programs.environment import framework_environment
-from whichloop.programs.worker import RUNNER
+from whichloop.programs.worker import RUNNER, framework_environment
 from whichloop.protocol.names import nearest
 
-from .environments import environment_folder, is_release, known_frameworks, packages_in, plain_name
-from .table import FRAMEWORKS, Framework
+from .table import FRAMEWORKS, Framework, environment_folder, is_release, known_frameworks, packages_in, plain_name
 
 CONSTRAINTS = Path(__file__).with_name("constraints")
 MAX_SHOWN_LINES = 5

@@ -86,8 +86,8 @@ _HOMES = {
         "Usage",
     ),
     "whichloop.protocol.outcome": ("Budget", "Expenses", "RunUsage"),
-    "whichloop.protocol.current_call": ("CurrentCall", "current_call"),
-    "whichloop.protocol.images": ("Image",),
+    "whichloop.protocol.tool_calls": ("CurrentCall", "current_call"),
+    "whichloop.protocol.files": ("Image",),
     "whichloop.protocol.events": (
         "ApprovalAsked",
         "ApprovalDecided",

@@ -75,8 +75,6 @@ from whichloop.protocol import ToolCall as ToolCall
 from whichloop.protocol import Understanding as Understanding
 from whichloop.protocol import Usage as Usage
 from whichloop.protocol import run_sync as run_sync
-from whichloop.protocol.current_call import CurrentCall as CurrentCall
-from whichloop.protocol.current_call import current_call as current_call
 from whichloop.protocol.events import ApprovalAsked as ApprovalAsked
 from whichloop.protocol.events import ApprovalDecided as ApprovalDecided
 from whichloop.protocol.events import CallInvalid as CallInvalid
@@ -90,7 +88,9 @@ from whichloop.protocol.events import RequestStarted as RequestStarted
 from whichloop.protocol.events import RunEnded as RunEnded
 from whichloop.protocol.events import ToolFinished as ToolFinished
 from whichloop.protocol.events import ToolStarted as ToolStarted
-from whichloop.protocol.images import Image as Image
+from whichloop.protocol.files import Image as Image
 from whichloop.protocol.outcome import Budget as Budget
 from whichloop.protocol.outcome import Expenses as Expenses
 from whichloop.protocol.outcome import RunUsage as RunUsage
+from whichloop.protocol.tool_calls import CurrentCall as CurrentCall
+from whichloop.protocol.tool_calls import current_call as current_call

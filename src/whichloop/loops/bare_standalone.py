@@ -22,7 +22,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from whichloop.loops.shared.tool_signatures import signature_of
 from whichloop.protocol import (
     Capabilities,
     ModelError,
@@ -38,7 +37,7 @@ from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
 
-from .bare import Bare, History
+from .bare import Bare, History, signature_of
 
 logger = logger_of(__name__)
 

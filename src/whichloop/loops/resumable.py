@@ -18,7 +18,6 @@ from whichloop.loops.checkpoints.replay import UNLIMITED, Replay, take_up
 from whichloop.loops.checkpoints.replayed_toolbox import ReplayedToolbox
 from whichloop.loops.shared.boundary import has_boundary, run_of, watched
 from whichloop.loops.shared.call_ids import CallIds, ids_of
-from whichloop.loops.shared.watching import RelayingObserver
 from whichloop.protocol import (
     SILENT,
     AnswerT,
@@ -41,7 +40,7 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.outcome import Budget
 from whichloop.protocol.redact import logger_of
 
-from .shared.boundary import check_run, named
+from .shared.boundary import RelayingObserver, check_run, named
 
 logger = logger_of(__name__)
 

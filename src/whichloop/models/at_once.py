@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from whichloop.protocol import Act, PlannedCall, Reply, ToolCall, refs
+from whichloop.protocol import Act, Reply, ToolCall, refs
 
 from .prompt_view import PromptView, concrete
 from .receipts import call_digest
@@ -52,16 +52,14 @@ def early_call(view: PromptView, made_now: Collection[str]) -> EarlyCall | None:
     """
     for planned in view.unknown:
         needs = view.plan.dependencies[planned.id] - view.results.keys()
-        if planned.id in made_now or not needs or not needs <= set(made_now) or _takes(planned) & needs:
+        if planned.id in made_now or not needs or not needs <= set(made_now):
+            continue
+        if needs & {ref.call for ref in refs(planned.arguments)}:
             continue
         call = concrete(planned, view.values)
         if call is not None:
             return EarlyCall(call, tuple(name for name in made_now if name in needs))
     return None
-
-
-def _takes(planned: PlannedCall) -> set[str]:
-    return {ref.call for ref in refs(planned.arguments)}
 
 
 class RunningCall:

@@ -13,8 +13,7 @@ from typing import Any
 
 from whichloop.protocol import Observation, ToolCall, ToolSpec, render_value
 from whichloop.protocol.digest import canonical_json, sha256, unit
-from whichloop.protocol.legibility import unquoted
-from whichloop.protocol.receipts import INSTRUCTION, MARK, announced, is_data
+from whichloop.protocol.receipts import INSTRUCTION, MARK, announced, is_data, unquoted
 
 from .faults import Fault
 from .filling import Unfillable, fill, same

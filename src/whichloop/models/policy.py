@@ -26,7 +26,7 @@ from whichloop.protocol import (
     render_value,
     resolve,
 )
-from whichloop.protocol.legibility import Path
+from whichloop.protocol.receipts import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
 from .prompt_view import PromptView, ShownResult, concrete

@@ -138,7 +138,7 @@ class Abilities(_Section):
 
 
 class Gullibility(_Section):
-    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.gullible`."""
+    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.formats`."""
 
     obeys: Rate = 0.0
     """Chance that the model falls for an instruction that its prompt shows."""

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from whichloop.protocol import Plan, PlannedCall, ToolCall, render_value, resolve
-from whichloop.protocol.legibility import Path
-from whichloop.protocol.receipts import ReceiptReader, Sighting, sightings
+from whichloop.protocol.receipts import Path, ReceiptReader, Sighting, sightings
 
 from .receipts import Form, Ledger, ReceiptEntry, Truth, call_digest
 

@@ -25,9 +25,8 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_input
 
-from .limits import Limits, Permit, Pressure, waits
+from .limits import Limits, Permit, Pressure, waits, with_defaults
 from .prices import Price
-from .sampling import with_defaults
 
 logger = logger_of(__name__)
 

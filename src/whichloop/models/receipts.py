@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from whichloop.protocol import Message, ToolCall, WireError, render_value
 from whichloop.protocol.digest import canonical_json, sha256
-from whichloop.protocol.legibility import GivenResult, Path, legible_parts
-from whichloop.protocol.receipts import MARK, Sighting, receipt_of
+from whichloop.protocol.receipts import MARK, GivenResult, Path, Sighting, legible_parts, receipt_of
 from whichloop.protocol.wire import read_call
 
 

@@ -36,8 +36,7 @@ from .feedback import (
     signs_of_tool,
     signs_of_wire,
 )
-from .formats import first_expressible, spares, spoiled_reply
-from .gullible import Gullible
+from .formats import Gullible, first_expressible, spares, spoiled_reply
 from .instructions import Author, author
 from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import LAPSE, Profile

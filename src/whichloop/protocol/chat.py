@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from .digest import digest
-from .images import Image
-from .stored_once import MIN_CHARS, resolved, source_place, stored_once
+from .files import Image
+from .json_text import MIN_CHARS, resolved, source_place, stored_once
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pkgutil
 import sys
@@ -23,11 +22,6 @@ def names_in(package: str) -> tuple[str, ...]:
 def module_in(package: str, name: str) -> ModuleType:
     """Return one of these modules, imported."""
     return import_module(f"{package}.{name}")
-
-
-def meaning_in(package: str, name: str) -> str:
-    """Return what one of these modules says that it is: the first line of its docstring; empty where it has none."""
-    return (inspect.getdoc(module_in(package, name)) or "").partition("\n")[0]
 
 
 def offered_by(package: str, name: str, attribute: str, is_right: Callable[[Any], bool], right: str) -> Any:

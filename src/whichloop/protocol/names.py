@@ -9,6 +9,7 @@ import difflib
 import importlib
 import json
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,8 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .own_code import import_own, raised_at
-from .own_files import named_as_file, named_with_dots
+from .own_code import import_own, loop_of_program, named_as_file, named_with_dots, raised_at
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
@@ -373,3 +373,27 @@ def _current_directory_last() -> Iterator[None]:
         yield
     finally:
         del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
+
+
+_SHORT = re.compile(r"(?P<command>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?", re.DOTALL)
+
+
+def program_spec(text: str) -> str:
+    """Return the loop that a command line or the name of a function stands for, with options in brackets behind it.
+
+    `python my_agent.py` is `program(command="python my_agent.py")`, and `my.module:solve(venv=new)` has that option, too.
+    Raises ValueError, without the name of a flag, for an empty one, for options that cannot be read, and for a loop.
+    """
+    parts = _SHORT.fullmatch(text.strip())
+    assert parts is not None
+    options = parse_spec(f"program{parts['options'] or ''}").options
+    if not parts["command"]:
+        raise ValueError("write a command line, my.module:function or FILE.py:function")
+    if "command" in options:
+        raise ValueError(f"{text!r}: command stands in front of the brackets")
+    if loop := loop_of_program(parts["command"]):
+        spec = shlex.quote(str(Spec(loop, options)))
+        raise ValueError(
+            f"{loop.partition(':')[2]} is a loop, no program: write --loop {spec}; its laws: whichloop check loop {spec}"
+        )
+    return str(Spec("program", {"command": parts["command"], **options}))

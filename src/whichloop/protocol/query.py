@@ -8,7 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .chat import Message, earlier_messages
-from .images import Image
+from .files import Image
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .cancellation import is_being_cancelled, stop_tasks
-from .current_call import NO_RUN, ToolboxIds
 from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
-from .tool_calls import Observation, StopRun, ToolCall, ToolListing, ToolSpec, TransientError
+from .tool_calls import NO_RUN, Observation, StopRun, ToolboxIds, ToolCall, ToolListing, ToolSpec, TransientError
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:

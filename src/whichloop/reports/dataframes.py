@@ -33,10 +33,9 @@ from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, cou
 from whichloop.protocol import Loop, render_value
 from whichloop.protocol.values import shown_short
 from whichloop.reports.html import doc_html
-from whichloop.runs.folders import trials_folder
+from whichloop.runs.folders import run_folder, trials_folder
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import read_trace
-from whichloop.runs.typed_runs import run_folder
 from whichloop.text.doc import Doc, Lines
 
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold

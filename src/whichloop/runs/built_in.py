@@ -1,13 +1,18 @@
-"""The names of what is built in, one module each, found without importing any: a shell that completes a name waits for them."""
+"""The names and options of what is built in, found without importing any: a shell that completes a name waits for them."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 from whichloop.protocol.modules import names_in
 
@@ -107,3 +112,123 @@ def _choices(annotation: ast.expr) -> list[object]:
         return []
     listed = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
     return [value.value for value in listed if isinstance(value, ast.Constant)]
+
+
+_WITHOUT_OPTIONS = ("builtins", "pydantic.main", "typing")
+"""Modules of base classes, whose own fields are no options: long ones, which take a while to read."""
+
+
+@cache
+def field_docs(target: type[Any]) -> Mapping[str, str]:
+    """Return the string under each field of a class and its bases; every cell of an ablation asks.
+
+    Fields whose source cannot be read have none.
+    """
+    return {name: doc for base in reversed(target.__mro__) for name, doc in _own_docs(base).items()}
+
+
+def _own_docs(target: type[Any]) -> Mapping[str, str]:
+    module = sys.modules.get(target.__module__)
+    return {} if module is None or target.__module__ in _WITHOUT_OPTIONS else _docs_in(module).get(target.__qualname__, {})
+
+
+@cache
+def _docs_in(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
+    """Return the qualified name of each class in a module → its documented fields; nothing of a module without source."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    docs: dict[str, Mapping[str, str]] = {}
+    for name, body in _classes(tree.body, ""):
+        docs.setdefault(name, _docs(body))
+    return docs
+
+
+def _classes(body: list[ast.stmt], within: str) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Yield the qualified name and the body of each class, those in functions and under conditions included."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield f"{within}{node.name}", node.body
+            yield from _classes(node.body, f"{within}{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _classes(node.body, f"{within}{node.name}.<locals>.")
+        else:
+            for part in ("body", "orelse", "handlers", "finalbody"):
+                yield from _classes(getattr(node, part, []), within)
+
+
+def _docs(body: list[ast.stmt]) -> dict[str, str]:
+    docs, field = {}, ""
+    for node in body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            field = node.target.id
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            if field:
+                docs[field] = inspect.cleandoc(node.value.value)
+            field = ""
+        else:
+            field = ""
+    return docs
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a loop or suite."""
+
+    name: str
+    type: Any
+    default: Any
+    doc: str
+
+
+def options_of(target: Callable[..., Any]) -> dict[str, Option]:
+    """Return the options of a loop's class or a suite's loader, with the line of documentation under each field."""
+    return dict(_options_of_class(target) if inspect.isclass(target) else _options_in(target))  # type: ignore[arg-type]  # classes hash
+
+
+@cache
+def _options_of_class(target: type[Any]) -> Mapping[str, Option]:
+    """Return a class's options: a run asks for those of each arm's design several times."""
+    return _options_in(target)
+
+
+def _options_in(target: Callable[..., Any]) -> dict[str, Option]:
+    hints = _type_hints(target)
+    docs = _first_lines(target) if inspect.isclass(target) else _argument_docs(target)
+    hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
+    options: dict[str, Option] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD and get_origin(hints.get(name)) is Unpack:
+            options |= _shared_options(get_args(hints[name])[0])
+        elif name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            options[name] = Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
+    return options
+
+
+def _shared_options(fields: type[Any]) -> dict[str, Option]:
+    """Return the options that `**options: Unpack[SomeTypedDict]` takes; the default None means that one is left out."""
+    docs = _first_lines(fields)
+    return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
+
+
+def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    for source in (target.__init__, target) if inspect.isclass(target) else (target,):
+        try:
+            return get_type_hints(source)
+        except (NameError, TypeError):  # names that only a type checker sees; a class knows those of its bases' modules
+            continue
+    return {}
+
+
+def _first_lines(target: type[Any]) -> dict[str, str]:
+    return {name: doc.splitlines()[0] for name, doc in field_docs(target).items() if doc}  # type: ignore[arg-type]  # classes hash
+
+
+def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
+    """Return what a function's docstring says of each argument: the first sentence after its name in backticks and a colon."""
+    text = " ".join((inspect.getdoc(target) or "").split())
+    return {name: doc for names, doc in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
+
+
+_ARGUMENT_DOC = re.compile(r"((?:`\w+`, )*`\w+`): (.+?)(?=; `|\. |\.?$)")

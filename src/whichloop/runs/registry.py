@@ -23,12 +23,10 @@ from whichloop.protocol import Loop, Optimizable, with_program
 from whichloop.protocol.cured_error import UnknownNameError, needed
 from whichloop.protocol.modules import module_in, offered_by, plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
-from whichloop.protocol.own_code import load_plugin, own_words
-from whichloop.protocol.own_files import loops_in, named_with_dots
+from whichloop.protocol.own_code import load_plugin, loops_in, named_with_dots, own_words
 from whichloop.protocol.values import joined
 
-from .built_in import FOREIGN, PACKAGES, builtin_names
-from .options import Option, options_of
+from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
 
 _STARTED = ("command", "venv", "python")
 """Their options that say what that is."""

@@ -12,8 +12,7 @@ from whichloop.checks.loop import LAWS, Finding, check_loop
 from whichloop.checks.loop.template_loop import TemplateLoop
 from whichloop.loops.bare import Bare
 from whichloop.protocol.names import parse_spec
-from whichloop.runs.built_in import builtin_names
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.registry import find, make_loop
 
 

@@ -20,9 +20,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import is_abstention
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.folders import new_folder
+from whichloop.runs.folders import named_alike, new_folder, run_folder
 from whichloop.runs.store.files import MANIFEST, RunError, write_manifest_json
-from whichloop.runs.typed_runs import named_alike, run_folder
 
 BLIND = "whichloop.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""

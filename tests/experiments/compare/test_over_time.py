@@ -27,9 +27,8 @@ from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, resume_flags
 from whichloop.runs.run_state import Spent, covered_s, larger, read_records, read_state
-from whichloop.runs.store.files import TRIALS, RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.files import TRIALS, RunError, locked, read_manifest_json, write_manifest_json
 from whichloop.runs.store.journal import Journal
-from whichloop.runs.store.lock import locked
 
 BARE = "bare(check_types=true)"
 

@@ -25,7 +25,7 @@ from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
 from whichloop.protocol.model import ProviderTrouble
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.pricing import Pricing
+from whichloop.runs.trial.context_use import Pricing
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
 Make = Callable[..., Proposals]

@@ -20,8 +20,7 @@ from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
-from whichloop.runs.store.lock import locked
+from whichloop.runs.store.files import MANIFEST, RunError, locked, read_manifest_json
 
 pytestmark = pytest.mark.thorough
 

@@ -20,8 +20,8 @@ from tests.loops.bare.helpers import (
 )
 from tests.rows import row
 from whichloop.loops import bare
+from whichloop.loops.bare import validate_tool_arguments
 from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.loops.shared.tool_signatures import validate_tool_arguments
 
 
 @row("S4-19")

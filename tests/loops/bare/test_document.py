@@ -25,9 +25,8 @@ from tests.loops.bare.helpers import (
 from tests.loops.helpers import Script, python
 from tests.rows import row
 from whichloop.loops import bare_standalone
-from whichloop.loops.bare import Bare, create_observation
+from whichloop.loops.bare import Bare, create_observation, validate_tool_arguments
 from whichloop.loops.bare_standalone import ToolRegistry, mock_llm, run_agent
-from whichloop.loops.shared.tool_signatures import validate_tool_arguments
 
 
 @row("S4-2")

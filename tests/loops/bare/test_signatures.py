@@ -26,10 +26,9 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Script
 from tests.rows import row
-from whichloop.loops.bare import Bare
+from whichloop.loops import bare as tool_signatures
+from whichloop.loops.bare import Bare, validate_tool_arguments
 from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.loops.shared import tool_signatures
-from whichloop.loops.shared.tool_signatures import validate_tool_arguments
 from whichloop.protocol import (
     Query,
     Tool,

@@ -19,7 +19,7 @@ from whichloop.protocol import (
     StopReason,
     Tool,
 )
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import options_of
 
 
 @row("finish.max_steps")

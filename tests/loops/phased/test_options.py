@@ -29,7 +29,7 @@ from whichloop.protocol import (
     ToolCall,
     run_sync,
 )
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import options_of
 
 
 @row("phased.max_rounds")

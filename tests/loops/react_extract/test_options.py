@@ -17,7 +17,7 @@ from whichloop.protocol import (
     Role,
     StopReason,
 )
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import options_of
 
 
 @row("react_extract.max_iterations")

@@ -42,7 +42,7 @@ from whichloop.loops.stateless import (
     StatelessProgram,
 )
 from whichloop.loops.stateless.agent import DEFAULT_TOLD
-from whichloop.loops.stateless.options import AgentOptions, ManagerOptions
+from whichloop.loops.stateless.state import AgentOptions, ManagerOptions
 from whichloop.protocol import (
     Act,
     Answer,

@@ -11,7 +11,7 @@ import pytest
 from whichloop.models.fake import FakeModel
 from whichloop.models.local.model import _as_served
 from whichloop.protocol import Answer, Message, ProviderError, Request, run_sync
-from whichloop.protocol.images import Image
+from whichloop.protocol.files import Image
 from whichloop.protocol.tokens import IMAGE_TOKENS, estimate_input
 
 from .provider import NAME, Server, ask, completion

@@ -14,8 +14,8 @@ import pytest
 from tests.prepared import Prepared
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import job_of
-from whichloop.runs import forking
 from whichloop.runs.config import BudgetConfig
+from whichloop.runs.engine import forked as forking
 from whichloop.runs.engine.forked import MAX_FORKS, MIN_TRIALS, forked_workers, forks_for
 
 ROOT = Path(__file__).parents[3]

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.runs.engine.arm_deaths import ArmDeaths
+from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.engine.pool import Pool
-from whichloop.runs.engine.pool_worker import Order, PoolWorker
-from whichloop.runs.engine.seen_lines import SeenLines
+from whichloop.runs.engine.pool_worker import ArmDeaths, Order, PoolWorker
 
 
 def pool_that_says(said: list[str]) -> Pool:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.runs.engine import seen_lines
-from whichloop.runs.engine.seen_lines import LineWatch, SeenLines
+from whichloop.runs.engine import job as seen_lines
+from whichloop.runs.engine.job import LineWatch, SeenLines
 
 
 @pytest.fixture(autouse=True)

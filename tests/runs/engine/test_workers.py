@@ -23,11 +23,11 @@ from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import BudgetConfig
-from whichloop.runs.engine import arm_deaths, pool
-from whichloop.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
+from whichloop.runs.engine import pool
+from whichloop.runs.engine import pool_worker as arm_deaths
+from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.engine.messages import WorkerError
-from whichloop.runs.engine.pool_worker import PoolWorker
-from whichloop.runs.engine.seen_lines import SeenLines
+from whichloop.runs.engine.pool_worker import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths, PoolWorker
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.run_state import Spent, overrun, read_state
 

@@ -16,7 +16,7 @@ from whichloop.metrics.record import Record
 from whichloop.runs import run_state as records
 from whichloop.runs.run_state import read_records
 from whichloop.runs.store import each_record as finding
-from whichloop.runs.store import index_writer
+from whichloop.runs.store import journal as index_writer
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import TRIALS, DiskError, RunError, write_manifest_json
 from whichloop.runs.store.index import INDEX, blocks_of

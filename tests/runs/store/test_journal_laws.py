@@ -26,7 +26,7 @@ from tests.prepared import Prepared
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Note, Trace
 from whichloop.runs.run_state import read_records
-from whichloop.runs.store import index_writer
+from whichloop.runs.store import journal as index_writer
 from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import TRACES, TRIALS, RunError
 from whichloop.runs.store.index import INDEX

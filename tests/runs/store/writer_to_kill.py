@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whichloop.metrics.record import Record
 from whichloop.runs.run_state import read_records
-from whichloop.runs.store import index_writer
+from whichloop.runs.store import journal as index_writer
 from whichloop.runs.store.journal import Journal
 
 

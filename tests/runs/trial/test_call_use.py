@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_digest
 from whichloop.protocol import Act, Message, Recovery, Reply, Request, Role, ToolCall
-from whichloop.runs.trial.call_use import CallUse
+from whichloop.runs.trial.recorder import CallUse
 
 CALLS = [ToolCall("put", {"n": number}) for number in range(4)]
 DIGESTS = [call_digest(call.name, call.arguments) for call in CALLS]

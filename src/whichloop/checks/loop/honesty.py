@@ -7,9 +7,8 @@ from functools import partial
 
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Loop, Model, Reply, Request, WrappedModel, render_value
-from whichloop.protocol.legibility import bare
 from whichloop.protocol.model import StreamsWhole
-from whichloop.protocol.receipts import Sighting, sightings
+from whichloop.protocol.receipts import Sighting, bare, sightings
 
 from .contract import asked_again, is_right, limited
 from .law import require

@@ -25,7 +25,7 @@ from whichloop.protocol import (
     render_value,
 )
 from whichloop.protocol.digest import canonical_json
-from whichloop.runs.trial.guard import stop
+from whichloop.runs.trial.watchdog import stop
 
 from .contract import limited
 from .law import Broken, NotApplicable, require

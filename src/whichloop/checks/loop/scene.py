@@ -43,7 +43,7 @@ from whichloop.protocol import (
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.own_code import raised_at, waiting_at
 from whichloop.protocol.values import cap, counted, error_text
-from whichloop.runs.trial.guard import stop
+from whichloop.runs.trial.watchdog import stop
 
 from ..bench_script import bench_script
 from .law import HUNG, Broken, NotApplicable

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from whichloop.protocol import Loop
-from whichloop.protocol.names import Spec, nearest, parse_spec
+from whichloop.protocol.names import Spec, nearest, parse_spec, program_spec
 from whichloop.runs.built_in import loop_names
-from whichloop.runs.program_specs import program_spec
 from whichloop.runs.registry import make_loop
 
 TOLD_STEPS = 9

@@ -15,10 +15,10 @@ from whichloop.metrics.factors.factorial import EFFECT_METRICS
 from whichloop.metrics.factors.layout import Cell, Fraction, fraction, full_factorial
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
+from whichloop.runs.built_in import options_of
 from whichloop.runs.config import CompareConfig, SettingError
 from whichloop.runs.lookup import suite_of, tasks_of_split
 from whichloop.runs.manifest import write_manifest
-from whichloop.runs.options import options_of
 from whichloop.runs.registry import find, make_loop
 from whichloop.text.output import json_safe
 

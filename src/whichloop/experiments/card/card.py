@@ -15,7 +15,7 @@ from whichloop.metrics.summary import METRICS, measures_of
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Loop, Request, render_value
 from whichloop.protocol.names import Spec
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import options_of
 from whichloop.runs.registry import find
 from whichloop.text.doc import UNKNOWN, Doc, Table, lines_of
 from whichloop.text.numbers import counts, interval, measure_text

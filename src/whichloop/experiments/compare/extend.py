@@ -8,7 +8,6 @@ from typing import Any
 
 from whichloop.checks import suite as checks
 from whichloop.protocol.values import counted
-from whichloop.runs.changes import manifest_changes, summary
 from whichloop.runs.config import COMMAND_LINE, CompareConfig, config_from
 from whichloop.runs.folders import refuse_optimization
 from whichloop.runs.lookup import check_plans, tasks_of_split
@@ -17,9 +16,8 @@ from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions
 from whichloop.runs.registry import is_generated
 from whichloop.runs.run_state import read_state
-from whichloop.runs.schedule import Arm, make_arms
-from whichloop.runs.store.files import RunError
-from whichloop.runs.store.lock import locked
+from whichloop.runs.schedule import Arm, make_arms, manifest_changes, summary
+from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import open_models
 
 from .prepare import Experiment

@@ -13,7 +13,7 @@ from whichloop.metrics.sequential import Looks
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig, flag_of
-from whichloop.runs.engine.seen_lines import SeenLines
+from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
 from whichloop.runs.manifest import Manifest, write_manifest
@@ -22,8 +22,7 @@ from whichloop.runs.permissions import check_tracking
 from whichloop.runs.registry import make_loop
 from whichloop.runs.run_state import Retry, RunState, Spent
 from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
-from whichloop.runs.scripted_price import with_scripted_price
-from whichloop.runs.trial_models import TrialModels, open_models
+from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
 from whichloop.text.numbers import listed_names
 
 from .measured_forms import applies

@@ -9,16 +9,14 @@ from typing import Any
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.experiments.compare.prepare import Experiment
-from whichloop.runs.changes import arms_changed, manifest_changes, shell_quoted, suite_changes, summary
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.new_manifest import asked_digests, manifest_of
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allow_words, allowed_config
 from whichloop.runs.run_state import Retry, read_state
-from whichloop.runs.schedule import Arm
-from whichloop.runs.store.files import RunError
-from whichloop.runs.store.lock import locked
+from whichloop.runs.schedule import Arm, arms_changed, manifest_changes, shell_quoted, suite_changes, summary
+from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import TrialModels, open_models
 
 SESSION_SETTINGS = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow"})

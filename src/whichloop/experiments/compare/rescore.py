@@ -28,8 +28,7 @@ from whichloop.runs.new_manifest import asked_digests, suite_entry, task_digests
 from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.run_state import read_records
 from whichloop.runs.store.each_record import each_record
-from whichloop.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
-from whichloop.runs.store.lock import locked
+from whichloop.runs.store.files import TRIALS, RunError, append_whole, locked, new_file, open_repaired
 from whichloop.runs.store.seal import break_seal, tally_of
 from whichloop.runs.store.traces import Traces
 

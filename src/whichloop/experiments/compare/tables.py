@@ -48,19 +48,19 @@ def detail_tables(run: Results) -> Iterator[Table]:
     compared, views = run.comparison, run.views
     arms = compared.arms
     found = [
-        _measures("Arms", arms, "arms"),
+        measures_table("Arms", arms, "arms"),
         _faults(arms),
         pairs_table("Accuracy, a minus b", compared.pairs_on(PRIMARY)),
         pairs_table("Accuracy over all profiles, a minus b (a family of its own)", compared.pooled),
         _templates(compared),
-        *(_measures(title, arms, name) for name, title in TITLES.items()),
+        *(measures_table(title, arms, name) for name, title in TITLES.items()),
         pairs_table("Other measures, a minus b (secondary)", [p for p in compared.pairs if p.metric not in (PRIMARY, "seconds")]),
         *_fronts(views.fronts, views.per_solved),
         *_budgets(views.budgets),
         _tasks(compared.on_tasks),
         _reliability(views.reliability),
         _confidence(views.confidence),
-        *map(_harness, run.harness),
+        *map(harness_table, run.harness),
     ]
     yield from (table for table in found if table.rows)
 
@@ -79,7 +79,7 @@ def headings(names: Sequence[str], arms: Sequence[ArmResult]) -> list[str]:
     return [known.get(name, METRICS[name].label) for name in names]
 
 
-def _measures(title: str, arms: Sequence[ArmResult], name: TableName) -> Table:
+def measures_table(title: str, arms: Sequence[ArmResult], name: TableName) -> Table:
     """Return the means of the measures of one table, with their intervals, and of the arms how many trials they are over."""
     measures = in_table_order(measures_of(name))
     is_main, distances = name == "arms", DISTANCES if name == "context" else ()
@@ -252,7 +252,7 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
     return table_of("Confidence", columns, rows)
 
 
-def _harness(found: Harness) -> Table:
+def harness_table(found: Harness) -> Table:
     """Return what accuracy varies by where loops and models, or profiles, are crossed, and how often rankings reverse."""
     rows = [
         (

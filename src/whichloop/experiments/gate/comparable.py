@@ -15,8 +15,8 @@ from whichloop.metrics.gate import check_level, check_margin
 from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues
 from whichloop.protocol.cured_error import CuredError
 from whichloop.protocol.values import counted
-from whichloop.runs.changes import upgrades
 from whichloop.runs.manifest import Manifest
+from whichloop.runs.schedule import upgrades
 from whichloop.text.numbers import listed_names
 
 from .changes.changed_code import CodeChange, changed_fields, code_change, other_loop_files

@@ -29,8 +29,8 @@ from whichloop.protocol.own_code import place_in
 from whichloop.protocol.values import counted
 from whichloop.runs.code_digests import loop_files
 from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.engine.runner import Progress, Unwatched
-from whichloop.runs.engine.seen_lines import SeenLines
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
 from whichloop.runs.registry import loops_named, programs_named

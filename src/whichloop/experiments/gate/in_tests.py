@@ -19,12 +19,11 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import PRIMARY
 from whichloop.protocol.files import file_error_words
-from whichloop.protocol.names import nearest
+from whichloop.protocol.names import nearest, program_spec
 from whichloop.protocol.own_code import raised_in
 from whichloop.protocol.values import counted
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.program_specs import program_spec
 from whichloop.runs.silent_end import terminated_as_interrupted, told_of_exit
 from whichloop.text.output import safe_for_others
 

@@ -32,7 +32,7 @@ import dspy
 
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.protocol.redact import logger_of
-from whichloop.runs.options import Option, options_of
+from whichloop.runs.built_in import Option, options_of
 
 from .config import packages_of
 from .quiet_dspy import Warn, error_line, quiet, with_place

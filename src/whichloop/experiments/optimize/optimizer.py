@@ -15,7 +15,7 @@ from whichloop.protocol import Program
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import Spec, nearest, own_object, without_process
 from whichloop.protocol.own_code import load_plugin
-from whichloop.runs.options import Option, options_of
+from whichloop.runs.built_in import Option, options_of
 from whichloop.runs.registry import converted_options
 
 from .compiling import BOTH, BuiltIn, Part, Workshop, any_metric, compiled, loud

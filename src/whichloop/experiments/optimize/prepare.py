@@ -24,10 +24,9 @@ from whichloop.runs.manifest import timestamp, write_manifest
 from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_digest, suite_code, typed_options, versions_of
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking, own_code
 from whichloop.runs.schedule import Arm, make_arms
-from whichloop.runs.scripted_price import scripted_price, with_scripted_price
 from whichloop.runs.store.files import RunError, read_document
-from whichloop.runs.trial.pricing import Pricing
-from whichloop.runs.trial_models import check_scripted_price, open_models
+from whichloop.runs.trial.context_use import Pricing
+from whichloop.runs.trial_models import check_scripted_price, open_models, scripted_price, with_scripted_price
 
 from .candidates import SearchEnd
 from .config import OptimizeConfig, optimize_config_from

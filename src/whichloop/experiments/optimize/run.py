@@ -37,8 +37,7 @@ from whichloop.runs.engine.job import budget_of
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import TEST
 from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
-from whichloop.runs.store.files import MANIFEST, RunError, read_document, write_whole
-from whichloop.runs.store.lock import locked
+from whichloop.runs.store.files import MANIFEST, RunError, locked, read_document, write_whole
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial_models import TrialModels, open_models
 from whichloop.text.output import json_safe

@@ -14,11 +14,10 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import Profile, load_profile, make_profile
-from whichloop.runs.changes import summary
 from whichloop.runs.engine.job import setting_of
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.schedule import Trial
+from whichloop.runs.schedule import Trial, summary
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.setting import FinishedTrial, TrialContext
 from whichloop.runs.trial.trial import run_trial

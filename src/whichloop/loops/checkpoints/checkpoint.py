@@ -14,16 +14,28 @@ from typing import Any
 
 from whichloop.loops.shared.received_arguments import made_anew, received_values, same_json
 from whichloop.protocol import Request, StopRun, Toolbox, ToolCall, render_value
-from whichloop.protocol.current_call import idempotency_key
 from whichloop.protocol.digest import digest
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.tool_calls import idempotency_key
 from whichloop.protocol.values import cap, error_text, legible
 
-from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
-from .checkpoint_entries import Entry, check_entry, holding, json_value, reply_of, store, store_of, version_of
-from .equal_calls import equal_calls
+from .checkpoint_entries import (
+    ApprovalRule,
+    Entry,
+    NeedsApproval,
+    check_entry,
+    equal_calls,
+    holding,
+    json_value,
+    refusals_of,
+    reply_of,
+    rules_of,
+    store,
+    store_of,
+    version_of,
+)
 
 
 def asked_entry(request: Request) -> Entry:

@@ -17,9 +17,8 @@ from whichloop.protocol.cancellation import to_its_end
 from whichloop.protocol.files import check_regular, open_regular
 from whichloop.protocol.threads import CallOutcome, begin_in_thread, caller_waits
 
-from .approval_rules import NeedsApproval
 from .checkpoint import Checkpoint
-from .checkpoint_entries import Entry
+from .checkpoint_entries import Entry, NeedsApproval
 
 
 @dataclass(eq=False, slots=True)

@@ -17,6 +17,7 @@ from whichloop.protocol.outcome import Budget
 from .checkpoint import Checkpoint, PendingCall, ResumeError, asked_entry, pending_of
 from .checkpoint_entries import (
     Entry,
+    equality_key,
     failure_entry,
     failure_of,
     holding,
@@ -27,7 +28,6 @@ from .checkpoint_entries import (
     reply_of,
     version_of,
 )
-from .equal_calls import equality_key
 
 UNLIMITED = Budget()
 UNPRICED = "a budget of {:g} dollars cannot be kept, for the model does not say what a reply costs: limit tokens or calls"

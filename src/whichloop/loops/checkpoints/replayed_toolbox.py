@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from whichloop.loops.shared.boundary import RelayingObserver
 from whichloop.loops.shared.call_ids import RunFailed, as_asked
 from whichloop.loops.shared.received_arguments import (
     different_arguments,
@@ -18,17 +19,14 @@ from whichloop.loops.shared.received_arguments import (
     shown_arguments,
     unlike_shown,
 )
-from whichloop.loops.shared.watching import RelayingObserver
 from whichloop.protocol import Observation, Toolbox, ToolCall, render_value
-from whichloop.protocol.current_call import CallId
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
-from whichloop.protocol.tool_calls import NEVER_RAN
+from whichloop.protocol.tool_calls import NEVER_RAN, CallId
 from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.values import cap
 
 from .checkpoint import ApprovalRequired, Checkpoint, received_of
-from .checkpoint_entries import Entry
-from .equal_calls import equal_calls, equality_keys, spelling
+from .checkpoint_entries import Entry, equal_calls, equality_keys, spelling
 from .replay import Replay
 
 REJECTED = "A person refused this call"

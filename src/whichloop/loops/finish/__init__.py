@@ -23,13 +23,12 @@ Follow a run, from the top:
 """
 
 from .codec import FinishCodec, XmlCodec
-from .hooks import ParseError, resolve_model
 from .loop import Finish
 from .module import Module, UnfinishedError, module
+from .output import tool
 from .partial import Partial
 from .run import ToolResult, Unfinished
-from .step import PartialCall, Step, StreamChunk
-from .tools import tool
+from .step import ParseError, PartialCall, Step, StreamChunk, resolve_model
 
 __all__ = [
     "Finish",

@@ -47,12 +47,9 @@ from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import error_text
 
 from .codec import ReadCall, StatedAnswer, XmlCodec, native_codec, read_calls, stated_answer, stated_in_xml
-from .history import History, entry
-from .hooks import HookFailed, ParseError, call_hook, resolve_model
-from .output import FINISH, JsonOutput, Output, spec_of
-from .run import Ending, Run, ToolResult, Unfinished
-from .step import Step, streamed
-from .tools import CurrentTools, refuse_reserved
+from .output import FINISH, CurrentTools, JsonOutput, Output, refuse_reserved, spec_of
+from .run import Ending, History, Run, ToolResult, Unfinished, entry
+from .step import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
 from .xml_output import input_xml, instruction
 
 logger = logger_of(__name__)

@@ -31,12 +31,10 @@ from whichloop.protocol import SILENT, StopReason, Tool, Toolbox
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import in_event_loop, run_here
 
-from .history import History, entry, index_of_message, is_system
-from .hooks import HookFailed, resolve_model
 from .loop import Finish
-from .output import JsonOutput, ModelOutput, Output
-from .run import Run, Unfinished
-from .tools import as_tool, refuse_reserved
+from .output import JsonOutput, ModelOutput, as_tool, refuse_reserved
+from .run import History, Run, Unfinished, entry, index_of_message, is_system
+from .step import HookFailed, resolve_model
 from .xml_output import input_xml, model_xml
 
 MAX_DEPTH = 3
@@ -197,9 +195,8 @@ class Module:
             inherited, depth, observer = _inherited(parent.run), parent.depth + 1, parent.run.observer
         config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
         input_text = _shown_input(type(self).__name__, self.initial_input, inputs)
-        run = config.begin(
-            _output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", input_text)], observer
-        )
+        output = JsonOutput.of(None) if self.final_output is None else ModelOutput.of(self.final_output)
+        run = config.begin(output, _toolbox_of(self), model, [*inherited, entry("user", input_text)], observer)
         run.model_given, run.scope = model_given, scope
         call = _ModuleCall(self, run, parent, depth, asyncio.get_running_loop())
         before = _CALL.set(call)
@@ -237,10 +234,6 @@ def _config_of(owner: Any, on_step: Any, on_stream: Any) -> Finish:
 
 def _toolbox_of(owner: Any) -> Toolbox:
     return Toolbox([as_tool(item) for item in owner.tools])
-
-
-def _output_of(final_output: type[BaseModel] | None) -> Output:
-    return JsonOutput.of(None) if final_output is None else ModelOutput.of(final_output)
 
 
 def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mapping[str, Any]) -> str:

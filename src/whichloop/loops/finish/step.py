@@ -1,18 +1,68 @@
-"""The arguments of the hooks: a step with its calls and results, and the pieces of a streamed reply."""
+"""What a user gives, hooks and a model, and the arguments of hooks: a step with its calls and results, the pieces of a reply."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.protocol import CallDelta, Chunk, ProviderError, Reply, Tool, ToolCall
+from whichloop.loops.provider_retry import RetryingModel
+from whichloop.protocol import SILENT, CallDelta, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
+from whichloop.protocol.threads import in_thread, is_async_function
+from whichloop.protocol.values import error_text
 
-from .history import History
-from .hooks import call_hook
 from .output import FINISH, Output
 from .partial import partial_json
-from .run import Run, ToolResult
+from .run import History, Run, ToolResult
+
+
+class ParseError(Exception):
+    """No valid `__finish__` within the retries."""
+
+
+class HookFailed(Exception):
+    """`on_step` or `on_stream` raised."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error_text(error)}")
+        self.error = error
+
+
+async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:
+    """Return what the hook returns. Raises HookFailed, except for the errors that may end a branch inside it (row S3-17)."""
+    try:
+        if is_async_function(hook):
+            return await hook(argument)
+        return await in_thread(hook, argument)
+    except (StopRun, ParseError, ModelError):
+        raise
+    except Exception as error:
+        raise HookFailed(error) from error
+
+
+def resolve_model(given: Any) -> Model:
+    """Return a Model: one that is given, a name (`provider/model`) through DSPy, or a dict.
+
+    The dict holds `model`, `num_retries`, `retry_delay` and settings. Raises ValueError for anything else.
+    """
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, str):
+        return _named(given, {})
+    if not isinstance(given, Mapping) or "model" not in given:
+        raise ValueError(f"model: a name such as 'openai/gpt-4o-mini', a dict with 'model', or a Model; got {given!r}")
+    settings = dict(given)
+    model, retries, delay = settings.pop("model"), settings.pop("num_retries", 0), settings.pop("retry_delay", 0.0)
+    if not isinstance(retries, int) or retries < 0 or not isinstance(delay, int | float) or delay < 0:
+        raise ValueError(f"model: num_retries and retry_delay must not be negative, got {retries!r} and {delay!r}")
+    asked = _named(model, settings) if isinstance(model, str) else resolve_model(model)
+    return RetryingModel(asked, retries + 1, delay, SILENT)
+
+
+def _named(name: str, settings: dict[str, Any]) -> Model:
+    from whichloop.dspy_seam import model_named  # imports DSPy, which takes a second: only a model by name needs it
+
+    return model_named(name, settings)
 
 
 @dataclass(slots=True)

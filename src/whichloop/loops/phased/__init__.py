@@ -17,10 +17,9 @@ Follow a run, from the top:
 - `RunEnd.checkpoint` (ending.py) stops all of this where the run's token is set or a task has failed.
 """
 
-from .agent_tools import AgentEvent, AgentTools, AIMessage, RequestedCall, ToolFailed
 from .context import Scratchpad, ScratchpadEntry, ToolContext, ToolContextManager
 from .executor import Executor, ToolExecutor, ToolExecutorOptions, get_tools
-from .loop import Agent, Phased
+from .loop import Agent, AgentEvent, AgentTools, AIMessage, Phased, RequestedCall, ToolFailed
 from .prompts import NO_DATA, PROMPTS
 from .state import (
     AgentCallbacks,

@@ -18,9 +18,8 @@ from whichloop.protocol.redact import logger_of
 
 from .codecs import SELECT
 from .context import ToolContextManager
-from .ending import checkpoint, finish_together
 from .prompts import SELECT_TOOLS, format_tool, paragraphs, predictors_of, sections, understanding_text
-from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, notify
+from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, checkpoint, finish_together, notify
 
 
 def as_toolbox(tools: Toolbox | Iterable[Any]) -> Toolbox:

@@ -13,10 +13,9 @@ from whichloop.protocol import Model, Observer, Program, Query, Reply, Request, 
 
 from .codecs import JsonCodec, TextAnswerCodec, TextCodec
 from .context import ToolContextManager
-from .ending import RunEnd, StoppableModel
 from .executor import Executor
 from .prompts import completed, failures_text, merged_prompts, predictors_of
-from .state import AgentCallbacks, Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus, notify
+from .state import AgentCallbacks, Phase, PhaseTask, Reflection, RunEnd, StoppableModel, TaskStatus, ToolCallStatus, notify
 
 _HOOK: dict[str, Any] = {"option": False}
 

@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from whichloop.protocol import Toolbox
+from whichloop.protocol.cured_error import needed
 from whichloop.protocol.names import nearest
 
 Design = TypeVar("Design", bound=type)
@@ -45,7 +46,21 @@ def _check_all(design: type, options: Mapping[str, Any]) -> None:
         if (choices := _choices(hints[name])) and value not in choices:
             raise ValueError(f"{design.__name__}: {name} must be one of {', '.join(map(str, choices))}, not {value!r}")
     if doubtful:
-        import_module("whichloop.loops.shared.option_types").check_types(design, hints, doubtful)
+        _check_types(design, hints, doubtful)
+
+
+def _check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise ValueError, in one line that names the option, for a value of another type than its hint."""
+    pydantic = import_module("pydantic")  # loaded only where a value does not plainly fit
+    for name, value in options.items():
+        try:
+            pydantic.TypeAdapter(hints[name]).validate_python(value, strict=True)
+        except pydantic.PydanticUserError:
+            continue  # its type does not say what fits: a loop or a function
+        except pydantic.ValidationError as error:
+            or_none = ", or None" if type(None) in get_args(hints[name]) else ""
+            problem = needed(error.errors(include_url=False)[0])
+            raise ValueError(f"{design.__name__}: {name}: {problem}{or_none}, got {value!r}") from None
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

@@ -109,8 +109,11 @@ def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
         return ""
     problems = []
     for name in call.arguments:
-        if name in received and not _is_said(call, tools, name, received[name]):
-            gets = cap(legible(_repr(received[name])), 300)
+        if name not in received:
+            continue
+        value = received[name]
+        if not _converts_back(call, tools, name, value, _form(call, tools, name, value)):
+            gets = cap(legible(_repr(value)), 300)
             problems.append(f"the JSON form of {name} does not convert back to what the tool gets, {gets}")
     return "; ".join(problems)
 
@@ -128,11 +131,6 @@ def made_anew(call: ToolCall, tools: Toolbox) -> list[str]:
 def different_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the names of the arguments that only one of two calls has, or that are not the same JSON in both."""
     return sorted(name for name in {*one, *other} if not same_json(one.get(name, ...), other.get(name, ...)))
-
-
-def _is_said(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
-    """Return whether the JSON form of an argument converts back to it."""
-    return _converts_back(call, tools, name, value, _form(call, tools, name, value))
 
 
 def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any, form: Any) -> bool:

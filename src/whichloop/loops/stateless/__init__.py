@@ -26,13 +26,11 @@ from whichloop._lazy import explained_module
 
 with explained_module(__name__):
     from .agent import ManualAgentLoop
-    from .formatter import ResponseFormatter
+    from .execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
     from .history import ConversationManager
     from .loop import Stateless, StatelessProgram
     from .manager import Activity, ActivityManager
-    from .reasoner import AgentReasoner
-    from .recovery import ErrorRecoveryModule
-    from .registry import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
+    from .reasoner import AgentReasoner, ErrorRecoveryModule, ResponseFormatter
     from .signatures import AgentReasonerSignature, ErrorRecoverySignature
     from .state import (
         ActionDecision,

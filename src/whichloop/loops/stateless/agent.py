@@ -17,16 +17,14 @@ from whichloop.protocol import SILENT, ContextOverflow, Model, ModelError, Obser
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 
-from .formatter import ResponseFormatter
+from .execution import Description, as_tool_registry
 from .history import final_response, render_results
-from .options import AgentOptions
-from .reasoner import AgentReasoner, Question, turns_of
-from .recovery import ErrorRecoveryModule
-from .registry import Description, as_tool_registry
+from .reasoner import AgentReasoner, ErrorRecoveryModule, Question, ResponseFormatter, turns_of
 from .signatures import Caller, SummarizeEntries, prompt_json
 from .state import (
     ActionDecision,
     ActionType,
+    AgentOptions,
     ConversationState,
     ErrorKind,
     ErrorRecoveryStrategy,

@@ -16,9 +16,8 @@ from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import cap
 
-from .options import check_least
 from .signatures import Caller, SummarizeEntries, summary_codec
-from .state import ConversationEntry, ConversationState, ToolResult, is_plain_json
+from .state import ConversationEntry, ConversationState, ToolResult, check_least, is_plain_json
 
 logger = logger_of(__name__)
 

@@ -28,9 +28,9 @@ from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
 
 from .agent import ManualAgentLoop
+from .execution import ToolboxRegistry
 from .manager import Activity, ActivityManager
-from .options import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
-from .registry import ToolboxRegistry
+from .state import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
 
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "reasoner": ("agent_reasoner", "reasoner"),

@@ -18,8 +18,17 @@ from whichloop.protocol.threads import beside_event_loop, run_here
 
 from .execution import ToolExecution, settled
 from .history import ConversationManager, final_response, summarize_results
-from .options import ExecutionMode, ManagerOptions
-from .state import ActionDecision, ActionType, ConversationEntry, ConversationState, ErrorKind, ToolCall, ToolResult
+from .state import (
+    ActionDecision,
+    ActionType,
+    ConversationEntry,
+    ConversationState,
+    ErrorKind,
+    ExecutionMode,
+    ManagerOptions,
+    ToolCall,
+    ToolResult,
+)
 
 logger = logger_of(__name__)
 

@@ -16,19 +16,25 @@ from whichloop.protocol import SILENT, Message, Observer, Prompted, WireError
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 
-from .history import NO_RESULTS, render_entry, render_history, render_results
+from .execution import Description
+from .history import NO_RESULTS, render_entry, render_history, render_results, shown_value
 from .signatures import (
     AgentReasonerSignature,
     Caller,
     DecideCodec,
+    ErrorRecoverySignature,
+    FormatDetailedResponse,
+    FormatResponse,
     SummarizeHistory,
     ValidateReasoning,
     decide_codec,
+    format_codec,
     prompt_json,
+    recover_codec,
     summary_codec,
     validate_codec,
 )
-from .state import ConversationEntry, HistorySummary, ReasoningOutput
+from .state import ConversationEntry, ConversationState, ErrorRecoveryStrategy, HistorySummary, ReasoningOutput, ToolResult
 
 logger = logger_of(__name__)
 
@@ -232,3 +238,131 @@ async def _ask_after_turns(
     reply = await caller.model.complete(request)
     caller.count(reply.usage)
     return codec.read(reply)
+
+
+class ResponseFormatter(dspy.Module):
+    """Format final responses based on context and style requirements."""
+
+    def __init__(self, style_guide: str = "concise", include_confidence: bool = False) -> None:
+        """`style_guide`: "detailed" adds the main points; any other style is told to the model."""
+        super().__init__()
+        self.style_guide = style_guide
+        self.include_confidence = include_confidence
+        self.formatter = dspy.ChainOfThought(FormatDetailedResponse) if style_guide == "detailed" else dspy.Predict(FormatResponse)
+
+    def forward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
+        """Do what `aforward` does, from synchronous code."""
+        return run_blocking(self.aforward(raw_response, user_query, state, confidence))
+
+    async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
+        """Return the response with its points and its confidence, from the model that DSPy is configured with.
+
+        `confidence`: in [0, 1], None if unknown. Raises as `parts` does.
+        """
+        return "\n\n".join(await self.parts(raw_response, user_query, state, confidence, Caller()))
+
+    async def parts(
+        self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None, caller: Caller
+    ) -> list[str]:
+        """Return the response, then what is put under it. Raises WireError for an unreadable reply, ModelError without one."""
+        inputs = {
+            "raw_response": raw_response,
+            "user_query": user_query,
+            "key_results": prompt_json(self._extract_key_results(state.conversation_history)),
+        }
+        predictor = self.formatter
+        if self.style_guide == "detailed":
+            predictor = self.formatter.predict
+            inputs["tool_history"] = self._format_tool_history(state.conversation_history)
+        fields = await caller.ask(predictor, format_codec(predictor.signature, self.style_guide), **inputs)
+        parts: list[str] = [fields["formatted_response"]]
+        points = _points(fields.get("summary_points", ""))
+        if points:
+            parts.append("\n".join(["Key Points:", *(f"• {point}" for point in points)]))
+        if self.include_confidence and confidence is not None:
+            parts.append(f"Confidence: {confidence:.0%}")
+        return parts
+
+    def _extract_key_results(self, history: Sequence[ConversationEntry]) -> list[dict[str, Any]]:
+        """Return the results of tools, and what summaries say of them."""
+        results = [result for entry in history for result in entry.results]
+        return [
+            {"tool_name": result["tool_name"], "result": shown_value(result)} if "tool_name" in result else result
+            for result in results
+            if result.get("status") in ("success", None)
+        ]
+
+    def _format_tool_history(self, history: Sequence[ConversationEntry]) -> str:
+        return render_history(history)
+
+
+def _points(points: str | Sequence[str]) -> list[str]:
+    """Return a list unchanged; a text split at its lines, without the dashes that models put before them (row B0-15)."""
+    lines = points.splitlines() if isinstance(points, str) else points
+    return [point for line in lines if (point := str(line).strip().lstrip("•-*").strip())]
+
+
+DEFAULT_STRATEGIES = ("retry", "alternative_tool", "graceful_degradation")
+_ALSO_KNOWN_AS = {"graceful_degradation": "skip"}
+
+
+class ErrorRecoveryModule(dspy.Module):
+    """Specialized module for error recovery strategies."""
+
+    def __init__(self, recovery_strategies: Sequence[str] | None = None) -> None:
+        """`recovery_strategies`: what the planner may propose; graceful_degradation is "skip", and "fail" is always allowed."""
+        super().__init__()
+        self.strategies = list(DEFAULT_STRATEGIES if recovery_strategies is None else recovery_strategies)
+        self.recovery_planner = dspy.ChainOfThought(ErrorRecoverySignature)
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """Strategy types that the planner may propose."""
+        return tuple(dict.fromkeys([*(_ALSO_KNOWN_AS.get(name, name) for name in self.strategies), "fail"]))
+
+    def forward(
+        self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
+    ) -> ErrorRecoveryStrategy:
+        """Do what `aforward` does, from synchronous code."""
+        return run_blocking(self.aforward(error_info, context, available_tools))
+
+    async def aforward(
+        self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
+    ) -> ErrorRecoveryStrategy:
+        """Return the recovery strategy for a tool error, from the model that DSPy is configured with."""
+        return await self.plan(error_info, context, available_tools, Caller())
+
+    async def plan(
+        self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str], caller: Caller
+    ) -> ErrorRecoveryStrategy:
+        """Return the planned strategy. Raises WireError for an unreadable reply, ModelError without a reply."""
+        predictor = self.recovery_planner.predict
+        failed = str(error_info.get("tool_name", ""))
+        fields = await caller.ask(
+            predictor,
+            recover_codec(predictor.signature, self.allowed),
+            error_message=str(error_info.get("error", "")),
+            error_type=str(error_info.get("error_type", "Unknown")),
+            failed_tool=failed,
+            tool_parameters=prompt_json(error_info.get("parameters", {})),
+            user_query=context.user_query,
+            available_tools=prompt_json([_marked(tool, failed) for tool in available_tools], indent=2),
+            previous_attempts=self._format_previous_attempts(context.errors_encountered),
+        )
+        strategy: ErrorRecoveryStrategy = fields["recovery_strategy"]
+        return strategy
+
+    def is_recoverable(self, strategy: ErrorRecoveryStrategy) -> bool:
+        """Return whether this strategy does anything: "fail" does not, nor does an alternative without a tool (row B0-7)."""
+        if strategy.strategy_type == "fail" or strategy.strategy_type not in self.allowed or not strategy.can_recover:
+            return False
+        return strategy.strategy_type != "alternative_tool" or bool(strategy.alternative_tool)
+
+    def _format_previous_attempts(self, errors: Sequence[str]) -> str:
+        return "\n".join(f"{number}. {error}" for number, error in enumerate(errors, 1)) or "None"
+
+
+def _marked(tool: Description | str, failed: str) -> Any:
+    """Return the description, marked if it is the failed tool's (row B0-33)."""
+    described: dict[str, Any] = {"name": tool} if isinstance(tool, str) else dict(tool)
+    return described | {"failed": True} if described.get("name") == failed else described

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from whichloop.protocol import Role, StopReason, render_value
-from whichloop.protocol.legibility import Side, bare, common_start
-from whichloop.protocol.receipts import MARK, Sighting, receipt_of, sightings
+from whichloop.protocol.receipts import MARK, Side, Sighting, bare, common_start, receipt_of, sightings
 from whichloop.protocol.values import one_line
 
 from ..trace import Note, ToolRun, TracedCall

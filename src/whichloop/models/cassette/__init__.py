@@ -1,10 +1,9 @@
 """Recordings: what a model answered, kept as plain JSONL, so that a run can be repeated offline and exactly."""
 
 from .canonical import Canonical, Cleaner
-from .cassette import Cassette
 from .lines import Exchange, Failure, Lane, RecordedRequest
 from .miss import RecordingError, RecordingMiss
-from .model import CassetteMode, RecordedModel
+from .model import Cassette, CassetteMode, RecordedModel
 from .recording import Recording
 
 __all__ = [

@@ -2,8 +2,7 @@
 
 from whichloop.models.wires.fields import MAX_BODY_BYTES
 
-from .mcp_pages import McpPages
-from .server import Server, own_hosts
+from .server import McpPages, Server, own_hosts
 from .trials import OwnRequest, ServedTrial, UnknownModel, WrongMethod
 
 __all__ = ["MAX_BODY_BYTES", "McpPages", "OwnRequest", "ServedTrial", "Server", "UnknownModel", "WrongMethod", "own_hosts"]

@@ -20,7 +20,7 @@ from aiohttp.web_request import BaseRequest
 
 from whichloop.models.scripted import Scripted
 from whichloop.models.wires.chat import CHAT
-from whichloop.models.wires.contract import CacheMark, Path, Stamp, Wire, WireRequest
+from whichloop.models.wires.contract import CacheMark, Path, Stamp, Wire, WireRequest, with_client_names, with_suite_names
 from whichloop.models.wires.fields import MAX_BODY_BYTES, BadRequest, json_bytes
 from whichloop.models.wires.gemini import GEMINI
 from whichloop.models.wires.messages import MESSAGES
@@ -32,7 +32,6 @@ from whichloop.protocol.wire import from_json
 
 from .answers import DROPPED, Answering, WireAnswer
 from .foreign import ForeignCodec, foreign_codec
-from .mcp_names import with_client_names, with_suite_names
 from .refusals import Refusal, limits_after, refusal_of, stopped_at, within_limits
 from .trials import ServedTrial
 

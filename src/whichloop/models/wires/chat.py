@@ -151,7 +151,7 @@ def read_request(body: object) -> WireRequest:
     request = Request(
         messages,
         tools,
-        tool_choice(data, tools, _function_name, "allowed_tools"),
+        tool_choice(data, tools, lambda each, where: _function(each, where)[1], "allowed_tools"),
         _response_schema(data, messages),
         _sampling(data),
         parallel_calls(data, tools),
@@ -250,10 +250,6 @@ def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Json], str
     """Return the function of a tool, a call or a choice, and its name."""
     function = required(data.get("function"), dict, f"{where}.function")
     return function, name_field(function, f"{where}.function.name")
-
-
-def _function_name(data: Mapping[str, object], where: str) -> str:
-    return _function(data, where)[1]
 
 
 def _tool(item: object, where: str) -> ToolSpec:

@@ -220,10 +220,10 @@ def _schema(value: object, place: _Place, *, may_be_empty: bool) -> dict[str, Js
     data = message(value, place.in_body, SCHEMA)
     kind = one_of(data, "type", place.in_body, "Type", _TYPES)
     type_name = "" if kind in (None, "TYPE_UNSPECIFIED") else str(kind)
-    properties = {
-        name: _schema(inner, _property(place, name, number), may_be_empty=may_be_empty)
-        for number, (name, inner) in enumerate(struct(data, "properties", place.in_body).items())
-    }
+    properties = {}
+    for number, (name, inner) in enumerate(struct(data, "properties", place.in_body).items()):
+        below = _Place(f"{place.in_body}.properties[{number}].value", f"{place.in_rules}.properties[{name}]")
+        properties[name] = _schema(inner, below, may_be_empty=may_be_empty)
     schema: dict[str, Any] = {name: text(data, name, place.in_body) for name in _WORDS if name in data}
     schema |= _numbers(data, place)
     if "default" in data:
@@ -247,10 +247,6 @@ def _schema(value: object, place: _Place, *, may_be_empty: bool) -> dict[str, Js
     if type_name == "OBJECT" and not properties and not may_be_empty:
         raise broken_rule(f"{place.in_rules}.properties", "should be non-empty for OBJECT type")
     return schema
-
-
-def _property(place: _Place, name: str, number: int) -> _Place:
-    return _Place(f"{place.in_body}.properties[{number}].value", f"{place.in_rules}.properties[{name}]")
 
 
 def _numbers(data: Mapping[str, object], place: _Place) -> dict[str, Json]:

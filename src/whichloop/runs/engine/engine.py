@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +16,7 @@ from functools import partial
 
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.schedule import Trial
+from whichloop.runs.trial.loop_run import Abandoned, Leftovers
 from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
@@ -16,11 +24,148 @@ from whichloop.runs.trial.watchdog import Watch
 from .forked import ForkedWorker
 from .interruption import INTERRUPTED
 from .job import Job, setting_of
-from .leftovers import Abandoned, Leftovers
-from .messages import Links
+from .messages import Frames, Links, WorkerError, WorkerLost, framed
 from .pool import Pool
-from .processes import ProcessLink
 from .runner import Execute, Progress
+
+PATIENCE_S = 5.0
+"""Seconds that a process has to end by itself."""
+DRAIN_S = 0.5
+"""Seconds after a process's end in which its last messages are still read; a process that it started may keep the pipe open."""
+
+
+class ProcessLink:
+    """A worker process in its own group of processes, so that Ctrl-C does not reach it and its children end with it."""
+
+    def __init__(self, number: int, forked: ForkedWorker | None = None) -> None:
+        """`forked`: the process, which has been forked; None: a new one is started."""
+        self.name = f"worker {number}"
+        self._forked = forked
+        self._process: asyncio.subprocess.Process | ForkedWorker | None = None
+        self._end_watch: asyncio.Task[None] | None = None
+        self._inbox = _Inbox()
+        self._reading: asyncio.ReadTransport | None = None
+        self._writing: asyncio.WriteTransport | None = None
+        self._unsent: list[bytes] = []
+
+    async def start(self, setup: bytes) -> None:
+        if self._forked is None:
+            self._process = await self._new_process()
+        else:
+            self._process = self._forked
+            await self._connect(*self._forked.take())
+        self._end_watch = asyncio.create_task(self._watch(self._process))
+        await self.send(setup)
+        answer: dict[str, object] = json.loads(await self.receive())
+        if "refused" in answer:
+            raise WorkerError(answer["refused"])
+
+    async def _new_process(self) -> asyncio.subprocess.Process:
+        read, to_worker = os.pipe()
+        from_worker, write = os.pipe()
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "whichloop.runs.engine.worker_process", str(read), str(write),
+                stdin=asyncio.subprocess.DEVNULL, stdout=2, pass_fds=(read, write), start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(read)
+            os.close(write)
+            await self._connect(from_worker, to_worker)
+
+    async def _connect(self, from_worker: int, to_worker: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._reading, _ = await loop.connect_read_pipe(lambda: self._inbox, os.fdopen(from_worker, "rb", 0))
+        self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(to_worker, "wb", 0))
+
+    async def send(self, message: bytes) -> None:
+        if self._writing is None or self._writing.is_closing():
+            raise WorkerLost(await self._how_it_ended())
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(framed(message))
+
+    def _flush(self) -> None:
+        """Write what was sent in this turn of the event loop at once."""
+        if self._writing is not None and not self._writing.is_closing():
+            self._writing.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+    async def receive(self) -> bytes:
+        message = await self._inbox.next()
+        if message is None:
+            raise WorkerLost(await self._how_it_ended())
+        return message
+
+    async def stop(self, *, kill: bool) -> None:
+        try:
+            if self._process is not None and not kill:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        finally:
+            if self._process is not None:
+                self._kill(self._process.pid)
+                await self._process.wait()
+            if self._end_watch is not None:
+                self._end_watch.cancel()
+            if self._writing is not None and not self._writing.is_closing():
+                self._writing.abort()
+            if self._reading is not None:
+                self._reading.close()
+
+    async def _watch(self, process: asyncio.subprocess.Process | ForkedWorker) -> None:
+        await process.wait()
+        await asyncio.sleep(DRAIN_S)
+        self._inbox.end()
+
+    async def _how_it_ended(self) -> str:
+        """End the process if it only closed its pipe, and return in words how it ended."""
+        process = self._process
+        if process is None:
+            return "it was not started"
+        try:
+            code = await asyncio.wait_for(process.wait(), PATIENCE_S)
+        except TimeoutError:
+            self._kill(process.pid)
+            code = await process.wait()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    @staticmethod
+    def _kill(group: int) -> None:
+        """Kill a process, if it still lives, and those that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+class _Inbox(asyncio.Protocol):
+    """The messages of a worker that were not read yet."""
+
+    def __init__(self) -> None:
+        self._frames = Frames()
+        self._messages: deque[bytes] = deque()
+        self._ended = False
+        self._has_news = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._messages.extend(self._frames.feed(data))
+        self._has_news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Note that nothing more will come."""
+        self._ended = True
+        self._has_news.set()
+
+    async def next(self) -> bytes | None:
+        """Return the next message, or None after the last one."""
+        while not self._messages:
+            if self._ended:
+                return None
+            self._has_news.clear()
+            await self._has_news.wait()
+        return self._messages.popleft()
 
 
 @dataclass(slots=True)

@@ -22,15 +22,13 @@ from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.runs.schedule import Trial
 from whichloop.runs.silent_end import killed
-from whichloop.runs.trial.record import head_of
+from whichloop.runs.trial.loop_run import LeftBehind, head_of
 from whichloop.runs.trial.setting import FinishedTrial, NotRun
 from whichloop.runs.trial.watchdog import HangingTrials
 
-from .arm_deaths import ArmDeaths
 from .job import Job, setup_of
-from .leftovers import LeftBehind
 from .messages import Link, Links, WorkerError, WorkerLost, encoded
-from .pool_worker import LOOK_S, MAX_AHEAD, Order, PoolWorker
+from .pool_worker import LOOK_S, MAX_AHEAD, ArmDeaths, Order, PoolWorker
 from .runner import Progress
 
 SILENCE_GRACE_S = 10.0

@@ -17,15 +17,14 @@ from whichloop.runs.config import config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import Trial
+from whichloop.runs.trial.loop_run import LeftBehind, Leftovers
 from whichloop.runs.trial.setting import NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import open_models
 
-from .job import Job, budget_of, compared, setting_of
-from .leftovers import LeftBehind, Leftovers
+from .job import Job, LineWatch, budget_of, compared, setting_of
 from .messages import WorkerError, encoded
-from .seen_lines import LineWatch
 
 SPENT_EVERY_S = 0.1
 ALIVE_EVERY_S = 1.0

@@ -1,11 +1,13 @@
-"""Write the files of a run directory whole or not at all, even if the writing process dies."""
+"""Write the files of a run directory whole or not at all, even if the writing process dies; and its lock."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
@@ -203,3 +205,24 @@ def append_whole(file: FileIO, data: bytes, path: Path, *, durable: bool = True)
         if isinstance(error, OSError):
             raise DiskError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
         raise
+
+
+LOCK = "run.lock"
+
+
+def acquire_lock(folder: Path) -> FileIO:
+    """Take the lock, which is held until it is closed. Raises RunError if another process holds it."""
+    lock = own_file(folder / LOCK, os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise RunError(f"{folder}: another process is writing to this run") from None
+    return lock
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to a run directory within this block. Raises RunError if one does."""
+    with acquire_lock(folder):
+        yield

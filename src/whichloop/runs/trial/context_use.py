@@ -1,18 +1,20 @@
-"""Counting, request by request, what a trial does with its context; `whichloop.metrics.record_table` says what the counts mean."""
+"""What a trial does with its context, counted by request, and its price; `whichloop.metrics.record_table` says what counts mean."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from whichloop.metrics.record_table import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from whichloop.models.feedback import shared_length
+from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth
-from whichloop.protocol import Message, Plan, Request, Role
+from whichloop.protocol import Message, Plan, Reply, Request, Role
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.tokens import CHARS_PER_TOKEN, schema_text
+from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage, schema_text
 
 NEEDING_ROLES = frozenset({Role.DECIDE, Role.PLAN, Role.REFLECT, Role.VALIDATE, Role.ANSWER})
 """Roles that ask what is left to do, or for the answer: their prompts need every result."""
@@ -211,3 +213,24 @@ def _content(part: Message | str) -> bytes:
         return part.encode(errors="surrogatepass")
     calls = "".join([f"\n{call.id} {call.name} {call.arguments}" for call in part.calls]) if part.calls else ""
     return f"{part.role} {part.call_id}\n{part.content}{calls}".encode(errors="surrogatepass")
+
+
+class Pricing:
+    """Gives the replies of one trial a cost, from a prompt cache too where that price is known.
+
+    From the cache comes what `cacheable_tokens` counts: beginnings of at least 1,024 tokens that an earlier prompt had, too.
+    """
+
+    def __init__(self, price: Price) -> None:
+        self._price = price
+        self._prefixes = None if price.cached_input is None else PrefixCount()
+
+    def __call__(self, request: Request, reply: Reply) -> Reply:
+        """Return the reply with what it costs; its tokens are estimated where nobody counted them."""
+        usage = reply.usage or estimate_usage(estimate_input(request), reply)
+        if self._prefixes is not None:
+            before = self._prefixes.cacheable_bytes
+            self._prefixes.count(request)
+            cached = (self._prefixes.cacheable_bytes - before) // CHARS_PER_TOKEN
+            usage = replace(usage, cached_tokens=min(cached, usage.input_tokens))
+        return replace(reply, usage=self._price.on(usage))

@@ -1,19 +1,142 @@
-"""Run a trial's loop under the trial's limits, and tell whether how it ended says something about the loop."""
+"""Run a trial's loop under the trial's limits, tell whether how it ended says something about the loop, and record what failed."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import ctypes
+import inspect
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
+from whichloop.datasets.task import Suite
+from whichloop.metrics.record import FaultRecord, Record
+from whichloop.models.faults import IMPLICIT
 from whichloop.models.limits import WAITS
-from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason
-from whichloop.protocol.own_code import waiting_at
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, render_value
+from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import Json
+from whichloop.protocol.own_code import raised_at, waiting_at
+from whichloop.protocol.redact import redact
+from whichloop.protocol.values import cap, counted, error_text
+from whichloop.runs.schedule import Trial
+from whichloop.text.output import json_safe
 
-from .guard import ends_within, stop
-from .record import STANDS, breach
-from .setting import NotRun
+from .setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, FinishedTrial, NotRun, TrialContext
 from .trial_parts import TrialParts
-from .watchdog import BlockingTime
+from .watchdog import BlockingTime, ends_within, stop
+
+STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
+"""Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
+MAX_ERROR_CHARS = MAX_REASON_CHARS // 2
+"""Characters of an exception's text, behind which there is room for the line that it comes from."""
+_HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
+
+
+def breach(result: object) -> str:
+    """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome. Of an exception, also where in the
+    user's code it came up."""
+    if isinstance(result, BaseException):
+        at = raised_at(result)
+        return f"{cap(f'{type(result).__name__}: {error_text(result)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
+    if not isinstance(result, Outcome):
+        if inspect.iscoroutine(result):
+            result.close()  # Python would warn later, at a line of ours
+        return f"TypeError: run() gave a {type(result).__name__}, not an Outcome"
+    stop: object = result.stop
+    if not isinstance(stop, StopReason):
+        return f"TypeError: the outcome's stop is {render_value(stop)!r}, not a StopReason"
+    return f"ValueError: the outcome's stop is {stop.value!r}, which only the harness sets" if stop in _HARNESS_ONLY else ""
+
+
+def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
+    """Return the fields of a record that identify its trial."""
+    return {
+        "arm": trial.arm.name,
+        "suite": suite.name,
+        "suite_digest": suite.digest,
+        "task": trial.task.id,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "cluster": suite.cluster_of(trial.task),
+        "template": str(trial.task.labels.get("template", "")),
+    }
+
+
+def excluded(trial: Trial, setting: TrialContext, reason: str) -> FinishedTrial:
+    """Return what is kept of a trial whose task cannot be asked."""
+    return FinishedTrial(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
+
+
+def errored(trial: Trial, setting: TrialContext, reason: str, started_at: float) -> FinishedTrial:
+    """Return what is kept of a trial that failed outside of its loop, without a trace."""
+    wall_s = time.time() - started_at
+    head = head_of(trial, setting.suite)
+    reason = short_reason(reason)
+    return FinishedTrial(
+        Record(**head, status="errored", reason=reason, started_at=started_at, wall_s=wall_s, attempt=trial.attempt)
+    )
+
+
+def fault_records(tunnel: Tunnel) -> tuple[FaultRecord, ...]:
+    """Return what became of each fault of a trial."""
+    return tuple(
+        FaultRecord(
+            fault.kind,
+            str(fault.point),
+            fault.landed,
+            fault.absorbed,
+            fault.recovered,
+            fault.kind in IMPLICIT,
+            fault.landed and fault.believed,
+        )
+        for fault in tunnel.faults
+    )
+
+
+def injections(tunnel: Tunnel | None, answer: object, *, abstained: bool) -> dict[str, int]:
+    """Return how many instructions the results of a trial carried, and how many of them came how far."""
+    return {} if tunnel is None else tunnel.instructions.counts(answer, abstained=abstained or answer is None)
+
+
+def short_reason(text: str) -> str:
+    """Return a reason as it is written down: without secrets, which must be whole to be known, then without what is too long."""
+    return cap(redact(text), MAX_REASON_CHARS) if text else ""
+
+
+def plain_answer(answer: object) -> object:
+    """Return an answer as it is scored and kept: as plain JSON, cut where it is too long."""
+    plain = json_safe(answer)
+    text = plain if isinstance(plain, str) else canonical_json(plain)
+    return plain if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
+
+
+def without_secrets(answer: object) -> object:
+    """Return the answer as it is written to disk; the original may hold what a tool read from the environment."""
+    text = answer if isinstance(answer, str) else canonical_json(answer)
+    clean = redact(text)
+    return answer if clean == text else clean
+
+
+def confidence(value: object) -> float | None:
+    """Return a confidence in [0, 1]; None for anything else."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def brief(details: object) -> dict[str, Json]:
+    """Return what a design adds that the events do not show already: short plain values."""
+    if not isinstance(details, Mapping):
+        return {}
+    try:
+        return {str(key): value for key, value in details.items() if isinstance(value, str | int | float | bool)}
+    except Exception:  # whatever a class of the loop's own raises
+        return {}
+
 
 STALLED_SHARE = 0.25
 """Share of a trial's time: if the model was silent that long when time was up, the model failed and the loop was not slow."""
@@ -176,3 +299,112 @@ class LoopRun:
         if self.parts.tunnel is None and self.stalled_s >= STALLED_SHARE * self.parts.setting.timeout_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
         return ""
+
+
+CALL = "call-"
+"""Prefix of the names of threads for calls, before the function's name; see `whichloop.protocol.threads`."""
+LEFTOVER_GRACE_S = 1.0
+"""Seconds that tasks which remain at the end have to finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What remained in one process, or in several."""
+
+    threads: Mapping[str, int] = field(default_factory=dict)
+    """Number of threads of calls, by the function's name."""
+    tasks: int = 0
+    """Number of tasks that swallow their cancellation."""
+
+    def __add__(self, other: LeftBehind) -> LeftBehind:
+        return LeftBehind(Counter(self.threads) + Counter(other.threads), self.tasks + other.tasks)
+
+    def lines(self) -> list[str]:
+        """Return it in words, a line for each kind."""
+        lines = [f"{counted(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
+        if self.tasks:
+            lines.append(f"{counted(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
+        return lines
+
+
+class Leftovers:
+    """Counts what the trials of one event loop leave behind after this object was made."""
+
+    def __init__(self) -> None:
+        """Start to count, inside the event loop, before the first trial."""
+        self._threads = frozenset(threading.enumerate())
+        self._tasks = frozenset(asyncio.all_tasks())
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
+
+    @property
+    def threads(self) -> Counter[str]:
+        """Return calls that have not returned, by the function's name; while trials run, these include calls under way."""
+        return Counter(
+            thread.name.removeprefix(CALL)
+            for thread in threading.enumerate()
+            if thread.name.startswith(CALL) and thread not in self._threads
+        )
+
+    async def end(self) -> LeftBehind:
+        """End what trials started and did not wait for; return the rest, for which `asyncio.run` would wait without end."""
+        mine = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not mine and task not in self._tasks]
+        await asyncio.gather(*(stop(task, LEFTOVER_GRACE_S) for task in tasks))
+        await asyncio.sleep(0)  # those that were ended by force notice it now
+        immortal = [task for task in tasks if not task.done()]
+        for task in immortal:
+            asyncio._unregister_task(task)  # documented under "Extending asyncio"
+            # Never destroyed: that would close its coroutine, which would go on and on where no event loop makes it wait.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
+        return LeftBehind(self.threads, len(immortal))
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An event loop's default executor that neither a hung call nor many slow ones can fill up: each has a thread of its own.
+
+    None of them is waited for, in the end either.
+    """
+
+    def submit(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> Future[Any]:
+        future: Future[object] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:  # carried to the caller
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=work, name=f"{CALL}{_name_of(function)}", daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """Return the name of the function that `asyncio.to_thread` was given, which wraps it in a context's `run`."""
+    inner = getattr(function, "args", ())
+    return getattr(inner[0] if inner else function, "__name__", "call")
+
+
+class Abandoned:
+    """Counts the loops that were abandoned while they still ran, by arm."""
+
+    def __init__(self) -> None:
+        self.arms = Counter[str]()
+
+    def count(self, finished: FinishedTrial) -> FinishedTrial:
+        self.arms[finished.record.arm] += SWALLOWED in finished.record.reason
+        return finished
+
+    def lines(self) -> list[str]:
+        leaving = {arm: n for arm, n in self.arms.items() if n}
+        return [f"{arm}: {counted(n, 'loop')} swallowed cancellation and had to be abandoned" for arm, n in leaving.items()]
+
+
+def _threads(n: int) -> str:
+    return "its thread was" if n == 1 else "their threads were"

@@ -16,16 +16,15 @@ from whichloop.models.receipts import Truth
 from whichloop.models.scripted import Script
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Observation, ProviderError, Reply, Request, Tool, Toolbox, ToolCall, Usage, WrappedModel
-from whichloop.protocol.current_call import ID_DIGITS
 from whichloop.protocol.digest import digest
+from whichloop.protocol.tool_calls import ID_DIGITS
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import RequestHooks, TrialModel, TrialModels, model_for_trial, user_for_trial
 
-from .context_use import RetentionCount
-from .guard import Guard
-from .pricing import Pricing
+from .context_use import Pricing, RetentionCount
 from .recorder import Recorder
 from .setting import TrialContext
+from .watchdog import Guard
 
 
 class TrialClock:

@@ -28,8 +28,7 @@ from whichloop.experiments.optimize.raising import BudgetSpent
 from whichloop.experiments.optimize.rollouts import Rollouts
 from whichloop.protocol import Optimizable, Program, own_prompt, read_program
 from whichloop.protocol.names import Spec, parse_spec
-from whichloop.runs.built_in import builtin_names
-from whichloop.runs.options import options_of
+from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.registry import find, make_loop
 
 pytestmark = pytest.mark.thorough

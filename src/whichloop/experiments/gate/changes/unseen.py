@@ -13,11 +13,10 @@ from whichloop.metrics.gate import GateLine
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.names import SCRIPTED, Spec, parse_spec, value_text
-from whichloop.runs.built_in import builtin_names
-from whichloop.runs.changes import VENV
+from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.manifest import ArmEntry, Manifest
-from whichloop.runs.options import options_of
 from whichloop.runs.registry import find
+from whichloop.runs.schedule import VENV
 from whichloop.text.numbers import listed_names
 
 from .changed_code import code_change, other_loop_files
