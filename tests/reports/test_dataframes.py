@@ -31,7 +31,7 @@ from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.verdict_old.warned import warned
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
@@ -40,6 +40,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 from whichloop.runs.typed_runs import MAX_NAMED, run_folder
+from whichloop.text.doc import TEXT_WIDTH
 from whichloop.text.output import terminal_safe
 
 pytestmark = pytest.mark.thorough
@@ -355,14 +356,13 @@ def test_every_trial_gives_its_trace(folder):
 
 
 def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", str(TEXT_WIDTH))
     run = whichloop.load(folder)
     missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
     shown = run.show(missed)
     app(["show", str(folder), missed], standalone_mode=False)
-    assert shown.lines == capsys.readouterr().out.splitlines()[:-1]
-    assert repr(shown) == "\n".join([*shown.lines, f"prompts and replies: .trace({missed!r})"])
-    hostile = replace(shown, record=replace(shown.record, task="<script>alert(1)</script>"))
+    assert capsys.readouterr().out.rstrip() == repr(shown)
+    hostile = replace(shown, doc=replace(shown.doc, title="<script>alert(1)</script>"))
     assert "&lt;script&gt;" in hostile._repr_html_()
     assert "<script" not in hostile._repr_html_()
     with pytest.raises(RunError, match="matches 2"):

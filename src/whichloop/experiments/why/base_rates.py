@@ -59,12 +59,6 @@ class BaseRate:
         """Not shown to be a cause: solved trials show it at least half as often, and the test does not tell the shares apart."""
         return self.solved / self.of_solved >= AS_OFTEN * self.lost / self.of_lost and self.p >= ALPHA
 
-    @property
-    def in_short(self) -> str:
-        """The counts as `7 of 24 lost, 26 of 50 solved`."""
-        sampled = "a sample of " if self.is_sample else ""
-        return f"{self.lost} of {self.of_lost} lost, {self.solved} of {sampled}{self.of_solved} solved"
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"lost": self.lost, "of_lost": self.of_lost, "solved": self.solved, "of_solved": self.of_solved}
@@ -124,18 +118,3 @@ def _spread(records: Iterable[Record], trials: Mapping[str, int], most: int) -> 
         counts[record.arm] += 1
         if place * most // many != (place + 1) * most // many:
             yield record
-
-
-def split_by_doubt(causes: Mapping[Cause, int], rates: BaseRates) -> tuple[dict[Cause, int], dict[Cause, int]]:
-    """Return the causes that stand, and those that are not shown to be one, since solved trials show them as often."""
-    doubted = {cause for cause, rate in rates.items() if rate.is_doubtful}
-    return (
-        {cause: many for cause, many in causes.items() if cause not in doubted},
-        {cause: many for cause, many in causes.items() if cause in doubted},
-    )
-
-
-def doubts_in_words(causes: Mapping[Cause, int], rates: BaseRates) -> list[str]:
-    """Return `fault not recovered 7 in doubt (7 of 24 lost, 26 of 50 solved)` for each that is not shown to be a cause."""
-    _, doubted = split_by_doubt(causes, rates)
-    return [f"{cause} {many} in doubt ({rates[cause].in_short})" for cause, many in doubted.items()]

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import Profile
-from whichloop.protocol.values import counted, joined
 from whichloop.runs.store.files import RunError
 
 from .replay import NO_FAULTS, ReplayableTrial, Replays, landed
@@ -132,24 +131,6 @@ class MinimalFaults:
     def as_typed(self) -> str:
         """The set as `whichloop replay --faults` takes it."""
         return ",".join(self.faults) or NO_FAULTS
-
-    @property
-    def sentence(self) -> str:
-        """What was found, in words."""
-        many, few = len(self.landed), len(self.faults)
-        runs = f"{counted(self.runs, 'run')} of the trial"
-        if not few:
-            return f"{self.trial} is lost without any fault too: the {many} that landed are not why ({runs})."
-        named = [f"{kind} at {point}" for kind, _, point in (text.partition("@") for text in self.faults)]
-        listed = joined(named)
-        which = f"{few} of its {many} landed faults" if few < many else f"all of its {many} landed faults"
-        which = "its one landed fault" if many == 1 else which
-        proof = (
-            "No smaller set of them loses it"
-            if self.is_smallest
-            else "A smaller set may lose it too, but no more runs were allowed"
-        )
-        return f"{self.trial} is still lost with {which}: {listed}. {proof} ({runs})."
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

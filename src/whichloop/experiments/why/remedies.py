@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whichloop.experiments.compare.verdict_old.basis import FENCED, FENCES, READ, REFUSED
-from whichloop.experiments.compare.verdict_old.exposure import GUARD
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.protocol.names import SCRIPTED, Spec
@@ -43,7 +41,10 @@ FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
 }
 """Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
 
-
+FENCED, FENCES, REFUSED, READ = "wire.fenced", "fences", "refuse", "read"
+"""Replies in a code fence, the option that reads them, its default and the value with which it does."""
+GUARD = "guarded"
+"""The loop that puts defences around another one."""
 GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
 """Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
 

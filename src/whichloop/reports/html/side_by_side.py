@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from whichloop.experiments.why.trial import show_command
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.trajectory import TracedStep, course, unmatched
 from whichloop.text.trace_text import Block, blocks
@@ -31,11 +31,6 @@ def _side_view(trace: Trace, steps: Sequence[TracedStep], other: Sequence[Traced
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
     command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
     return SideView(head.arm, command, f"{head.stop}; {scores}", tuple(_shortened(pieces)))
-
-
-def show_command(run: str, trial: str) -> str:
-    """Return a command for a shell that prints a trial. `trial`: ARM/TASK/REPEAT."""
-    return f"whichloop show {shlex.quote(run)} {shlex.quote(trial)}"
 
 
 def _divergence_index(own: Sequence[TracedStep], other: Sequence[TracedStep]) -> int:
