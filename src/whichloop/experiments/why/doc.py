@@ -166,14 +166,11 @@ def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo
     """Return the command that measures what may help against the most frequent cause for which an option is known."""
     by_name = {arm.arm: arm for arm in arms}
     for cause in _by_frequency(arms):
-        found = example_of(cause, arms)
-        if found is None or not found[0].stands(cause):
-            continue
-        arm, one = found
-        remedy = ablation_of(infos[arm.arm], cause, run.manifest.settings, one.loss.fault)
-        if remedy is not None:
-            cured = by_name.get(f"{remedy.cure}/{remedy.profile}")
-            return remedy.command if cured is None else shlex.join(["whichloop", "why", str(run.folder), arm.arm, cured.arm])
+        for arm in sorted((arm for arm in arms if arm.stands(cause)), key=lambda arm: -arm.causes[cause]):
+            remedy = ablation_of(infos[arm.arm], cause, run.manifest.settings, next(iter(arm.kinds[cause])))
+            if remedy is not None:
+                cured = by_name.get(f"{remedy.cure}/{remedy.profile}")
+                return remedy.command if cured is None else shlex.join(["whichloop", "why", str(run.folder), arm.arm, cured.arm])
     return ""
 
 

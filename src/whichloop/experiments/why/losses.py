@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
 
@@ -44,9 +44,7 @@ class LostTrial:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        loss = self.loss
-        head = {"task": self.task, "repeat": self.repeat, "stop": self.stop, "solved_by": self.solved_by}
-        return head | {"step": loss.step, "cause": loss.cause, "detail": loss.detail, "fault": loss.fault}
+        return {name: value for name, value in asdict(self).items() if name != "loss"} | asdict(self.loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +67,7 @@ class PairLosses:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        counts = {name: getattr(self, name) for name in ("a", "b", "both", "only_a", "only_b", "neither", "tasks")}
-        causes = {arm: dict(causes) for arm, causes in self.causes.items()}
-        return counts | {"causes": causes, "divergences": [item.to_json() for item in self.divergences]}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +98,8 @@ class ArmLosses:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        kinds = {cause: dict(many) for cause, many in self.kinds.items()}
-        counts = {"arm": self.arm, "trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": kinds}
-        untraced = {"ended": dict(self.ended), "errored": dict(self.errored), "partly": self.partly}
-        rates = {"base_rates": {cause: rate.to_json() for cause, rate in self.base_rates.items()}}
-        return counts | untraced | rates | {"examples": [example.to_json() for example in self.examples]}
+        rates = {cause: rate.to_json() for cause, rate in self.base_rates.items()}
+        return asdict(self) | {"base_rates": rates, "examples": [example.to_json() for example in self.examples]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +379,8 @@ class _Collected:
                 causes=tally.causes,
                 kinds=tally.kinds,
                 examples=tally.examples,
-                ended=self._ended[arm],
-                errored=errored[arm],
+                ended=dict(self._ended[arm]),
+                errored=dict(errored[arm]),
                 partly=partly[arm],
                 base_rates=rates[arm],
             )

@@ -39,20 +39,27 @@ def smallest_set(items: Sequence[Item], fails: Fails[Item], max_runs: int) -> Sm
     """
     if max_runs < 2:
         raise ValueError(f"at least 2 runs are needed, not {max_runs}")
-    tests = _Tests(items, fails, max_runs)
+    known: dict[tuple[int, ...], bool] = {}
     places = tuple(range(len(items)))
-    if tests(()):
-        return tests.result(proven=True)
-    if not tests(places):
-        return SmallestSet(None, tests.runs, is_proven=True)
-    try:
-        smallest = ddmin(places, tests)
-        for size in range(1, len(smallest)):
-            if any(tests(chosen) for chosen in combinations(places, size)):
-                break
-    except _UsedUpError:
-        return tests.result(proven=False)
-    return tests.result(proven=True)
+
+    def tests(chosen: tuple[int, ...]) -> bool:
+        if chosen not in known:
+            if len(known) >= max_runs:
+                raise _UsedUpError
+            known[chosen] = fails(tuple(items[place] for place in chosen))
+        return known[chosen]
+
+    is_proven = True
+    if not tests(()):
+        if not tests(places):
+            return SmallestSet(None, len(known), is_proven=True)
+        try:
+            smallest = ddmin(places, tests)
+            _ = any(tests(chosen) for size in range(1, len(smallest)) for chosen in combinations(places, size))
+        except _UsedUpError:
+            is_proven = False
+    best = min((chosen for chosen, failed in known.items() if failed), key=len)
+    return SmallestSet(tuple(items[place] for place in best), len(known), is_proven)
 
 
 def ddmin(items: tuple[Item, ...], fails: Fails[Item]) -> tuple[Item, ...]:
@@ -75,35 +82,6 @@ def ddmin(items: tuple[Item, ...], fails: Fails[Item]) -> tuple[Item, ...]:
 
 class _UsedUpError(Exception):
     """No more runs are allowed."""
-
-
-class _Tests(Generic[Item]):
-    """Runs each test once, counts the runs, and remembers the smallest set that fails."""
-
-    def __init__(self, items: Sequence[Item], fails: Fails[Item], max_runs: int) -> None:
-        self._items = items
-        self._fails = fails
-        self._max_runs = max_runs
-        self._known: dict[tuple[int, ...], bool] = {}
-        self._best: tuple[int, ...] | None = None
-
-    @property
-    def runs(self) -> int:
-        return len(self._known)
-
-    def __call__(self, places: tuple[int, ...]) -> bool:
-        """Say whether what stands at these places fails, each set tried once. Raises _UsedUpError after the last run."""
-        if places not in self._known:
-            if self.runs >= self._max_runs:
-                raise _UsedUpError
-            failed = self._known[places] = self._fails(tuple(self._items[place] for place in places))
-            if failed and (self._best is None or len(places) < len(self._best)):
-                self._best = places
-        return self._known[places]
-
-    def result(self, *, proven: bool) -> SmallestSet[Item]:
-        assert self._best is not None
-        return SmallestSet(tuple(self._items[place] for place in self._best), self.runs, proven)
 
 
 class SolvedAgainError(RunError):
