@@ -21,8 +21,8 @@ from whichloop.text.doc import Trace as TraceBlock
 from whichloop.text.trace_text import MAX_CHARS, Block, JudgedTrace, as_judged, blocks
 
 
-def shown(trace: Trace, **options: Any) -> list[Block]:
-    return list(blocks(trace, **options))
+def shown(trace: Trace, *, full: bool = False, judged_again: bool = False, is_imported: bool = False) -> list[Block]:
+    return list(blocks(JudgedTrace(trace, judged_again, is_imported), full=full))
 
 
 @pytest.fixture

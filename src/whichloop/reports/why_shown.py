@@ -90,14 +90,11 @@ class ShownWhy(ShownDoc):
         same; `p` is of Fisher's exact test; `doubtful`: not shown to be a cause. They are NA where only a lost trial can have it.
         """
         rows = [
-            _cause_row(arm.arm, None, arm.causes, cause) | _rate_row(arm.base_rates.get(cause))
-            for arm in self.arms
-            for cause in arm.causes
+            _cause_row(arm.arm, None, arm.causes, cause, arm.base_rates.get(cause)) for arm in self.arms for cause in arm.causes
         ]
         for pair in self.pairs:
             for arm, against in ((pair.a, pair.b), (pair.b, pair.a)):
-                causes = pair.causes[arm]
-                rows += [_cause_row(arm, against, causes, cause) | _rate_row(None) for cause in causes]
+                rows += [_cause_row(arm, against, pair.causes[arm], cause) for cause in pair.causes[arm]]
         return rows_frame(rows, CAUSES)
 
     @property
@@ -112,12 +109,9 @@ class ShownWhy(ShownDoc):
         rows = []
         for group in self.finding.findings.groups:
             for task in group.notable:
-                of_task = {"kinds": ", ".join(task.kinds)} | {
-                    name: getattr(task, name) for name in ("task", "false_success", "cheapest", "wasted_steps", "repeated_calls")
-                }
+                of_task = task.to_json() | {"suite": group.suite, "profile": group.profile, "kinds": ", ".join(task.kinds)}
                 for arm, (solved, trials) in task.solved.items():
-                    own = {"suite": group.suite, "profile": group.profile, "arm": arm, "solved": solved, "trials": trials}
-                    rows.append(of_task | own)
+                    rows.append(of_task | {"arm": arm, "solved": solved, "trials": trials})
         return rows_frame(rows, TASKS)
 
     @property
@@ -132,14 +126,12 @@ class ShownWhy(ShownDoc):
         return rows_frame(rows, HABITS)
 
 
-def _cause_row(arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause) -> dict[str, Any]:
-    return {"arm": arm, "against": against, "cause": str(cause), "trials": causes[cause], "lost": sum(causes.values())}
-
-
-def _rate_row(rate: BaseRate | None) -> dict[str, Any]:
-    if rate is None:
-        return dict.fromkeys(("solved_with", "solved", "p", "doubtful"))
-    return {"solved_with": rate.solved, "solved": rate.of_solved, "p": rate.p, "doubtful": rate.is_doubtful}
+def _cause_row(
+    arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause, rate: BaseRate | None = None
+) -> dict[str, Any]:
+    row = {"arm": arm, "against": against, "cause": str(cause), "trials": causes[cause], "lost": sum(causes.values())}
+    told = (None,) * 4 if rate is None else (rate.solved, rate.of_solved, rate.p, rate.is_doubtful)
+    return row | dict(zip(("solved_with", "solved", "p", "doubtful"), told, strict=True))
 
 
 def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:

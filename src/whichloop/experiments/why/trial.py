@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.trace import NO_CONTENT, Note, ToolRun
-from whichloop.metrics.trajectory.causes import Loss
 from whichloop.metrics.trajectory.divergence import explain, read_trial
 from whichloop.metrics.trajectory.failure_text import without_bytes
 from whichloop.metrics.trajectory.trajectory import course, shortened
@@ -28,33 +28,22 @@ def show_command(folder: Path | str, trial: str, *more: str) -> str:
 
 def trial_doc(folder: Path, trace: JudgedTrace, record: Record, *, full: bool = False) -> Doc:
     """Return one trial; prompts, replies and results are a detail, long ones cut unless `full`."""
-    is_blank = trace.is_imported and trace.trace.lacks_content
-    pieces = blocks(trace.trace, full=full, judged_again=trace.judged_again, is_imported=trace.is_imported)
-    loss = None if record.status != "scored" or record.is_solved or is_blank else loss_of(trace, record)
-    return Doc(
-        record.name,
-        (
-            lines_of(("Fault", [_fate(fault) for fault in record.faults])),
-            Trace("", (NO_CONTENT,) if is_blank else (" ".join(trace.trace.head.query.split()), *_steps(trace))),
-            Trace(
-                "Prompts and replies",
-                tuple(line for piece in pieces for line in (f"── {piece.label}", *_indented(piece.text))),
-                True,
-            ),
-            lines_of(
-                *ending(trace.trace.head, judged_again=trace.judged_again, is_imported=trace.is_imported),
-                ("Cause", "" if loss is None else f"{loss.cause}, step {loss.step}: {loss.detail}"),
-                ("Next", show_command(folder, record.name, "-v")),
-            ),
+    told = [piece for piece in blocks(trace, full=full) if piece.kind not in ("head", "end")]
+    is_lost = record.status == "scored" and not record.is_solved and not trace.is_blank
+    loss = explain(read_trial(trace.trace, record, limit=trace.limit)) if is_lost else None
+    steps = (NO_CONTENT,) if trace.is_blank else (" ".join(trace.trace.head.query.split()), *_steps(trace))
+    prompts = tuple(line for piece in told for line in (f"── {piece.label}", *_indented(piece.text)))
+    blocks_shown = (
+        lines_of(("Fault", [_fate(fault) for fault in record.faults])),
+        Trace("", steps),
+        Trace("Prompts and replies", prompts, detail=True),
+        lines_of(
+            *ending(trace),
+            ("Cause", "" if loss is None else f"{loss.cause}, step {loss.step}: {loss.detail}"),
+            ("Next", show_command(folder, record.name, "-v")),
         ),
-        trace.to_json()
-        | ({} if loss is None else {"cause": loss.cause, "step": loss.step, "detail": loss.detail, "fault": loss.fault}),
     )
-
-
-def loss_of(trace: JudgedTrace, record: Record) -> Loss:
-    """Return why a trial was lost."""
-    return explain(read_trial(trace.trace, record, limit=trace.limit))
+    return Doc(record.name, blocks_shown, trace.to_json() | ({} if loss is None else asdict(loss)))
 
 
 def _indented(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from whichloop.experiments.why.trial import show_command
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.trajectory import TracedStep, course, unmatched
-from whichloop.text.trace_text import Block, blocks
+from whichloop.text.trace_text import Block, JudgedTrace, blocks
 
 from .document import Piece, SideBySide, SideView
 
@@ -26,7 +26,7 @@ def side_by_side(traces: tuple[Trace, Trace], run: str) -> SideBySide:
 
 
 def _side_view(trace: Trace, steps: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
-    trace_blocks, head = list(blocks(trace)), trace.head
+    trace_blocks, head = list(blocks(JudgedTrace(trace, judged_again=False))), trace.head
     pieces = list(_pieces(trace_blocks, _block_index(trace, trace_blocks, steps[_divergence_index(steps, other)])))
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
     command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
@@ -46,7 +46,7 @@ def _block_index(trace: Trace, trace_blocks: Sequence[Block], step: TracedStep) 
     if step.event is None:
         return len(trace_blocks) - 1
     before = replace(trace, events=trace.events[: step.event])
-    start = len(list(blocks(before))) - 1  # without its end
+    start = len(list(blocks(JudgedTrace(before, judged_again=False)))) - 1  # without its end
     return next((place for place in range(start, len(trace_blocks)) if trace_blocks[place].kind != "prompt"), len(trace_blocks) - 1)
 
 
