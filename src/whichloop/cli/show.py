@@ -16,7 +16,7 @@ from whichloop.runs.manifest import newer_versions
 from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
 from whichloop.runs.store.traces import read_trace
-from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
+from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
 from whichloop.text.numbers import counts
 from whichloop.text.trace_text import as_judged
 
@@ -75,11 +75,11 @@ def missed_doc(missed: Sequence[Record], folder: Path) -> Doc:
     """Return how many trials of each arm were not solved, and, as a detail, each of them."""
     arms = {arm: [record for record in missed if record.arm == arm] for arm in dict.fromkeys(record.arm for record in missed)}
     by_arm = tuple((arm, Cell(str(len(own)), value=len(own)), counts(Counter(map(_ending, own)))) for arm, own in arms.items())
-    each = tuple((one.name, _told(one), _struck(one), Cell(f"{one.tokens:,}", value=one.tokens)) for one in missed)
+    listed = [Table(arm, ("trial", "ended", "faults", "tokens"), tuple(map(_row, own)), detail=True) for arm, own in arms.items()]
     one = next((record.name for record in missed if record.trace_at is not None), "")
-    blocks = (
+    blocks: tuple[Block, ...] = (
         Table("", ("arm", "not solved", "ended"), by_arm),
-        Table("", ("trial", "ended", "faults", "tokens"), each, detail=True),
+        *listed,
         lines_of(("Next", show_command(folder, one) if one else "")),
     )
     return Doc(f"{len(missed)} not solved", blocks, {"trials": [record.to_json() for record in missed]})
@@ -89,8 +89,9 @@ def _ending(record: Record) -> str:
     return (record.stop or LOST) if record.status == "scored" else record.status
 
 
-def _told(record: Record) -> str:
-    return _ending(record) if record.status == "scored" else f"{record.status}: {record.reason}"
+def _row(record: Record) -> tuple[Cell | str, ...]:
+    ended = _ending(record) if record.status == "scored" else f"{record.status}: {record.reason}"
+    return f"{record.task}/{record.repeat}", ended, _struck(record), Cell(f"{record.tokens:,}", value=record.tokens)
 
 
 def _struck(record: Record) -> str:
