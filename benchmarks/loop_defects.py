@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from whichloop.metrics.trajectory.causes import Cause
-from whichloop.protocol import Act, Answer, Completion, Move, Observation, Outcome, Request, Toolbox, ToolCall
+from whichloop.protocol import Act, Answer, Completion, Move, Observation, Outcome, Request, StopReason, Toolbox, ToolCall
 from whichloop.protocol.receipts import MARK
 
 T = TypeVar("T")
@@ -155,6 +155,11 @@ def _answered(change: Callable[[str], str]) -> OfOutcome:
     return lambda outcome, state: replace(outcome, answer=change(str(outcome.answer)))
 
 
+def _not_taken(outcome: Outcome, state: MutantState) -> Outcome:
+    problem = f"answer: {outcome.answer!r} is not of the type that was asked for"
+    return replace(outcome, answer=None, stop=StopReason.PARSE_FAILED, details={"error": problem, "answer": outcome.answer})
+
+
 def _last_result(outcome: Outcome, state: MutantState) -> Outcome:
     return replace(outcome, answer=f"{state.results[-2:][0].data} again") if state.results else outcome
 
@@ -255,12 +260,13 @@ DEFECTS: Mapping[str, Defect] = {
     ),
     "AnswerOfLastTool": Defect("altered answer", "The last result but one is given as the answer", outcome=_last_result),
     "AnswerLost": Defect("altered answer", 'The answer is lost, and "None" is given', outcome=_answered(lambda it: "None")),
+    "AnswerRefused": Defect("answer refused", "The answer is refused as one of another type", outcome=_not_taken),
     "EndedTooSoon": Defect("termination", "After two calls the run ends as if it had finished", move=_too_soon),
     "LimitTooLow": Defect("termination", "The run gives up at its third call", _at_third(GaveUp)),
     "AnswerIgnored": Defect("termination", "The answer is not noticed, and the model asked again", move=_ignored),
     "CrashAtThird": Defect("crash", "The loop crashes at its third call", _at_third(Crashed)),
     "ErrorsHidden": Defect(
-        "lost observation",
+        "error not shown",
         "A failure of a tool is shown as a success",
         result=lambda seen, state: seen if seen.ok else replace(_seen(seen, "ok"), status="success", error_type=None),
         profile="flaky-tools",

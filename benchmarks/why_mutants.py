@@ -25,7 +25,7 @@ from benchmarks.pages import head, make_tables, row  # noqa: E402
 from whichloop.experiments.compare.prepare import prepare  # noqa: E402
 from whichloop.experiments.compare.results import Results, results  # noqa: E402
 from whichloop.experiments.compare.run import run  # noqa: E402
-from whichloop.experiments.why.why import losses_explained  # noqa: E402
+from whichloop.experiments.why.losses import losses_explained  # noqa: E402
 from whichloop.runs.config import CompareConfig  # noqa: E402
 from whichloop.runs.engine.runner import Unwatched  # noqa: E402
 

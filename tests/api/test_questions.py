@@ -18,7 +18,6 @@ import pytest
 import whichloop
 from tests.docs.pages import output_of
 from tests.prepared import said_by
-from whichloop.cli.console import WIDE
 from whichloop.datasets import arithmetic
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
@@ -32,6 +31,7 @@ from whichloop.reports.mlflow import default_uri
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
+from whichloop.text.doc import TEXT_WIDTH
 
 
 @pytest.fixture
@@ -81,26 +81,20 @@ def test_repeats_do_not_count_as_tasks_and_a_name_is_printed_and_found(quiet: di
 WHYS: list[list[str]] = [[], ["bare"], ["bare", "finish(parse_retries=0)"]]
 
 
-CALLS = re.compile(r"\.show\(|\.why\(|\.findings|\.to_json|whichloop\.ablate")
-COMMANDS = re.compile(r"whichloop (show|why|ablate)|: -v|: --all")
-
-
 @pytest.mark.parametrize(
     "names", [WHYS[0], pytest.param(WHYS[1], marks=pytest.mark.slow), WHYS[2]], ids=["sums", "an arm", "a pair"]
 )
 def test_why_prints_in_python_as_the_command_prints_it(pair: Loaded, names: list[str]) -> None:
-    printed = output_of([["why", str(pair.results.folder), *names]], pair.results.folder, WIDE)
+    printed = output_of([["why", str(pair.results.folder), *names]], pair.results.folder, TEXT_WIDTH)
     said = repr(pair.why(*names))
-    assert said == repr(whichloop.why(pair, *names))
-    assert said.splitlines() == printed.splitlines()
+    assert said == repr(whichloop.why(pair, *names)) == printed.rstrip()
     assert printed.splitlines()[0] in pair.why(*names)._repr_html_()
 
 
 def test_why_and_size_read_a_run(pair: Loaded) -> None:
     why = whichloop.why(pair, "bare", "finish(parse_retries=0)")
-    assert "bare/flaky-format against finish(parse_retries=0)/flaky-format" in why.verdicts
     assert repr(whichloop.why(pair.results.folder)) == repr(pair.why())
-    assert why.finding is why
+    assert why.finding.pairs == why.pairs
     causes, (only,) = why.causes, why.pairs
     assert list(causes.columns) == ["arm", "against", "cause", "trials", "lost", "solved_with", "solved", "p", "doubtful"]
     told = {arm: sum(by_cause.values()) for arm, by_cause in only.causes.items() if by_cause}
@@ -110,7 +104,7 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     assert len(repr(only)) < 400
     lost = {arm.arm: sum(arm.causes.values()) for arm in why.arms if arm.causes}
     assert causes[causes["against"].isna()].groupby("arm")["trials"].sum().to_dict() == lost
-    assert "both solved" in pair.why("bare", "finish(parse_retries=0)")._repr_html_()
+    assert "Solved trials of two arms" in why._repr_html_()
     assert pair.why(task="arithmetic-0001").pairs[0].tasks <= 1
     size = whichloop.size(pair, purpose="compare")
     assert "To decide each pair within 0.020" in repr(size)
@@ -386,7 +380,7 @@ def test_an_object_is_the_same_arm_in_every_run(quiet: dict[str, Any], tmp_path:
     again = whichloop.gate(tmp_path / "baseline.json", loops=["bare", loop], runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
     reasons = whichloop.why(first, Bare(), loop)
-    assert f"bare/clean against {first.arms['arm'][1]}" in repr(reasons).splitlines()
+    assert [(one.a, one.b) for one in reasons.pairs] == [("bare/clean", first.arms["arm"][1])]
 
 
 def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:

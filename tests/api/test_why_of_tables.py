@@ -10,6 +10,8 @@ import pytest
 import whichloop
 from whichloop.api.carry_out import WhichloopWarning
 from whichloop.reports.dataframes import Loaded
+from whichloop.reports.why_shown import ShownWhy
+from whichloop.text.doc import Lines
 
 ENDS = ("ToolError: db down", "", "", "max_steps", "finished")
 """How the trials of agent x were lost, by task: an error's text, nothing, or a stop."""
@@ -57,33 +59,37 @@ def test_lost_trials_are_counted_by_how_they_ended_and_errored_ones_by_their_rea
     assert (told["ended"], told["errored"]) == (dict(x.ended), {"429": 2})
 
 
+def lines_of(said: ShownWhy) -> dict[str, list[str]]:
+    """Return the texts of the answer's lines by their labels."""
+    lines: dict[str, list[str]] = {}
+    for block in said.doc.blocks:
+        for label, text in block.items if isinstance(block, Lines) else ():
+            lines.setdefault(label, []).append(text)
+    return lines
+
+
 def test_what_no_trace_shows_is_said_to_be_unknown(run: Loaded) -> None:
-    said = run.why().lines
-    assert "x lost 5 of 5: 1 × ToolError: db down; 1 × finished; 1 × max_steps; of 2 nothing says how they ended" in said
-    unknown = "6 lost trials have no trace: the steps that lost them are not known, nor how 2 of them ended. "
-    assert f"{unknown}A table may tell how a trial ended, in columns error and stop; for the step, import traces." in said
-    assert "Errored and left out, neither lost nor solved: x 2 (2 × 429)." in said
-    assert "  no arm solved (is the expected answer right?): 1: t0" in said
-    assert "  only one arm solved: 4: t1, t2, t3, t4" in said
-    assert (
-        "  without a trace: 1 × ToolError: db down; 1 × finished; 1 × max_steps; of 2 nothing says how they ended"
-        in run.why("x").lines
-    )
+    said = lines_of(run.why())
+    assert said["Untraced"] == ["6 lost trials: the step is not known"]
+    assert said["Ended"] == ["x: 2 × –; 1 × ToolError: db down; 1 × finished; 1 × max_steps", "y: 1 × finished"]
+    assert said["Errored"] == ["x: 2 (2 × 429)"]
+    assert said["Import"]
+    kinds = dict(run.why().tasks.groupby("task")["kinds"].first())
+    assert kinds == {"t0": "unsolved"} | dict.fromkeys(("t1", "t2", "t3", "t4"), "solved by one arm")
+    assert "unsolved (expected answer?)" in repr(run.why())
 
 
 def test_a_table_that_tells_no_end_has_none_in_its_lines() -> None:
     silent = [{name: row[name] for name in ("agent", "task", "score")} for row in rows(tells_ends=False)]
-    said = imported(silent).why().lines
-    assert "x lost 5 of 5" in said
-    unknown = "6 lost trials have no trace: the steps that lost them are not known, nor how they ended."
-    assert any(line.startswith(unknown) for line in said)
-    assert any(line.endswith(": x 2 (2 × the score is blank).") for line in said)
+    said = lines_of(imported(silent).why())
+    assert said["Ended"] == ["x: 5 × –", "y: 1 × –"]
+    assert said["Errored"] == ["x: 2 (2 × the score is blank)"]
 
 
 def test_where_scores_are_grades_lost_is_said_to_be_below_the_full_score() -> None:
     grades = [{"agent": agent, "task": f"t{n}", "score": n / 8} for agent in "xy" for n in range(9)]
     found = whichloop.import_results(grades).why()
     assert [(arm.lost, arm.partly) for arm in found.arms] == [(8, 7), (8, 7)]
-    assert "Lost is any trial below the full score; scores are grades here, and 14 of the 16 have a part of it." in found.lines
+    assert lines_of(found)["Grades"] == ["14 of 16 lost trials have a part of the score"]
     whole = whichloop.import_results([row | {"score": int(row["task"] in ("t1", "t2"))} for row in grades]).why()
-    assert not any("full score" in line for line in whole.lines)
+    assert "Grades" not in lines_of(whole)

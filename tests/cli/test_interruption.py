@@ -47,7 +47,7 @@ def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(mac
     assert accuracies == {"bare/clean": 1.0, "own_loop:Mine/clean": pytest.approx(1 / 12)}
     (here / "own_loop.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
     shown = machine.run("show", "latest", "own_loop:Mine/clean/arithmetic-0001")
-    assert (shown.code, "stop: finished" in shown.out) == (0, True)
+    assert (shown.code, "finished" in shown.out) == (0, True)
     reported = machine.run("report", "latest", "--json")
     assert reported.out == compared.out
     assert not (here / "imported").exists()

@@ -125,7 +125,7 @@ def test_a_trial_of_its_test_is_shown(ran, whichloop):
     records = [json.loads(line) for line in (ran.folder / "test/trials.jsonl").read_text().splitlines()]
     name = f"{records[0]['arm']}/{records[0]['task']}/{records[0]['repeat']}"
     assert name in whichloop("show", str(ran.folder), name).out
-    assert "trials were not solved" in whichloop("show", str(ran.folder)).out
+    assert " not solved" in whichloop("show", str(ran.folder)).out
 
 
 @pytest.mark.thorough

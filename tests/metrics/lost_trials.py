@@ -103,6 +103,13 @@ def down(talk: Talk) -> Talk:
     return talk.call("add", **ADD).ran("out of order", ok=False)
 
 
+def refused(talk: Talk) -> Talk:
+    """State an answer that the loop notes as refused, and tells so."""
+    problem = "answer: 14 is not of type 'string'"
+    talk.answer().events.append({"event": "note", "kind": "invalid_answer", "problem": problem})
+    return talk.tell(problem)
+
+
 def ran_otherwise(talk: Talk, tool: str, **arguments: Any) -> Talk:
     """Let a tool run with arguments that the last reply did not write."""
     talk.events.append({"event": "tool", "tool": tool, "arguments": arguments, "data": "16", "status": "success"})
@@ -251,8 +258,29 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
             None, "max_steps"
         ),
         record(),
-        "fault not recovered",
+        "error not shown",
         "add(a=12, b=2) failed twice (Down: out of order); the next prompt did not show the error; then the limit was reached",
+    ),
+    "a tool's error in words of the loop's own": (
+        repeated(3, begun(), lambda talk: talk.call("add", **ADD).ran("out of order", ok=False, told=False).tell("done")).ends(
+            None, "error_valve"
+        ),
+        record(),
+        "error not shown",
+        "add(a=12, b=2) failed 3 times (Down: out of order); then the error valve ended the run; "
+        "the next prompt did not show the error",
+    ),
+    "an answer of another type": (
+        begun().answer().ends(None, "parse_failed") | {"details": {"error": "answer: 14 is not of type 'string'", "answer": 14}},
+        record(),
+        "answer refused",
+        "reply 2 stated '14', which was refused: answer: 14 is not of type 'string'",
+    ),
+    "an answer that was refused until the limit": (
+        refused(refused(begun())).ends(None, "max_steps"),
+        record(),
+        "answer refused",
+        "reply 3 stated '14', which was refused: answer: 14 is not of type 'string'",
     ),
     "a lie": (
         Talk().call("mul", **MUL).ran("13", fault="tool.lies").call("add", a=13, b=2).ran("15").answer(15).ends(15),

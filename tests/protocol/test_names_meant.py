@@ -31,13 +31,18 @@ def test_every_part_of_a_name_finds_it(names: list[str], data: st.DataObject) ->
         found = meant(part, names)
         assert found
         begun = "/" if "/" in part else "/\n"  # without a slash, a beginning counts no more than any other part
-        assert name in found or any(f"/{part}/" in f"/{other}/" or f"{begun}{part}" in f"/{other}" for other in found)
+        whole = {other: sum(f"/{each}/" in f"/{other}/" for each in part.split("/") if each) for other in (name, *found)}
+        assert name in found or any(
+            f"/{part}/" in f"/{other}/" or f"{begun}{part}" in f"/{other}" or whole[other] > whole[name] for other in found
+        )
 
 
 def test_whole_parts_come_before_others_and_slashes_leave_room() -> None:
     assert meant("finish", TRIALS) == [TRIALS[2]]
     assert meant("bare/0001", TRIALS) == [TRIALS[0]]
     assert meant("finish/clean/t-00", TRIALS) == [TRIALS[2]]
+    assert meant("finish/0001", TRIALS) == meant("finish/t-0001", TRIALS) == [TRIALS[2]]
+    assert meant("bare/t1", ["bare/clean/t1/0", "bare/clean/t10/0", "guarded(loop=bare)/clean/t1/0"]) == ["bare/clean/t1/0"]
     assert meant("0001/bare", TRIALS) == []
     assert meant("(parse", TRIALS) == [TRIALS[3]]
     assert several(["a"] * MAX_MEANT) == "a, a, a, a"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.metrics.lost_trials import LOST, record
+from whichloop.experiments.why.trial import trial_doc
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall
 from whichloop.protocol import Outcome, StopReason, ToolCall
-from whichloop.reports.trial_lines import step_lines
+from whichloop.text.doc import Trace as TraceBlock
 from whichloop.text.trace_text import MAX_CHARS, Block, JudgedTrace, as_judged, blocks
 
 
-def shown(trace: Trace, **options: Any) -> list[Block]:
-    return list(blocks(trace, **options))
+def shown(trace: Trace, *, full: bool = False, judged_again: bool = False, is_imported: bool = False) -> list[Block]:
+    return list(blocks(JudgedTrace(trace, judged_again, is_imported), full=full))
 
 
 @pytest.fixture
@@ -53,12 +55,13 @@ def test_equal_steps_that_follow_each_other_are_told_once(struck):
 
     def said(times: int) -> list[str]:
         trace = replace(struck, events=(unread,) * times)
-        lines = [line.text for line in step_lines(JudgedTrace(trace, judged_again=False), record())]
-        return lines[2 : next(at for at, line in enumerate(lines) if "stop: " in line)]
+        steps = trial_doc(Path("run"), JudgedTrace(trace, judged_again=False), record()).blocks[1]
+        assert isinstance(steps, TraceBlock)
+        return list(steps.lines[1:])
 
     first, *others = said(3)
     assert first.startswith(" 1. decide → ")
-    assert (others[0], others[1][:4]) == ("the same 2 times more, to step 3", " 4. ")
+    assert (others[0].strip(), others[1][:4]) == ("the same 2 times more, to step 3", " 4. ")
     assert [line[:4] for line in said(2)] == [" 1. ", " 2. ", " 3. "]
 
 
@@ -111,7 +114,7 @@ def test_an_answer_that_was_judged_again_is_shown_with_the_scores_that_count(one
     again = as_judged(trace, replace(done.record, scores={"accuracy": 0.0}))
     assert again.to_json() == json.loads(done.trace) | {"scores": {"accuracy": 0.0}, "judged_again": True}
     end = shown(again.trace, judged_again=again.judged_again)[-1].text
-    assert end.endswith("expected when it ran: 42\naccuracy 0")
+    assert end.endswith("expected then: 42\nscores: accuracy 0")
 
 
 def test_an_expected_answer_that_another_tool_does_not_tell_is_no_null(one_trial, tiny):

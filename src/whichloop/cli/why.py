@@ -1,10 +1,8 @@
-"""`whichloop why`: why one arm loses to another, task by task; no model is called; and `whichloop replay`: one trial again."""
+"""`whichloop why`: why trials were lost; no model is called; and `whichloop replay`: one trial again."""
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,36 +10,26 @@ import typer
 
 from whichloop.experiments import why as reruns
 from whichloop.experiments.compare.results import Results, find_record, results
-from whichloop.experiments.why.arms import arms_named, pairs_named, required_arms
+from whichloop.experiments.why.doc import lost_doc, minimal_doc, why_doc
+from whichloop.experiments.why.losses import arms_named, comparable, losses_explained, lost_trial, pairs_named, required_arms
 from whichloop.experiments.why.minimal import MAX_RUNS
 from whichloop.experiments.why.replay import landed, profile_named, replayable_run, trace_of, unmet
-from whichloop.experiments.why.why import comparable, losses_explained, lost_trial
+from whichloop.experiments.why.trial import trial_doc
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import meant
-from whichloop.reports import why_lines
-from whichloop.reports.why_lines import Shown, WaysToSeeMore
 from whichloop.runs.folders import trials_folder
 from whichloop.runs.store.each_record import find_trial
 from whichloop.runs.store.files import read_manifest_json, step_limit
-from whichloop.text.doc import Table
+from whichloop.text.doc import Doc, Table
 from whichloop.text.trace_text import as_judged
 
-from .console import check_writable, print_line, print_text, say, show_table
+from .console import check_writable, say, show
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, RunChoice, with_options
 from .process import own_prints_aside, quiet_loops
-from .show import print_trace
-
-
-def print_shown(lines: Iterable[Shown]) -> None:
-    """Print lines, sentences and tables."""
-    for line in lines:
-        if isinstance(line, Table):
-            show_table(line)
-        else:
-            print_text(line)
-
 
 MIN_RUNS = 2
+SHOWN_EXAMPLES = 3
+"""Examples of each cause and pair, but for --json, which has all."""
 
 
 class WhyOptions(OptionGroup):
@@ -52,9 +40,7 @@ class WhyOptions(OptionGroup):
     task: str | None = None
     """Task to explain, or a part of its id that no other has; others are left out."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
-    """Print what is notable about the tasks, too, and, unless arms are named, every pair of arms and every cause."""
-    show_all: Annotated[bool, typer.Option("--all")] = False
-    """Print every trial and task, not only the first of each kind."""
+    """Print every cause's example, base rates, pairs of arms and notable tasks, too."""
 
 
 class MinimalOptions(AllowOption):
@@ -68,77 +54,40 @@ class MinimalOptions(AllowOption):
 
 @with_options()
 def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, output: JsonOption) -> None:
-    """Say where arms diverge, and why trials were lost.
-
-    It also says what is notable about the tasks. No real model is called.
-    """
+    """Say what trials were lost to, by cause and arm, and how often solved trials show the same."""
     a, b = options.a, options.b
-    run = results(folder := trials_folder(choice.folder), paired=False)
-    if len(comparable(run)) == 1:
-        run = results(folder)  # how the two stand to each other is said, too
+    run = results(trials_folder(choice.folder), paired=False)
     if smallest.minimal:
-        _minimal(run, a, b, smallest, as_json=output.as_json)
+        show(_minimal(run, a, b, smallest), as_json=output.as_json)
         return
     if smallest.out is not None or smallest.max_runs != MAX_RUNS:
         raise ValueError(f"--{'max-runs' if smallest.out is None else 'out'} goes with --minimal")
     if a is not None and b is None and not arms_named(run, a):
         if not meant(a, [record.name for record in run.records]):
             required_arms(run, a)
-        _trial(run, find_record(run, a), as_json=output.as_json)
+        record = _lost_record(run, a)
+        show(lost_doc(run, record.arm, lost_trial(run, record)), as_json=output.as_json)
         return
-    most = None if options.show_all or output.as_json else why_lines.MAX_EXAMPLES
-    in_full = options.verbose or options.show_all
-    in_sums = a is None and not in_full and not output.as_json
-    pairs, arms = _for_sums(run) if in_sums else _asked_for(run, a, b)
-    reasons = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most)
-    if output.as_json:
-        print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
-    elif in_sums:
-        print_shown(why_lines.sums(run, reasons, WaysToSeeMore(run.folder)))
-    elif a is None:
-        print_shown(why_lines.in_full(run, reasons, WaysToSeeMore(run.folder), show_all=options.show_all))
-    else:
-        print_shown(
-            why_lines.why_lines_of(
-                run, reasons, WaysToSeeMore(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
-            )
-        )
+    pairs, arms = (None, None) if a is None else ((), arms_named(run, a)) if b is None else (pairs_named(run, a, b), None)
+    if (
+        a is None and not options.verbose and not output.as_json and len(comparable(run)) > 1
+    ):  # pairs are not shown, which saves half
+        pairs, arms = (), [arm.info.arm for arm in run.comparison.arms]
+    most = None if output.as_json else SHOWN_EXAMPLES
+    found = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most)
+    show(why_doc(run, found, named=b is not None), as_json=output.as_json, verbose=options.verbose)
 
 
-def _asked_for(run: Results, a: str | None, b: str | None) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
-    """Return the pairs that were asked for, and the arms; None stands for all of them."""
-    if a is None:
-        return None, None
-    return ((), arms_named(run, a)) if b is None else (pairs_named(run, a, b), None)
-
-
-def _for_sums(run: Results) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
-    """Return what sums need: the arms that have others to compare them with. Of several pairs they show none, which saves half."""
-    pairs = comparable(run)
-    if len(pairs) <= 1:
-        return None, None
-    paired = {arm for pair in pairs for arm in pair}
-    return (), [arm.info.arm for arm in run.comparison.arms if arm.info.arm in paired]
-
-
-def _trial(run: Results, record: Record, *, as_json: bool) -> None:
-    """Explain one trial by itself."""
-    _refuse_unlost(record)
-    lost = lost_trial(run, record)
-    if as_json:
-        print(json.dumps({"run": str(run.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
-    else:
-        print_shown(why_lines.lost(record.arm, lost, WaysToSeeMore(run.folder)))
-
-
-def _refuse_unlost(record: Record) -> None:
-    """Raise ValueError for a trial that was not lost."""
+def _lost_record(run: Results, trial: str) -> Record:
+    """Return the record of a lost trial. Raises ValueError for one that was not lost, RunError for an unknown one."""
+    record = find_record(run, trial)
     if record.status != "scored" or record.is_solved:
         state = "was solved" if record.status == "scored" else f"is {record.status}: {record.reason}"
         raise ValueError(f"{record.name} {state}; there is no loss to explain")
+    return record
 
 
-def _minimal(run: Results, trial: str | None, other: str | None, options: MinimalOptions, *, as_json: bool) -> None:
+def _minimal(run: Results, trial: str | None, other: str | None, options: MinimalOptions) -> Doc:
     """Find the smallest set of faults with which one trial is lost."""
     if trial is None or other is not None:
         raise ValueError("--minimal is about one trial: whichloop why RUN ARM/TASK/REPEAT --minimal")
@@ -146,8 +95,7 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
         raise ValueError(f"--max-runs {options.max_runs}: at least {MIN_RUNS} are needed, with no fault and with all of them")
     if options.out is not None and options.out.suffix != ".toml":
         raise ValueError(f"--out {options.out}: a profile's file ends in .toml")
-    record = find_record(run, trial)
-    _refuse_unlost(record)
+    record = _lost_record(run, trial)
     if options.out is not None:
         check_writable("--out", options.out, "nothing was run again")
     with own_prints_aside(), quiet_loops():
@@ -155,13 +103,8 @@ def _minimal(run: Results, trial: str | None, other: str | None, options: Minima
     if options.out is not None:
         options.out.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
-    if as_json:
-        print(json.dumps({"run": str(run.folder.resolve())} | minimal.to_json(), ensure_ascii=True))
-        return
-    print_line(minimal.sentence)
     again = ["whichloop", "replay", str(run.folder), record.name, "--faults", str(options.out or minimal.as_typed)]
-    again += [word for name in options.allow for word in ("--allow", name)]
-    print_line(f"run it so again: {shlex.join(again)}", "dim")
+    return minimal_doc(run, record, minimal, shlex.join([*again, *(word for name in options.allow for word in ("--allow", name))]))
 
 
 class ReplayOptions(OptionGroup):
@@ -171,7 +114,7 @@ class ReplayOptions(OptionGroup):
     """Faults that strike instead of those of the run: KIND@ROLE:CALL between commas, such as tool.raises@decide:c2; none; or the
     file of a profile."""
     trace: bool = False
-    """Print the whole trial, as `whichloop show` does."""
+    """Print the whole trial, as `whichloop show -v` does."""
 
 
 @with_options()
@@ -190,18 +133,16 @@ def replay(choice: RunChoice, options: ReplayOptions, code: AllowOption, output:
     now = done.record
     for fault in unmet(profile, now):
         say(f"{fault}: the trial did not come to where it strikes")
-    if output.as_json:
-        print(json.dumps({"before": before.to_json(), "now": now.to_json(), "faults": landed(now)}, ensure_ascii=True))
-    elif options.trace:
+    if options.trace and not output.as_json:
         limit = step_limit(read_manifest_json(folder), now.arm)
-        print_trace(as_judged(trace_of(done), now, limit), now, full=False)
-    else:
-        print_line(f"{now.name} {_in_words(now)}; in the run it {_in_words(before)}")
+        show(trial_doc(folder, as_judged(trace_of(done), now, limit), now), verbose=True)
+        return
+    table = Table("", ("", "result", "accuracy", "stop", "steps", "faults"), (_row("replay", now), _row("run", before)))
+    data = {"before": before.to_json(), "now": now.to_json(), "faults": landed(now)}
+    show(Doc(now.name, (table,), data), as_json=output.as_json)
 
 
-def _in_words(record: Record) -> str:
-    """Return `was solved, stop finished, 5 steps, with no fault`."""
-    if record.status != "scored":
-        return f"was {record.status}: {record.reason}"
-    result = "was solved" if record.is_solved else f"was lost, accuracy {record.accuracy:.2f}"
-    return f"{result}, stop {record.stop}, {record.steps} steps, with {', '.join(landed(record)) or 'no fault'}"
+def _row(name: str, record: Record) -> tuple[str, ...]:
+    result = record.status if record.status != "scored" else "solved" if record.is_solved else "lost"
+    faults = ", ".join(landed(record)) or "none"
+    return name, result, f"{record.accuracy:.2f}", record.stop or record.reason, str(record.steps), faults

@@ -23,7 +23,7 @@ from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.compare.verdict import Verdict
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.run_doc import run_doc
-from whichloop.experiments.why.arms import required_arms
+from whichloop.experiments.why.losses import required_arms
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison
 from whichloop.metrics.measures import Measure
@@ -40,7 +40,7 @@ from whichloop.text.doc import Doc, Lines
 
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
 from .views_shown import ShownViews
-from .why_shown import ShownTrial, ShownWhy, shown_trial, shown_why
+from .why_shown import ShownDoc, ShownWhy, shown_trial, shown_why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,7 +219,7 @@ class Loaded:
         _check_texts(trial=trial)
         return read_trace(self.results.folder, find_record(self.results, trial)).to_json()
 
-    def show(self, trial: str) -> ShownTrial:
+    def show(self, trial: str) -> ShownDoc:
         """Return one trial's faults, its steps, its end and why it was lost; it prints as `whichloop show` does.
 
         `trial`: as `trace` takes it. Raises RunError as `trace` does.

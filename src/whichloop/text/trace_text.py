@@ -38,6 +38,11 @@ class JudgedTrace:
     limit: int | None = None
     """The step limit that was set for its loop, where the loop may end by itself before it."""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is known of its steps."""
+        return self.is_imported and self.trace.lacks_content
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return self.trace.to_json() | ({"judged_again": True} if self.judged_again else {})
@@ -51,18 +56,17 @@ def as_judged(trace: Trace, record: Record, limit: int | None = None) -> JudgedT
     return JudgedTrace(replace(trace, head=head), judged_again=True, is_imported=bool(record.unknown), limit=limit)
 
 
-def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_imported: bool = False) -> Iterator[Block]:
+def blocks(judged: JudgedTrace, *, full: bool = False) -> Iterator[Block]:
     """Yield all pieces in order; long texts are cut unless `full`. A call stands beside its result where the model did not write it
     so."""
-    limit = None if full else MAX_CHARS
+    limit, trace = None if full else MAX_CHARS, judged.trace
     head = trace.head
     texts_before: dict[str, str] = {}
     yield Block("head", f"{head.arm}/{head.task}/{head.repeat}", _cut(head.query, limit))
-    is_blank = is_imported and trace.lacks_content
-    if is_blank:
+    if judged.is_blank:
         yield Block("note", "steps", NO_CONTENT)
     run_otherwise = runs_not_as_written(trace.events)
-    for place, event in enumerate(() if is_blank else trace.events):
+    for place, event in enumerate(() if judged.is_blank else trace.events):
         if isinstance(event, ModelExchange):
             yield from _exchange(event, limit, texts_before)
         elif isinstance(event, ToolRun):
@@ -73,7 +77,8 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_i
             yield Block("observation", f"{event.call.tool} ({_status(event)})", _cut(event.data, limit))
         else:
             yield Block("note", event.kind, _cut(_json(event.data), limit))
-    yield ending(head, judged_again=judged_again, is_imported=is_imported)
+    stop, *end = ending(judged)
+    yield Block("end", f"stop: {stop[1]}", "\n".join(f"{label.lower()}: {text}" for label, text in end))
 
 
 def _status(run: ToolRun) -> str:
@@ -83,22 +88,24 @@ def _status(run: ToolRun) -> str:
     return run.status if run.error_type is None else f"{run.status}, {run.error_type}"
 
 
-def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) -> Block:
-    """Return how a trial ended: its stop, its answer, what was expected, and its scores.
+def ending(judged: JudgedTrace) -> list[tuple[str, str]]:
+    """Return how a trial ended, each part with its label; the end state only if it is wrong.
 
     Of a trial that was imported, a stop, an answer or an expected answer that is not there is one that its source does not tell.
     """
+    head, is_imported = judged.trace.head, judged.is_imported
     answer, expected = ("–", "–") if is_imported else ("none given", _no_answer_expected(head))
-    answer = answer if head.answer is None else _value_text(head.answer)
-    expected = expected if head.expected is None else _value_text(head.expected)
-    when = " when it ran" if judged_again else ""
-    scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
-    text = f"answer: {answer}\nexpected{when}: {expected}\n{scores}"
+    when = "Expected then" if judged.judged_again else "Expected"
+    parts = [
+        ("Stop", "–" if is_imported and not head.stop else str(head.stop)),
+        ("Answer", answer if head.answer is None else _value_text(head.answer)),
+        (when, expected if head.expected is None else _value_text(head.expected)),
+        ("Scores", ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status),
+    ]
     if head.end_state is not None and head.scores.get("state", 1.0) < 1:
-        text += f"\nend state: {_value_text(head.end_state.get('found'))}"
-        text += f"\nexpected{when}: {_value_text(head.end_state['expected'])}" if "expected" in head.end_state else ""
-    stop = "–" if is_imported and not head.stop else head.stop
-    return Block("end", f"stop: {stop}", text + (f"\n{head.reason}" if head.reason else ""))
+        parts.append(("End state", _value_text(head.end_state.get("found"))))
+        parts += [(when, _value_text(head.end_state["expected"]))] if "expected" in head.end_state else []
+    return [*parts, *([("Reason", head.reason)] if head.reason else [])]
 
 
 def _no_answer_expected(head: TraceHead) -> str:

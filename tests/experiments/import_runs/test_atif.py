@@ -25,7 +25,7 @@ from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
 from whichloop.experiments.import_runs.formats import atif
 from whichloop.experiments.import_runs.formats.atif import NO_SCORE, later_parts, whole_trajectory
 from whichloop.experiments.learn_plans.learn import learn_run, write_suite
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import ModelExchange, ToolRun
 from whichloop.reports.dataframes import load
 from whichloop.runs.config import CompareConfig

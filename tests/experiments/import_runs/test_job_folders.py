@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import ModelExchange
 from whichloop.runs.store.traces import read_trace
 

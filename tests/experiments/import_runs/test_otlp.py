@@ -14,7 +14,7 @@ from whichloop.experiments.export_runs.export import export_run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.experiments.learn_plans.learn import learn_run
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import ModelExchange, ToolRun
 from whichloop.runs.store.traces import read_trace
 

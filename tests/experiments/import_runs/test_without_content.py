@@ -13,7 +13,7 @@ from whichloop.metrics.trace import NO_CONTENT
 from whichloop.metrics.trajectory.causes import Loss
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html
-from whichloop.text.trace_text import blocks
+from whichloop.text.doc import Lines, Trace
 
 TEXT = [{"key": "input.value", "value": {"stringValue": "How many?"}}, {"key": "output.value", "value": {"stringValue": "12"}}]
 
@@ -39,21 +39,17 @@ def run(kit) -> Results:
 @pytest.mark.parametrize("task", ["t0", "t1"])
 def test_a_trial_without_texts_is_shown_to_have_no_content(run, task):
     shown = Loaded(run).show(f"run/{task}/0")
-    assert [line.strip() for line in shown.lines[1:6]] == [
-        NO_CONTENT,
-        "── stop: –",
-        "answer: –",
-        "expected: –",
-        shown.lines[5].strip(),
-    ]
-    assert "None" not in repr(shown)
-    in_full = [block.text for block in blocks(shown.judged.trace, is_imported=True)]
-    assert in_full[1] == NO_CONTENT
-    assert not any("None" in text or "(empty)" in text for text in in_full)
+    steps, prompts, ending = shown.doc.blocks[1:]
+    assert isinstance(steps, Trace)
+    assert isinstance(prompts, Trace)
+    assert isinstance(ending, Lines)
+    assert steps.lines == (NO_CONTENT,)
+    assert [text for label, text in ending.items if label in ("Stop", "Answer", "Expected")] == ["–", "–", "–"]
+    assert not any("None" in line or "(empty)" in line for line in (repr(shown), *prompts.lines))
 
 
 def test_a_trial_with_texts_shows_them(run):
-    lines = Loaded(run).show("run/t2/0").lines
+    lines = repr(Loaded(run).show("run/t2/0")).splitlines()
     assert NO_CONTENT not in "\n".join(lines)
     assert "How many?" in lines[1]
     assert any("12" in line for line in lines)
@@ -84,7 +80,8 @@ def test_an_answer_that_is_not_told_is_a_dash_beside_calls_that_are(kit):
             "extra": {"task": "count", "reward": 0},
         }
     )
-    lines = Loaded(kit.imported(path, columns=parse_map(["task=extra.task,score=extra.reward"]))).show("count").lines
+    run = kit.imported(path, columns=parse_map(["task=extra.task,score=extra.reward"]))
+    lines = repr(Loaded(run).show("count")).splitlines()
     assert any("bash(command='wc') → 12" in line for line in lines)
     assert " 2. – → –" in lines
     assert "None" not in "\n".join(lines)

@@ -3,7 +3,7 @@
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import GARBAGE, ToolRun
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

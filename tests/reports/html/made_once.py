@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.why.why import Why, losses_explained
+from whichloop.experiments.why.losses import Why, losses_explained
 from whichloop.reports.html.document import PageSection
 from whichloop.reports.html.page import report_html, sections
 

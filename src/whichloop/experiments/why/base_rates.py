@@ -7,8 +7,8 @@ cause that they name there as often has cost nothing that the counts can show.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from whichloop.metrics.record import Record
@@ -25,13 +25,8 @@ MIN_SOLVED = 30
 """Solved trials of an arm that are looked at however many arms there are."""
 AS_OFTEN = 0.5
 """Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
-LOST_ONLY: Mapping[Cause, str] = {
-    "time limit": "a trial that overran its time limit is never solved",
-    "budget": "a trial that overran its budget or the model's context is never solved",
-    "crash": "a trial that crashed has no answer",
-    "other": "what is left is a wrong answer, or none",
-}
-"""Causes that only a lost trial can have → why; they have no base rate."""
+LOST_ONLY: frozenset[Cause] = frozenset({"time limit", "budget", "crash", "answer refused", "other"})
+"""Causes that only a lost trial can have, so that they have no base rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +54,6 @@ class BaseRate:
         """Not shown to be a cause: solved trials show it at least half as often, and the test does not tell the shares apart."""
         return self.solved / self.of_solved >= AS_OFTEN * self.lost / self.of_lost and self.p >= ALPHA
 
-    @property
-    def in_short(self) -> str:
-        """The counts as `7 of 24 lost, 26 of 50 solved`."""
-        sampled = "a sample of " if self.is_sample else ""
-        return f"{self.lost} of {self.of_lost} lost, {self.solved} of {sampled}{self.of_solved} solved"
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"lost": self.lost, "of_lost": self.of_lost, "solved": self.solved, "of_solved": self.of_solved}
@@ -74,68 +63,36 @@ class BaseRate:
 BaseRates = Mapping[Cause, BaseRate]
 
 
-@dataclass(frozen=True, slots=True)
-class SolvedTrials:
-    """What the rules name in the solved trials of one arm."""
-
-    traced: int = 0
-    """Solved trials with a trace."""
-    causes: Counter[Cause] = field(default_factory=Counter)
-    """Cause → in how many of those that were looked at."""
-
-
-def solved_trials(traces: Traces, records: Sequence[Record], arms: Collection[str]) -> dict[str, SolvedTrials]:
-    """Look at solved trials of these arms. Raises RunError for an invalid trace."""
-    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
-    traced = Counter(record.arm for record in _traced(solved))
-    looked_at = {arm: SolvedTrials(traced[arm]) for arm in arms}
-    for record in _spread(_traced(solved), traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):
-        looked_at[record.arm].causes[explain(read_trial(traces.read(record), record)).cause] += 1
-    return looked_at
-
-
-def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
+def base_rates(
+    traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]
+) -> dict[str, dict[Cause, BaseRate]]:
     """Return the base rates of each arm's causes; none of those in `LOST_ONLY`, nor of an arm without the trace of a solved trial.
 
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
-    solved = solved_trials(traces, records, {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)})
-    return {arm: _rates(causes, solved.get(arm, SolvedTrials())) for arm, causes in named.items()}
-
-
-def _rates(named: Mapping[Cause, int], solved: SolvedTrials) -> BaseRates:
-    of_lost, of_solved = sum(named.values()), solved.causes.total()
+    arms = {arm for arm, causes in named.items() if not LOST_ONLY.issuperset(causes)}
+    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
+    traced = Counter(record.arm for record in solved if record.trace_at is not None)
+    shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in named}
+    for record in _spread(solved, traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):
+        shown[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
+    looked_at = {arm: causes.total() for arm, causes in shown.items()}
     return {
-        cause: BaseRate(many, of_lost, solved.causes[cause], of_solved, is_sample=of_solved < solved.traced)
-        for cause, many in named.items()
-        if of_solved and cause not in LOST_ONLY
+        arm: {
+            cause: BaseRate(many, sum(causes.values()), shown[arm][cause], looked_at[arm], is_sample=looked_at[arm] < traced[arm])
+            for cause, many in causes.items()
+            if looked_at[arm] and cause not in LOST_ONLY
+        }
+        for arm, causes in named.items()
     }
 
 
-def _traced(records: Iterable[Record]) -> Iterator[Record]:
-    return (record for record in records if record.trace_at is not None)
-
-
 def _spread(records: Iterable[Record], trials: Mapping[str, int], most: int) -> Iterator[Record]:
-    """Yield of each arm at most so many records, evenly spread over those that it has, in one pass through the file."""
-    counts: Counter[str] = Counter()
+    """Yield of each arm at most so many records with a trace, evenly spread over those that it has."""
+    passed: Counter[str] = Counter()
     for record in records:
-        place, many = counts[record.arm], max(trials[record.arm], most)
-        counts[record.arm] += 1
-        if place * most // many != (place + 1) * most // many:
-            yield record
-
-
-def split_by_doubt(causes: Mapping[Cause, int], rates: BaseRates) -> tuple[dict[Cause, int], dict[Cause, int]]:
-    """Return the causes that stand, and those that are not shown to be one, since solved trials show them as often."""
-    doubted = {cause for cause, rate in rates.items() if rate.is_doubtful}
-    return (
-        {cause: many for cause, many in causes.items() if cause not in doubted},
-        {cause: many for cause, many in causes.items() if cause in doubted},
-    )
-
-
-def doubts_in_words(causes: Mapping[Cause, int], rates: BaseRates) -> list[str]:
-    """Return `fault not recovered 7 in doubt (7 of 24 lost, 26 of 50 solved)` for each that is not shown to be a cause."""
-    _, doubted = split_by_doubt(causes, rates)
-    return [f"{cause} {many} in doubt ({rates[cause].in_short})" for cause, many in doubted.items()]
+        if record.trace_at is not None:
+            place, many = passed[record.arm], max(trials[record.arm], most)
+            passed[record.arm] += 1
+            if place * most // many != (place + 1) * most // many:
+                yield record

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import Profile
-from whichloop.protocol.values import counted, joined
 from whichloop.runs.store.files import RunError
 
 from .replay import NO_FAULTS, ReplayableTrial, Replays, landed
@@ -40,20 +39,27 @@ def smallest_set(items: Sequence[Item], fails: Fails[Item], max_runs: int) -> Sm
     """
     if max_runs < 2:
         raise ValueError(f"at least 2 runs are needed, not {max_runs}")
-    tests = _Tests(items, fails, max_runs)
+    known: dict[tuple[int, ...], bool] = {}
     places = tuple(range(len(items)))
-    if tests(()):
-        return tests.result(proven=True)
-    if not tests(places):
-        return SmallestSet(None, tests.runs, is_proven=True)
-    try:
-        smallest = ddmin(places, tests)
-        for size in range(1, len(smallest)):
-            if any(tests(chosen) for chosen in combinations(places, size)):
-                break
-    except _UsedUpError:
-        return tests.result(proven=False)
-    return tests.result(proven=True)
+
+    def tests(chosen: tuple[int, ...]) -> bool:
+        if chosen not in known:
+            if len(known) >= max_runs:
+                raise _UsedUpError
+            known[chosen] = fails(tuple(items[place] for place in chosen))
+        return known[chosen]
+
+    is_proven = True
+    if not tests(()):
+        if not tests(places):
+            return SmallestSet(None, len(known), is_proven=True)
+        try:
+            smallest = ddmin(places, tests)
+            _ = any(tests(chosen) for size in range(1, len(smallest)) for chosen in combinations(places, size))
+        except _UsedUpError:
+            is_proven = False
+    best = min((chosen for chosen, failed in known.items() if failed), key=len)
+    return SmallestSet(tuple(items[place] for place in best), len(known), is_proven)
 
 
 def ddmin(items: tuple[Item, ...], fails: Fails[Item]) -> tuple[Item, ...]:
@@ -76,35 +82,6 @@ def ddmin(items: tuple[Item, ...], fails: Fails[Item]) -> tuple[Item, ...]:
 
 class _UsedUpError(Exception):
     """No more runs are allowed."""
-
-
-class _Tests(Generic[Item]):
-    """Runs each test once, counts the runs, and remembers the smallest set that fails."""
-
-    def __init__(self, items: Sequence[Item], fails: Fails[Item], max_runs: int) -> None:
-        self._items = items
-        self._fails = fails
-        self._max_runs = max_runs
-        self._known: dict[tuple[int, ...], bool] = {}
-        self._best: tuple[int, ...] | None = None
-
-    @property
-    def runs(self) -> int:
-        return len(self._known)
-
-    def __call__(self, places: tuple[int, ...]) -> bool:
-        """Say whether what stands at these places fails, each set tried once. Raises _UsedUpError after the last run."""
-        if places not in self._known:
-            if self.runs >= self._max_runs:
-                raise _UsedUpError
-            failed = self._known[places] = self._fails(tuple(self._items[place] for place in places))
-            if failed and (self._best is None or len(places) < len(self._best)):
-                self._best = places
-        return self._known[places]
-
-    def result(self, *, proven: bool) -> SmallestSet[Item]:
-        assert self._best is not None
-        return SmallestSet(tuple(self._items[place] for place in self._best), self.runs, proven)
 
 
 class SolvedAgainError(RunError):
@@ -132,24 +109,6 @@ class MinimalFaults:
     def as_typed(self) -> str:
         """The set as `whichloop replay --faults` takes it."""
         return ",".join(self.faults) or NO_FAULTS
-
-    @property
-    def sentence(self) -> str:
-        """What was found, in words."""
-        many, few = len(self.landed), len(self.faults)
-        runs = f"{counted(self.runs, 'run')} of the trial"
-        if not few:
-            return f"{self.trial} is lost without any fault too: the {many} that landed are not why ({runs})."
-        named = [f"{kind} at {point}" for kind, _, point in (text.partition("@") for text in self.faults)]
-        listed = joined(named)
-        which = f"{few} of its {many} landed faults" if few < many else f"all of its {many} landed faults"
-        which = "its one landed fault" if many == 1 else which
-        proof = (
-            "No smaller set of them loses it"
-            if self.is_smallest
-            else "A smaller set may lose it too, but no more runs were allowed"
-        )
-        return f"{self.trial} is still lost with {which}: {listed}. {proof} ({runs})."
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

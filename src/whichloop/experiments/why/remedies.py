@@ -46,7 +46,10 @@ FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
 }
 """Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
 
-
+FENCED, FENCES, REFUSED, READ = "wire.fenced", "fences", "refuse", "read"
+"""Replies in a code fence, the option that reads them, its default and the value with which it does."""
+GUARD = "guarded"
+"""The loop that puts defences around another one."""
 GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
 """Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
 

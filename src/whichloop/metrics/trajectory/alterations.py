@@ -26,7 +26,14 @@ from .trajectory import CHOOSING, MIN_WORDS, WORD, Prompt, call_text, shows
 from .written_calls import MatchedRun, Matching, WrittenCall, tells_what_was_read
 
 AlterationCause = Literal[
-    "altered call", "dropped call", "added call", "altered result", "lost observation", "altered answer", "termination"
+    "altered call",
+    "dropped call",
+    "added call",
+    "altered result",
+    "lost observation",
+    "error not shown",
+    "altered answer",
+    "termination",
 ]
 ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
 """Roles whose replies may state the answer."""
@@ -145,7 +152,7 @@ def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
             yield Alteration("altered result", detail, place)
         elif _never_shown(trial, place, run):
             detail = f"the loop never showed the model what {call_text(run.call)} gave, {quoted_answer(run.result)}"
-            yield Alteration("lost observation", detail, place)
+            yield Alteration("lost observation" if run.gave_result else "error not shown", detail, place)
 
 
 def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
@@ -158,9 +165,29 @@ def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
 
 def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     """Whether the next request of the same kind, or else any later one, lacks even the beginning of a result; false without one."""
+    is_known = run.gave_result or (trial.is_scripted and not run.fault)  # of a fault, `hides_error` says it where it cost the trial
+    return is_known and _is_left_out(trial, place, run)
+
+
+def hides_error(trial: TracedTrial, place: int) -> bool:
+    """Whether the event is a run of a tool that failed, and the loop asked on without the error.
+
+    After a run with which the trial ended, what it did with the run of the same call before counts.
+    """
+    run = trial.events[place]
+    if not isinstance(run, ToolRun) or run.ok:
+        return False
+    if any(ask.role in PLANNING for _, ask in trial.asks(place)):
+        return _is_left_out(trial, place, run)
+    before = (
+        at for at in range(place - 1, -1, -1) if isinstance(other := trial.events[at], ToolRun) and other.call.key == run.call.key
+    )
+    return (earlier := next(before, None)) is not None and hides_error(trial, earlier)
+
+
+def _is_left_out(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     later = list(trial.asks(place))
-    is_known = run.gave_result or (trial.is_scripted and not run.fault)  # of an error another rule says that it was not shown
-    if not is_known or not any(ask.role in PLANNING for _, ask in later):
+    if not any(ask.role in PLANNING for _, ask in later):
         return False
     decider = trial.decider(place)
     same = [at for at, ask in later if decider is not None and (ask.role, ask.scope) == (decider.role, decider.scope)]

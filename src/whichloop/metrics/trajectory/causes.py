@@ -23,6 +23,8 @@ Cause = Literal[
     "altered result",
     "altered answer",
     "answer form",
+    "error not shown",
+    "answer refused",
     "other",
 ]
 MEANINGS: Mapping[Cause, str] = {
@@ -42,6 +44,8 @@ MEANINGS: Mapping[Cause, str] = {
     "altered result": "the loop showed the model something else than the tool gave",
     "altered answer": "the loop answered something else than the model stated",
     "answer form": "the model stated the answer in another form than was asked for, such as in thousands",
+    "error not shown": "the loop put a text of its own, or nothing, in the place of a tool's error, and the trial was lost there",
+    "answer refused": "the answer did not fit its type or schema, and no other was accepted",
     "other": "none of these: the same calls, and another answer, or an end of which the trace says nothing",
 }
 """Cause → what happened."""

@@ -7,42 +7,45 @@ rules are asked in this order, and the first that has something to say is believ
  1. (its limits)       the stop is the trial's time limit (time limit), or a budget or a prompt that no longer fits (budget)
  2. crash              an exception left the loop; one that cancelled itself is a termination
  3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
- 4. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
- 5. termination        a scripted model answered before its work was done
- 6. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
+ 4. answer refused     the last reply stated an answer that could be read, and the loop did not take it
+ 5. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
+ 6. termination        a scripted model answered before its work was done
+ 7. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
                        replies of a scripted model that had nothing to say in the form asked for
- 7. parse              the last reply was spoiled and read as something else, and only the answer was missing
- 8. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
- 9. (what blocked it)  the loop finished: what went wrong after its last new result
-10. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
+ 8. parse              the last reply was spoiled and read as something else, and only the answer was missing
+ 9. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
+10. (what blocked it)  the loop finished: what went wrong after its last new result
+11. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
                        anything else went wrong
-11. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
-12. (what blocked it)  what went wrong anywhere and was never put right
-13. parse              a scripted model had nothing to say in the form asked for
-14. lost observation   the last prompt lacked the question, or results that both had
-15. termination        the loop did not finish, or answered with calls of the other course left
-16. other              also where the trace does not say how the run ended
+12. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
+13. (what blocked it)  what went wrong anywhere and was never put right
+14. parse              a scripted model had nothing to say in the form asked for
+15. lost observation   the last prompt lacked the question, or results that both had
+16. termination        the loop did not finish, or answered with calls of the other course left
+17. other              also where the trace does not say how the run ended
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had
-given a result (lost observation); replies that neither call nor answer (termination).
+given a result (lost observation); replies that neither call nor answer (termination). Where the prompt that followed did not show
+a tool's error, that is the cause (error not shown).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import Role, StopReason
 from whichloop.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, Note, ToolRun, Trace
-from .alterations import alterations
+from .alterations import alterations, hides_error
 from .causes import Cause, Divergence, Loss
 from .failure_text import (
     BROKEN,
+    NOT_SHOWN,
     SPENT,
     RuleFinding,
     calls_left_out,
@@ -179,6 +182,24 @@ def _obeyed(trial: TracedTrial) -> RuleFinding | None:
     return None
 
 
+def _refused(trial: TracedTrial) -> RuleFinding | None:
+    """Return the answer at which the trial ended, which its codec could read and the loop did not take."""
+    place, last = trial.last_ask
+    if place is None or last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
+        return None
+    if last.move_kind != "answer" and (last.move_kind != "text" or last.role in CHOOSING):
+        return None
+    notes = [event.data.get("problem") for event in trial.events[place:] if isinstance(event, Note)]
+    details = trial.head.details if trial.head.stop == StopReason.PARSE_FAILED else None
+    told = [*notes, details.get("error") if isinstance(details, Mapping) else None]
+    problem = next((text for text in told if isinstance(text, str) and text), None)
+    if problem is None:
+        return None
+    stated = quoted_answer(last.move.get("value", last.move.get("text")))
+    detail = f"{reply(last.number)} stated {stated}, which was refused: {shortened(strip_receipts(problem))}"
+    return RuleFinding("answer refused", detail, [place])
+
+
 def _altered(trial: TracedTrial) -> RuleFinding | None:
     """Return the first thing that the loop altered: what came after it may have come from it."""
     altered = alterations(trial)
@@ -273,7 +294,10 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> RuleFinding | Non
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
     faults = [setback.fault or fault_behind_call(trial, setback.event) for setback in same]
-    return RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
+    detail = in_words(trial, same)
+    if cause == "error not shown" and NOT_SHOWN not in detail:  # something was told, in words of the loop's own
+        detail += NOT_SHOWN
+    return RuleFinding(cause, detail, [setback.event for setback in same], faults)
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -281,6 +305,8 @@ def _cause(trial: TracedTrial, setback: Setback) -> Cause:
         return "parse"
     if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
+    if setback.kind in ("failed run", "not run") and hides_error(trial, setback.event):
+        return "error not shown"
     if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not damaged_source(trial, setback.event)):
         return "tool argument"
     return "lost observation" if setback.kind == "repeated" else "fault not recovered"
@@ -311,6 +337,10 @@ def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) ->
             return RuleFinding("obeyed instruction", detail, [place])
         key = event.call.key
         runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
+        if hides_error(trial, place):
+            error = quoted_answer(event.result)
+            detail = f"{call_text(event.call)} failed ({event.fault}), and the loop did not show the model its error, {error}"
+            return RuleFinding("error not shown", detail, [place])
         detail = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
         return RuleFinding("fault not recovered", detail, runs)
     if event.fault in WRONG_CALLS:
@@ -391,6 +421,7 @@ _RULES: Sequence[Callable[[TracedTrial], RuleFinding | None]] = (
     _limited,
     _broken,
     _obeyed,
+    _refused,
     _altered,
     _early,
     _blocked,

@@ -33,6 +33,7 @@ SPENT = {
 }
 BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
 """Stop reason → what ended a trial."""
+NOT_SHOWN = "; the next prompt did not show the error"
 MIN_NUMBERS = 4
 """Replies that are named one by one."""
 _ILLEGIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+")
@@ -149,7 +150,7 @@ _ENDINGS = {
 
 def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
-    if_untold = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
+    if_untold = "" if all(was_told(trial, setback) for setback in same) else NOT_SHOWN
     gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
     ending = f"then {gave_up_early(trial)}" if trial.steps_left else _ENDINGS.get(trial.head.stop or "", gave_up)
     if_ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"

@@ -195,11 +195,10 @@ def _under_limits(limits: TrialLimits, sections: Sections) -> Sections:
 
 def _loss_sections(run_results: Results, prefix: str) -> tuple[PageSection | None, ...]:
     """Return the sections that are made from traces, or one that says why they cannot be read."""
-    infos = [arm.info for arm in run_results.comparison.arms]
     run_results = replace(run_results, folder=run_results.folder.resolve())
     try:
         losses = find_losses(run_results, prefix)
-        return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
+        return why_section(losses), tasks_section(losses.why), traces_section(losses)
     except RunError as error:
         text = str(error).replace(
             str(run_results.folder), run_name(run_results.folder)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from whichloop.experiments.why.trial import show_command
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.trajectory import TracedStep, course, unmatched
-from whichloop.text.trace_text import Block, blocks
+from whichloop.text.trace_text import Block, JudgedTrace, blocks
 
 from .document import Piece, SideBySide, SideView
 
@@ -26,16 +26,11 @@ def side_by_side(traces: tuple[Trace, Trace], run: str) -> SideBySide:
 
 
 def _side_view(trace: Trace, steps: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
-    trace_blocks, head = list(blocks(trace)), trace.head
+    trace_blocks, head = list(blocks(JudgedTrace(trace, judged_again=False))), trace.head
     pieces = list(_pieces(trace_blocks, _block_index(trace, trace_blocks, steps[_divergence_index(steps, other)])))
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
     command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
     return SideView(head.arm, command, f"{head.stop}; {scores}", tuple(_shortened(pieces)))
-
-
-def show_command(run: str, trial: str) -> str:
-    """Return a command for a shell that prints a trial. `trial`: ARM/TASK/REPEAT."""
-    return f"whichloop show {shlex.quote(run)} {shlex.quote(trial)}"
 
 
 def _divergence_index(own: Sequence[TracedStep], other: Sequence[TracedStep]) -> int:
@@ -51,7 +46,7 @@ def _block_index(trace: Trace, trace_blocks: Sequence[Block], step: TracedStep) 
     if step.event is None:
         return len(trace_blocks) - 1
     before = replace(trace, events=trace.events[: step.event])
-    start = len(list(blocks(before))) - 1  # without its end
+    start = len(list(blocks(JudgedTrace(before, judged_again=False)))) - 1  # without its end
     return next((place for place in range(start, len(trace_blocks)) if trace_blocks[place].kind != "prompt"), len(trace_blocks) - 1)
 
 

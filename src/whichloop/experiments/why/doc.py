@@ -1,0 +1,259 @@
+"""Why trials were lost, as a document: causes by arm, with how many solved trials show the same, examples, and what may help."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from whichloop.experiments.compare.measured_forms import applies
+from whichloop.experiments.compare.results import Results
+from whichloop.metrics.arm_info import IMPORTED, ArmInfo
+from whichloop.metrics.record import Record
+from whichloop.metrics.tasks import GroupFindings, TaskFinding
+from whichloop.metrics.trajectory.causes import Cause
+from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
+from whichloop.text.numbers import counts, interval, p_value, reasons, short_name
+
+from .losses import ArmLosses, LostTrial, PairLosses, Why, copies
+from .minimal import MinimalFaults
+from .remedies import ablation_of
+from .trial import show_command
+
+MAX_ACROSS = 6
+"""Arms that stand side by side, below each other their causes; of more each has a row."""
+MAX_EXAMPLES = 2
+"""Causes of which a terminal shows an example without -v, those that lost most."""
+MAX_TASKS = 40
+"""Notable tasks of a group in its table; the data have all."""
+READING = "trials lost to a cause (share of solved trials that show it too); ?: not shown to be a cause"
+UNDISTURBED = ("clean", IMPORTED)
+"""Profiles under which no fault can be why nobody solved a task."""
+TABLE = "csv"
+"""Format of an imported table, whatever file it stands in."""
+
+
+def why_doc(run: Results, why: Why, *, named: bool = False, with_tasks: bool = True) -> Doc:
+    """Return the losses of a run. `named`: two arms were asked for, so that where they part is no detail."""
+    infos = {arm.info.arm: arm.info for arm in run.comparison.arms}
+    same = copies(run)
+    explained = any(arm.causes for arm in why.arms)
+    base_rates = [row for arm in why.arms for row in _base_rates(arm)]
+    strangers = [arm.arm for arm in why.arms if arm.lost and not applies(infos[arm.arm])]
+    once = [arm for arm in why.arms if arm.arm not in same]
+    main, more = _examples(run, [] if named else once)
+    found: list[Table | Lines] = [
+        lines_of(("Warning", f"measured of another form of calls: {', '.join(strangers)}" if strangers else "")),
+        *_cause_tables(why.arms, infos),
+        lines_of(
+            ("Read", READING if base_rates else ""),
+            ("Lost", "" if any(arm.lost for arm in why.arms) else "no scored trial"),
+            ("Same trials", [f"{arm.arm} = {same[arm.arm]}" for arm in why.arms if arm.arm in same]),
+            *_untraced(run, why),
+        ),
+        *_pairs(run, why.pairs, detail=not named and len(why.pairs) != 1),
+        main,
+        more,
+        lines_of(("Next", _remedy(run, once, infos))),
+        Table(
+            "Lost trials, and solved ones that show the same",
+            ("arm", "cause", "lost", "solved", "p", "as a cause", "kinds of fault"),
+            tuple(base_rates),
+            detail=True,
+        ),
+        *(table for group in why.findings.groups if with_tasks for table in task_tables(group, detail=explained)),
+    ]
+    shown = tuple(block for block in found if (block.rows if isinstance(block, Table) else block.items))
+    return Doc(run.title, shown, {"run": str(run.folder.resolve())} | why.to_json() | {"same": same})
+
+
+def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> Iterator[Table]:
+    """Yield a table of causes and arms for each suite and profile."""
+    for (suite, profile), members in groupby(arms, key=lambda arm: (infos[arm.arm].suite, infos[arm.arm].profile)):
+        group = list(members)
+        total = Counter[Cause]()
+        for arm in group:
+            total.update(arm.causes)
+        causes = [cause for cause, _ in total.most_common()]
+        rows: list[list[Cell | str]] = [
+            [
+                short_name(infos[arm.arm]),
+                Cell(f"{arm.lost} of {arm.trials}", value=arm.lost),
+                *(_count(arm, cause) for cause in causes),
+            ]
+            for arm in group
+        ]
+        columns: list[Cell | str] = [infos[group[0].arm].subject, "lost", *causes]
+        if len(group) <= MAX_ACROSS:
+            columns[0] = "cause"
+            columns, *rows = map(list, zip(columns, *rows, strict=True))
+        if any(arm.trials for arm in group):
+            yield Table(f"{suite}, {profile}", tuple(map(str, columns)), tuple(map(tuple, rows)))
+
+
+def _count(arm: ArmLosses, cause: Cause) -> Cell:
+    """Return `9 (3 %)`, trials lost to a cause and the share of solved trials that show it; marked if it is not shown to be one."""
+    many, rate = arm.causes.get(cause, 0), arm.base_rates.get(cause)
+    solved = "" if rate is None else f" ({100 * rate.solved / rate.of_solved:.0f} %)"
+    doubt = "" if not many or arm.stands(cause) else "?"
+    return Cell(f"{many}{doubt}{solved}", "dim" if doubt or not many else "", many)
+
+
+def _base_rates(arm: ArmLosses) -> Iterator[tuple[Cell | str, ...]]:
+    for cause, many in arm.causes.items():
+        rate = arm.base_rates.get(cause)
+        kinds = counts({kind or UNKNOWN: number for kind, number in arm.kinds[cause].items()})
+        told = (
+            [f"{rate.solved} of {rate.of_solved}{' (sample)' if rate.is_sample else ''}", p_value(rate.p)]
+            if rate
+            else [UNKNOWN] * 2
+        )
+        stands = UNKNOWN if rate is None else "stands" if arm.stands(cause) else "not shown"
+        yield (arm.arm, cause, f"{many} of {sum(arm.causes.values())}", *told, stands, kinds)
+
+
+def _untraced(run: Results, why: Why) -> Iterator[tuple[str, str | Sequence[str]]]:
+    """Yield what is known of lost trials without a trace, and of errored ones."""
+    lost, partly = sum(arm.lost for arm in why.arms), sum(arm.partly for arm in why.arms)
+    if why.untraced:
+        yield "Untraced", f"{why.untraced} lost trials: the step is not known"
+        yield (
+            "Ended",
+            [f"{arm.arm}: {reasons({how or UNKNOWN: n for how, n in arm.ended.items()}, 5)}" for arm in why.arms if arm.ended],
+        )
+        if run.manifest.imported is not None and run.manifest.imported.format == TABLE:
+            yield "Import", "columns error and stop tell how a trial ended; traces tell the step"
+    yield "Grades", f"{partly} of {lost} lost trials have a part of the score" if why.untraced and 2 * partly > lost else ""
+    yield "Errored", [f"{arm.arm}: {sum(arm.errored.values())} ({reasons(arm.errored)})" for arm in why.arms if arm.errored]
+
+
+def _examples(run: Results, arms: Sequence[ArmLosses]) -> tuple[Lines, Lines]:
+    """Return an example of each cause with the command that shows it: those of the frequent causes, and the others, a detail."""
+    told = [
+        (
+            (cause, f"step {one.loss.step}: {one.loss.detail}"),
+            ("show", show_command(run.folder, f"{arm.arm}/{one.task}/{one.repeat}")),
+        )
+        for cause in _by_frequency(arms)
+        if (found := example_of(cause, arms)) is not None
+        for arm, one in [found]
+    ]
+    parts = [Lines(tuple(line for lines in part for line in lines)) for part in (told[:MAX_EXAMPLES], told[MAX_EXAMPLES:])]
+    return parts[0], Lines(parts[1].items, detail=True)
+
+
+def _by_frequency(arms: Sequence[ArmLosses]) -> list[Cause]:
+    """Return the causes by trials, those first that stand in any arm."""
+    total = Counter[Cause]()
+    for arm in arms:
+        total.update(arm.causes)
+    return sorted(total, key=lambda cause: (not any(arm.stands(cause) for arm in arms), -total[cause], cause))
+
+
+def example_of(cause: Cause, arms: Sequence[ArmLosses]) -> tuple[ArmLosses, LostTrial] | None:
+    """Return the example of a cause that tells most: of an arm in which it stands, of its main kind of fault, solved by others."""
+    having = [arm for arm in arms if arm.stands(cause)] or [arm for arm in arms if cause in arm.causes]
+    kinds = Counter[str]()
+    for arm in having:
+        kinds.update(arm.kinds[cause])
+    main = max(kinds, key=lambda kind: (kinds[kind], kind), default="")
+    examples = [(arm, one) for arm in having for one in arm.examples if one.loss.cause == cause]
+    return max(examples, key=lambda each: (each[1].loss.fault == main, each[1].solved_by), default=None)
+
+
+def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> str:
+    """Return the command that measures what may help against the most frequent cause for which an option is known."""
+    by_name = {arm.arm: arm for arm in arms}
+    for cause in _by_frequency(arms):
+        for arm in sorted((arm for arm in arms if arm.stands(cause)), key=lambda arm: -arm.causes[cause]):
+            remedy = ablation_of(infos[arm.arm], cause, run.manifest.settings, next(iter(arm.kinds[cause])))
+            if remedy is not None:
+                cured = by_name.get(f"{remedy.cure}/{remedy.profile}")
+                return remedy.command if cured is None else shlex.join(["whichloop", "why", str(run.folder), arm.arm, cured.arm])
+    return ""
+
+
+# --- pairs and tasks ---
+
+
+def _pairs(run: Results, pairs: Sequence[PairLosses], *, detail: bool) -> Iterator[Table | Lines]:
+    """Yield how many trials two arms solved, both or one of them, and what each lost that the other solved."""
+    rows = [
+        (pair.a, pair.b, *(str(getattr(pair, name)) for name in ("both", "only_a", "only_b", "neither", "tasks"))) for pair in pairs
+    ]
+    yield Table("Solved trials of two arms", ("a", "b", "both", "only a", "only b", "neither", "tasks"), tuple(rows), detail)
+    causes = [
+        (loser, winner, cause, many)
+        for pair in pairs
+        for loser, winner in ((pair.a, pair.b), (pair.b, pair.a))
+        for cause, many in pair.causes[loser].items()
+    ]
+    lost = tuple((loser, winner, cause, Cell(str(many), value=many)) for loser, winner, cause, many in causes)
+    yield Table("Lost where the other arm solved", ("lost by", "solved by", "cause", "trials"), lost, detail)
+    first = {(each.winner, each.loser, each.cause): each for pair in pairs for each in reversed(pair.divergences)}
+    told = [
+        line
+        for each in (first[winner, loser, cause] for loser, winner, cause, _ in causes)
+        for line in (
+            (each.cause, f"step {each.step}, they part at {each.parts_at}: {each.detail}"),
+            ("show", show_command(run.folder, f"{each.loser}/{each.task}/{each.repeat}")),
+        )
+    ]
+    yield Lines(tuple(told) if not detail else (), detail)
+
+
+def task_tables(group: GroupFindings, *, detail: bool) -> Iterator[Table]:
+    """Yield the notable tasks of a suite under a profile, and what each arm does in all of its tasks."""
+    arms = [arm.arm for arm in group.arms]
+    rows = tuple(_task(task, arms, group.profile) for task in group.notable[:MAX_TASKS])
+    where = f"{group.suite}, {group.profile}"
+    names = [arm.removesuffix(f"/{group.profile}") for arm in arms]
+    title = f"Tasks worth a look, {where}: {len(rows)} of {len(group.notable)}"
+    yield _without_unknown(Table(title, ("task", "is", *names, "false success", "wasted steps", "repeated calls"), rows, detail))
+    habits = tuple(
+        (
+            arm.removesuffix(f"/{group.profile}"),
+            *(interval(one.false_success, 3), interval(one.wasted_steps, 2), interval(one.repeated_calls, 2)),
+            str(len(one.flaky)) if group.repeats > 1 else UNKNOWN,
+            str(len(one.alone)) if len(arms) > 1 else UNKNOWN,
+        )
+        for arm, one in zip(arms, group.arms, strict=True)
+    )
+    columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
+    yield _without_unknown(Table(f"Means per trial, {where}: {group.tasks} tasks, repeats {group.repeats}", columns, habits, True))
+
+
+def _task(task: TaskFinding, arms: Sequence[str], profile: str) -> tuple[str, ...]:
+    kinds = ["unsolved (expected answer?)" if kind == "unsolved" and profile in UNDISTURBED else kind for kind in task.kinds]
+    solved = ("{} of {}".format(*task.solved[arm]) if arm in task.solved else UNKNOWN for arm in arms)
+    wasted = UNKNOWN if task.wasted_steps is None else f"{task.wasted_steps:.1f}"
+    claimed, repeated = (UNKNOWN if each is None else str(each) for each in (task.false_success, task.repeated_calls))
+    return task.task, ", ".join(kinds), *solved, claimed, wasted, repeated
+
+
+def _without_unknown(table: Table) -> Table:
+    """Return a table without the columns in which nothing is known of any row, and without rows if no other is left."""
+    places = [place for place in range(len(table.columns)) if any(row[place] != UNKNOWN for row in table.rows)]
+    rows = tuple(tuple(row[place] for place in places) for row in table.rows) if len(places) > 1 else ()
+    return Table(table.title, tuple(table.columns[place] for place in places), rows, table.detail)
+
+
+# --- one trial ---
+
+
+def lost_doc(run: Results, arm: str, lost: LostTrial) -> Doc:
+    """Return why one trial was lost."""
+    name = f"{arm}/{lost.task}/{lost.repeat}"
+    cause = (lost.loss.cause, f"step {lost.loss.step}: {lost.loss.detail}")
+    lines = lines_of(cause, ("Solved by", f"{lost.solved_by} other arms"), ("Next", show_command(run.folder, name)))
+    return Doc(name, (lines,), {"run": str(run.folder.resolve()), "arm": arm} | lost.to_json())
+
+
+def minimal_doc(run: Results, record: Record, minimal: MinimalFaults, again: str) -> Doc:
+    """Return the smallest set of faults with which a trial is lost. `again`: the command that runs it so."""
+    proof = "proven: no smaller set loses it" if minimal.is_smallest else "not proven: no more runs were allowed"
+    faults = ("Faults", list(minimal.faults) or "none: it is lost without any fault, too")
+    landed = ("Of", f"{len(minimal.landed)} that landed")
+    lines = lines_of(faults, landed, ("Smallest", proof), ("Runs", str(minimal.runs)), ("Next", again))
+    return Doc(record.name, (lines,), {"run": str(run.folder.resolve())} | minimal.to_json())

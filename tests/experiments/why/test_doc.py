@@ -1,0 +1,104 @@
+"""What `why` shows of a run, as data: causes by arm beside solved trials, examples, pairs, and one next command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, find_record, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.why.doc import MAX_ACROSS, MAX_EXAMPLES, why_doc
+from whichloop.experiments.why.losses import losses_explained, pairs_named
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.doc import Doc, Lines, Table, to_markdown
+
+
+def ran(folder: Path, loops: tuple[str, ...], *profiles: str, tasks: int = 12) -> Results:
+    made = prepare(CompareConfig(loops=loops, profiles=profiles, tasks=tasks, runs=folder, mlflow=False))
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    loops = ("bare", "react_extract", "finish(parse_retries=0)")
+    return ran(tmp_path_factory.mktemp("runs"), loops, "flaky-format", "flaky-tools", tasks=16)
+
+
+def lines_of(doc: Doc, label: str, *, detail: bool = True) -> list[str]:
+    blocks = [block for block in doc.shown(detail=detail) if isinstance(block, Lines)]
+    return [text for block in blocks for name, text in block.items if name == label]
+
+
+def test_each_cause_stands_beside_the_share_of_solved_trials_that_show_it(found: Results) -> None:
+    why = losses_explained(found)
+    doc = why_doc(found, why)
+    tables = {table.title: table for table in doc.tables}
+    for profile in ("flaky-format", "flaky-tools"):
+        table = tables[f"arithmetic, {profile}"]
+        for place, name in enumerate(table.columns[1:], 1):
+            arm = next(arm for arm in why.arms if arm.arm == f"{name}/{profile}")
+            cells = {row[0]: row[place] for row in table.texts}
+            assert cells.pop("lost") == f"{arm.lost} of {arm.trials}"
+            for cause, many in arm.causes.items():
+                rate = arm.base_rates.get(cause)
+                share = "" if rate is None else f" ({100 * rate.solved / rate.of_solved:.0f} %)"
+                assert cells.pop(cause) == f"{many}{'' if arm.stands(cause) else '?'}{share}"
+            assert set(cells.values()) <= {"0"}
+    rates = tables["Lost trials, and solved ones that show the same"]
+    assert rates.detail
+    assert len(rates.rows) == sum(len(arm.causes) for arm in why.arms)
+
+
+def test_every_cause_has_one_example_with_its_command_the_frequent_ones_at_once(found: Results) -> None:
+    why = losses_explained(found)
+    doc = why_doc(found, why)
+    commands = lines_of(doc, "show")
+    assert len(lines_of(doc, "show", detail=False)) == min(len(commands), MAX_EXAMPLES)
+    assert len(commands) == len({cause for arm in why.arms for cause in arm.causes})
+    for command in commands:
+        assert not find_record(found, shlex.split(command)[-1]).is_solved
+    assert len(lines_of(doc, "Next")) == 1
+
+
+def test_where_two_arms_part_is_shown_where_they_were_asked_for(found: Results) -> None:
+    pairs = pairs_named(found, "bare", "react_extract")
+    why = losses_explained(found, pairs=pairs)
+    shown = why_doc(found, why, named=True).shown(detail=False)
+    (counts,) = [block for block in shown if isinstance(block, Table) and block.title == "Solved trials of two arms"]
+    assert [row[:2] for row in counts.texts] == [list(pair) for pair in pairs]
+    (lost,) = [block for block in shown if isinstance(block, Table) and block.title == "Lost where the other arm solved"]
+    assert sum(int(row[3]) for row in lost.texts) == sum(pair.only_a + pair.only_b for pair in why.pairs) > 0
+    every = why_doc(found, losses_explained(found))
+    assert all(table.detail for table in every.tables if "arm" in table.title)
+
+
+def test_of_many_arms_each_has_a_row(tmp_path: Path) -> None:
+    loops = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, MAX_ACROSS + 2))
+    found = ran(tmp_path, loops, "flaky-format", tasks=4)
+    table = why_doc(found, losses_explained(found, pairs=())).tables[0]
+    assert [row[0] for row in table.texts] == list(loops)
+    assert table.columns[:2] == ("loop", "lost")
+
+
+def test_the_cure_that_is_in_the_run_is_the_next_thing_to_look_at(tmp_path: Path) -> None:
+    found = ran(tmp_path, ("bare", "bare(fences=read)"), "flaky-format", tasks=40)
+    (command,) = lines_of(why_doc(found, losses_explained(found)), "Next")
+    words = shlex.split(command)
+    assert words[:2] in (["whichloop", "why"], ["whichloop", "ablate"])
+    fenced = losses_explained(found).arms[0].kinds["parse"].get("wire.fenced", 0)
+    assert fenced > 0
+
+
+def test_a_run_that_lost_nothing_says_so_and_markdown_has_every_block(tmp_path: Path, found: Results) -> None:
+    calm = ran(tmp_path, ("bare", "finish"), "clean", tasks=2)
+    assert lines_of(why_doc(calm, losses_explained(calm)), "Lost") == ["no scored trial"]
+    doc = why_doc(found, losses_explained(found))
+    written = to_markdown(doc)
+    assert all(table.title in written for table in doc.tables)
+    assert len(re.findall(r"^- \*\*show\*\* ", written, re.MULTILINE)) == len(lines_of(doc, "show"))
