@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from whichloop.loops.bare import Bare
-from whichloop.runs.built_in import builtin_names, form_option, has_option, options_in, options_of
+from whichloop.runs.built_in import builtin_names, has_option, options_in, options_of
 from whichloop.runs.registry import find
 
 ODD = """
@@ -65,7 +65,6 @@ def test_every_option_that_the_source_defines_is_one_that_the_class_takes(loop: 
 def test_the_options_of_bare_are_found_and_those_that_it_inherits_are_not() -> None:
     assert has_option("bare", "fences")
     assert not has_option("bare", "fence")
-    assert form_option("bare") == ("decision_format", "json")
     inherited = set(options_of(Bare)) - set(Bare.__annotations__)
     assert inherited
     assert not {name for name in inherited if has_option("bare", name)}
@@ -73,4 +72,3 @@ def test_the_options_of_bare_are_found_and_those_that_it_inherits_are_not() -> N
 
 def test_a_loop_that_is_not_built_in_has_no_known_option() -> None:
     assert not has_option("my.loops:Mine", "fences")
-    assert form_option("my.loops:Mine") == ("", "")

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table as Grid
 from rich.text import Text
 
-from whichloop.text.doc import Doc, Table, to_terminal
-from whichloop.text.output import UNBROKEN, OutputLine, Prose, plain_line, prose_lines, terminal_safe, wrapped_words
+from whichloop.text.doc import Doc, Table, print_laid_out, to_terminal
+from whichloop.text.output import plain_line, terminal_safe
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
-
-
-MIN_TEXT = 30
-"""Least width in columns of a text behind columns, however narrow the terminal is."""
 
 
 def out() -> Console:
@@ -47,56 +42,19 @@ def print_line(line: str, style: str = "") -> None:
     out().print(Text(terminal_safe(line), style=style), soft_wrap=True)
 
 
-def with_whole_intervals(sentence: str) -> str:
-    """Return a sentence in which no line ends within brackets, such as those of an interval."""
-    return re.sub(r"\[[^\[\]]*\]", lambda bracket: bracket.group().replace(" ", UNBROKEN), sentence)
-
-
-def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
-    """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe.
-
-    `indent` stands before each line, or `hanging` before all but the first. `UNBROKEN` spaces are printed as spaces.
-    """
-    width = out().width
-    whole = f"{indent}{sentence}".replace(UNBROKEN, " ")
-    for line in [whole] if width >= WIDE else prose_lines(Prose(sentence, indent=indent, hanging=hanging), width):
-        print_line(line, style)
+def print_prose(sentence: str, style: str = "") -> None:
+    """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe."""
+    print_laid_out(Text(terminal_safe(sentence), style=style), out())
 
 
 def print_row(columns: Sequence[tuple[str, str, int]], text: str, style: str = "") -> None:
-    """Print columns, each a text with its style and its width in cells, and a text behind them.
-
-    A terminal wraps the text below its start; into a file or a pipe, tabs stand between the columns, without padding.
-    """
-    console = out()
-    if console.width >= WIDE:
-        print_cells([*(column for column, _, _ in columns), text], console)
-        return
-    indent = sum(width for _, _, width in columns)
-    lines = wrapped_words(plain_line(text), max(console.width - indent, MIN_TEXT), break_long_words=False)
-    first, *further = lines or [""]
-    heads = [(f"{column}{' ' * (width - cell_len(column))}", column_style) for column, column_style, width in columns]
-    console.print(Text.assemble(*heads, (first, style)), soft_wrap=True)
-    for line in further:
-        console.print(Text(f"{'':{indent}}{line}", style=style), soft_wrap=True)
-
-
-def wrapped(words: str, style: str, width: int) -> list[Text]:
-    """Return a sentence in lines of a terminal."""
-    return [Text(line, style=style) for line in wrapped_words(plain_line(words), width)]
-
-
-def print_text(line: OutputLine | Prose) -> None:
-    """Print a line or a sentence with its style to stdout."""
-    if isinstance(line, OutputLine):
-        print_line(line.text, line.style)
-    else:
-        print_prose(line.text, line.style, indent=line.indent, hanging=line.hanging)
-
-
-def print_cells(cells: Sequence[str], console: Console) -> None:
-    """Print a row of a table into a file or a pipe: cells between tabs, without padding."""
-    print("\t".join(map(plain_line, cells)), file=console.file)
+    """Print columns, each a text with its style and its width in cells, and behind them a text that a terminal wraps."""
+    grid = Grid.grid()
+    for _, _, width in columns:
+        grid.add_column(width=width, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(*(Text(plain_line(column), style=own) for column, own, _ in columns), Text(plain_line(text), style=style))
+    print_laid_out(grid, out())
 
 
 def say(line: str) -> None:

@@ -24,7 +24,6 @@ from whichloop.experiments.gate.output.sentences import MAX_NAMED, further_lines
 from whichloop.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
 from whichloop.protocol.own_code import raised_in
 from whichloop.text.doc import Cell, Style, Table
-from whichloop.text.output import wrapped_words
 
 from .console import WIDE, check_writable, out, show_table
 
@@ -160,7 +159,9 @@ def _wrapped(line: str, width: int, style: str = "", most: int | None = None) ->
         yield Text(line, style=style)
         return
     indent = "  " if line.startswith("- ") else ""
-    first, *others = wrapped_words(line, width - len(indent), max_lines=most, placeholder=" …") or [line]
+    first, *others = [part.plain.rstrip() for part in Text(line).wrap(out(), width - len(indent))] or [line]
+    if most is not None and len(others) >= most:
+        others[most - 2 :] = [f"{others[most - 2]} …"]
     yield Text(first, style=style)
     # A wrapped part that begins with `::` would be a command to a CI server.
     yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)

@@ -13,7 +13,7 @@ from whichloop.experiments.optimize.tables import BRIEF, brief_rows, optimizatio
 from whichloop.text.doc import Table
 from whichloop.text.output import terminal_safe
 
-from .console import WIDE, out, print_prose, show_table, with_whole_intervals
+from .console import WIDE, out, print_prose, show_table
 from .process import DONE, FAILED
 from .render import code_of_run, print_note
 
@@ -50,7 +50,7 @@ def print_optimization(result: OptimizationResult, form: str, *, verbose: bool) 
     if example := _diff(result):
         console.print(Text(terminal_safe(example), style="dim"), soft_wrap=True)
     for line in verdicts(result):
-        print_prose(with_whole_intervals(line), "bold")
+        print_prose(line, "bold")
 
 
 def _print_details(result: OptimizationResult, console: Console) -> None:

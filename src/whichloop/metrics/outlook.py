@@ -66,11 +66,6 @@ class Outlook:
     is_median: bool = False
     """Whether tasks had unequal numbers of repeats, whose median is `repeats`."""
 
-    @property
-    def is_likelier_equivalent(self) -> bool:
-        """Whether the larger size is likelier to show two arms to be equivalent than to differ."""
-        return self.equivalent is not None and 2 * self.equivalent > self.more.chance
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; `equivalent` stands there of two arms alone, and `is_median` where it holds."""
         plain = {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}

@@ -119,15 +119,6 @@ def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
     return Interval(events / n, low, high, n)
 
 
-def highest_share(trials: float, alpha: float = ALPHA) -> float:
-    """Return the largest share of independent trials in which something may happen that happened in none of them, 1 - alpha sure.
-
-    Of many trials and at 0.05 it is 3 of their number, the rule of three (Hanley & Lippman-Hand 1983). Where chances are not the
-    same in all trials, it bounds their mean.
-    """
-    return float(-np.expm1(math.log(alpha) / trials))
-
-
 def fisher_greater(one: tuple[int, int], other: tuple[int, int]) -> float:
     """Return the one-sided p-value of Fisher's exact test (1935): the chance that one share is this much larger, were both equal.
 
@@ -265,16 +256,6 @@ def is_narrow(difference: Interval) -> bool:
     run of the same size would show the difference again with a chance of 50 % (an end at 0) to about two in three.
     """
     return 0 < clearance(difference) < NARROW
-
-
-def chance_again(difference: Interval) -> float:
-    """Return the chance that a fresh run of the same size shows a difference again that was shown, were the estimate true.
-
-    By the normal law, at the level of the test that showed it: how many standard errors the interval's near end is away from 0.
-    """
-    distance = max(difference.low, -difference.high)
-    error = (difference.high - difference.low) / 2 / float(scipy.special.ndtri(1 - ALPHA / 2))
-    return float(scipy.special.ndtr(distance / error)) if error > 0 else 1.0
 
 
 def unit_count(clusters: Sequence[str]) -> int:

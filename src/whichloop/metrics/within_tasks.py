@@ -57,10 +57,6 @@ class WithinTasks:
         """Whether the two arms are shown to differ on these tasks."""
         return self.p < alpha
 
-    def is_ahead(self, alpha: float) -> bool:
-        """Whether the first arm is shown to have solved more of these tasks."""
-        return self.is_apart(alpha) and self.excess > 0
-
 
 def paired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTasks | None:
     """Return what the repeats of two arms show that met the same draws; None where no task has two trials scored in both.

@@ -64,15 +64,6 @@ def summary_of(kind: str, name: str) -> str:
     return text.partition("\n")[0]
 
 
-def form_option(loop: str) -> tuple[str, str]:
-    """Return the option by which a built-in loop has its calls written in the API's own form, `native`, and what the option is by
-    default, without importing the loop; both are empty where it has no such option."""
-    for name, defined in _options_of(loop).items():
-        if "native" in _choices(defined.annotation) and isinstance(defined.value, ast.Constant):
-            return name, str(defined.value.value)
-    return "", ""
-
-
 def has_option(loop: str, option: str) -> bool:
     """Whether the one module of a built-in loop defines an option of this name.
 

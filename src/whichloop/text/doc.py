@@ -116,20 +116,20 @@ class Doc:
 def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
     """Print a document. Nothing is cut: what is too wide is folded, but in a pipe, whose width is `UNFOLDED`, nothing is."""
     if doc.title:
-        _print(Text(plain_line(doc.title), style="bold"), console)
+        print_laid_out(Text(plain_line(doc.title), style="bold"), console)
     for number, block in enumerate(blocks := doc.shown(detail=detail)):
         if number and (block.detail or blocks[number - 1].detail):
             console.print()
         if not isinstance(block, Lines) and block.title:
-            _print(Text(plain_line(block.title), style="bold" if isinstance(block, Trace) else "italic"), console)
+            print_laid_out(Text(plain_line(block.title), style="bold" if isinstance(block, Trace) else "italic"), console)
         if isinstance(block, Table):
             for piece in _pieces(block, console.width):
-                _print(_grid(piece, console), console)
+                print_laid_out(_grid(piece, console), console)
         elif isinstance(block, Lines):
-            _print(_labelled(block, console), console)
+            print_laid_out(_labelled(block, console), console)
         else:
             for line in block.lines:
-                _print(Text(terminal_safe(line)), console)
+                print_laid_out(Text(terminal_safe(line)), console)
 
 
 def _pieces(table: Table, width: int) -> Iterator[Table]:
@@ -173,7 +173,7 @@ def _labelled(lines: Lines, console: Console) -> Grid:
     return grid
 
 
-def _print(renderable: RenderableType, console: Console) -> None:
+def print_laid_out(renderable: RenderableType, console: Console) -> None:
     """Print what rich lays out, without the blanks with which it fills lines up."""
     for segments in console.render_lines(renderable, pad=False):
         line = Text.assemble(*((segment.text, segment.style or "") for segment in segments if not segment.control))

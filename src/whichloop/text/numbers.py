@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.measures import Measure
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
+from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord, is_narrow
 from whichloop.protocol.values import counted, joined
 
 if TYPE_CHECKING:
@@ -64,16 +64,6 @@ def verdict(pair: Pair) -> str:
 def narrowly(pairs: Sequence[Pair]) -> str:
     """Return that one of these verdicts was close; empty where none was."""
     return " narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
-
-
-def shown_again(difference: Interval) -> str:
-    """Return `chance that a fresh run shows it again, if this is the true difference: about 50 %`, of one that is shown.
-
-    The chance takes the difference seen as the true one, which it is not exactly.
-    """
-    return (
-        f"chance that a fresh run shows it again, if this is the true difference: about {chance_in_words(chance_again(difference))}"
-    )
 
 
 def interval(value: Interval | None, digits: int) -> str:
