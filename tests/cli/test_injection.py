@@ -43,11 +43,7 @@ def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(whichloop, 
     assert "guarded(loop=NAME) defends a loop against them.\n" in answered
     explained = whichloop("why").out  # of the latest run
     assert "whichloop ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
-    (trial,) = re.findall(
-        r"^obeyed instruction lost \d+ trials?.*\n  in one, step.*(?:\n  .*)*?\n  whichloop show \S+ (\S+)$",
-        explained,
-        re.MULTILINE,
-    )
+    (trial,) = re.findall(r"^obeyed instruction +step .*\nshow +whichloop show \S+ (\S+)$", explained, re.MULTILINE)
     events = whichloop("show", "latest", trial, "--json").json["events"]
     carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
     shown = re.findall(r"^ +it carried: (.*)$", whichloop("show", "latest", trial).out, re.MULTILINE)

@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ablate": ("ablate:ablate", "Vary a loop's options together and say what each of them does."),
     "report": ("report:report", "Print what a run says, and write its page."),
     "show": ("show:show", "Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."),
-    "why": ("why:why", "Say where arms diverge, and why trials were lost."),
+    "why": ("why:why", "Say what trials were lost to, by cause and arm, and how often solved trials show the same."),
     "replay": ("why:replay", "Run one trial of a run again, as it was or with other faults."),
     "card": (
         "card:card",
