@@ -107,8 +107,8 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     assert "Solved trials of two arms" in why._repr_html_()
     assert pair.why(task="arithmetic-0001").pairs[0].tasks <= 1
     size = whichloop.size(pair, purpose="compare")
-    assert "To decide each pair within 0.020" in repr(size)
-    assert "Sizes for any difference down to the margin" in repr(size)
+    assert "compare ± 0.020" in repr(size)
+    assert "Compare" in size.doc.facts
     assert "<table" in size._repr_html_()
 
 
@@ -168,7 +168,8 @@ def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:
     factors = {"parse_retries": [0, 2]}
     found = whichloop.ablate(Finish(), factors, profiles=["flaky-format"], interactions=False, max_trials=24, **quiet)
-    assert any(line.startswith("parse_retries 0 → 2: ") for line in repr(found).splitlines())
+    assert any(line.startswith("parse_retries: 0 → 2 ") for line in repr(found).splitlines())
+    assert "Use" in found.doc.facts
     assert len(found.effects)
 
 

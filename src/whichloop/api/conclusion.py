@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from whichloop.experiments.gate import GateResult
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.size.size import Sizing
+from whichloop.experiments.size.sizes import Sizing
 from whichloop.reports.html import doc_html
 from whichloop.reports.row_frames import flat, rows_frame, without_none
 from whichloop.text.doc import Doc

@@ -26,9 +26,9 @@ from whichloop.experiments.optimize import tables as optimize_tables
 from whichloop.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.size import tables as size_tables
+from whichloop.experiments.size.doc import size_doc
 from whichloop.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
-from whichloop.experiments.size.size import size as work_out_sizes
+from whichloop.experiments.size.sizes import size as work_out_sizes
 from whichloop.models.profiles import Profile
 from whichloop.protocol import Loop
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
@@ -251,9 +251,7 @@ def size(
     purposes = PURPOSES if purpose is None else (purpose,)
     request = SizeRequest(metric, power=power, purposes=purposes, **settings)
     sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
-    scope = size_tables.scope(sizing)
-    sentences = [*([f"{scope}."] if scope else []), *size_tables.answers(sizing), *sizing.caveats]
-    return SizeAnswer(Doc(sizing.run, (_notes(sentences), *size_tables.sizing_tables(sizing))), sizing)
+    return SizeAnswer(size_doc(sizing), sizing)
 
 
 @question

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from whichloop.experiments.ablate.ablation import Kind
 from whichloop.experiments.ablate.prepare import AblationRequest, prepare
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
 from whichloop.protocol.cured_error import naming_file
@@ -24,20 +24,13 @@ CONFIG_FLAGS = ConfigFlags(
 )
 
 
-class FactorialDesign(StrEnum):
-    """Which cells run."""
-
-    FULL = "full"
-    FRACTIONAL = "fractional"
-
-
 class AblationOptions(OptionGroup):
     loop: Annotated[str, typer.Argument()]
     """Loop, `name` or `name(option=value)`."""
     factor: list[str]
     """Option to vary, `option=value,value`, with the base value first; repeat it for more factors."""
-    design: Annotated[FactorialDesign | None, IfAbsent("as many cells as --budget-trials allows")] = None
-    """Which combinations of values (cells) run: all of them, or a fraction."""
+    design: Annotated[Kind | None, IfAbsent("as many cells as --budget-trials allows")] = None
+    """Which combinations of values (cells) run: full (all of them) or fractional."""
     budget_trials: int | None = None
     """Maximum number of trials of the run, over all cells and profiles."""
     interactions: bool = True
@@ -57,7 +50,7 @@ def ablate(options: AblationOptions, flags: dict[str, Any], output: ResultsOptio
     wanted = AblationRequest(
         options.loop,
         tuple(options.factor),
-        None if options.design is None else options.design.value,
+        options.design,
         options.budget_trials,
         options.interactions,
         tuple(options.metric or EFFECT_METRICS),

@@ -15,8 +15,8 @@ import pytest
 
 from tests.sealing import unseal
 from whichloop.experiments.ablate.ablation import AblationResult, ablation_result
+from whichloop.experiments.ablate.doc import MAX_SETTINGS, ablation_doc
 from whichloop.experiments.ablate.prepare import AblationRequest, prepare
-from whichloop.experiments.ablate.tables import ablation_notes, ablation_tables, effect_lines, to_markdown
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import MAX_PAIRED, Results, results
@@ -26,6 +26,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.files import MANIFEST, TRIALS, RunError, read_manifest_json, write_manifest_json
+from whichloop.text.doc import Lines
 
 pytestmark = pytest.mark.thorough
 
@@ -110,8 +111,9 @@ def test_before_any_trial_there_are_no_effects(config):
     found = ablation_result(results(experiment.folder))
     assert found is not None
     assert found.effects.effects == ()
-    assert effect_lines(found) == []
-    assert [table.title for table in ablation_tables(found)] == ["Cells"]
+    shown = ablation_doc(found)
+    assert "Use" not in shown.facts
+    assert shown.data["answer"]["choices"] == []
 
 
 def test_each_profile_has_its_effects(config):
@@ -119,10 +121,10 @@ def test_each_profile_has_its_effects(config):
         prepare(AblationRequest("finish", RETRIES), config(profiles=("flaky-format", "clean"), suite="arithmetic(size=6)"))
     )
     assert {effect.profile for effect in found.effects.effects} == {"flaky-format", "clean"}
-    said = effect_lines(found)
-    assert [line.partition(" ")[0] for line in said] == ["flaky-format:", "flaky-format:", "clean:", "clean:"]
-    assert all("profile" in table.columns for table in ablation_tables(found))
-    assert any(note.startswith("clean: no odds ratios: every trial was solved") for note in ablation_notes(found))
+    effects = ablation_doc(found).tables[1]
+    assert effects.columns[:3] == ("effect", "profile", "accuracy")
+    assert [row[1] for row in effects.texts] == ["flaky-format", "flaky-format", "clean", "clean"]
+    assert any(note.startswith("clean: no odds ratios: every trial was solved") for note in found.effects.notes)
 
 
 def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
@@ -130,10 +132,13 @@ def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
     assert len(found.results.comparison.arms) == len(found.layout.cells) == 8
     assert found.ablation.resolution == 4
     assert "parse_retries × forced_finish = parallel_tools × list_tools_in_error" in found.layout.aliases
-    said = " ".join(ablation_notes(found))
-    assert "resolution IV" in said
-    assert "knows only the sums of: parse_retries × forced_finish = parallel_tools × list_tools_in_error" in said
-    assert found.to_json()["ablation"]["aliases"] == list(found.layout.aliases)
+    shown = ablation_doc(found)
+    warned = " ".join(shown.facts["Warning"])
+    assert "8 of 16 cells (resolution 4)" in warned
+    assert "only the sums are known of parse_retries × forced_finish = parallel_tools × list_tools_in_error" in warned
+    assert shown.data["ablation"]["aliases"] == list(found.layout.aliases)
+    own = {choice["factor"]: choice["value"] for choice in shown.data["answer"]["choices"]}
+    assert ("not run with just these values" in warned) is (own not in map(found.values, found.ablation.cells))
 
 
 def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
@@ -143,7 +148,7 @@ def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
     found = done(prepare(wanted, config(suite="arithmetic(size=4)")))
     assert len(found.layout.cells) == 10
     assert found.ablation.resolution is None
-    assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in note for note in ablation_notes(found))
+    assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in each for each in ablation_doc(found).facts["Warning"])
 
 
 @pytest.mark.parametrize(("most", "cells"), [(16 * 12, 16), (16 * 12 - 1, 8), (8 * 12, 8)])
@@ -154,7 +159,7 @@ def test_a_budget_decides_how_many_cells_run(config, most, cells):
 def test_interactions_may_be_left_out(config):
     found = done(prepare(AblationRequest("finish", RETRIES, interactions=False), config(suite="arithmetic(size=4)")))
     assert {effect.kind for effect in found.effects.effects} == {"main"}
-    assert not any(table.title.startswith("Interactions") for table in ablation_tables(found))
+    assert "Depends" not in ablation_doc(found).facts
 
 
 def test_the_metrics_asked_for_are_kept(config):
@@ -183,7 +188,14 @@ def test_many_cells_are_not_compared_in_pairs(config):
     found = done(prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=2)")))
     assert found.results.comparison.pairs == ()
     assert not any("no task was scored in both" in warning for warning in found.results.comparison.warnings)
-    assert any("too many to compare in pairs" in note for note in ablation_notes(found))
+    shown = ablation_doc(found)
+    assert any(
+        "too many to compare in pairs" in text for block in shown.blocks if isinstance(block, Lines) for _, text in block.items
+    )
+    shorter, whole = (next(table for table in shown.tables if table.detail is detail) for detail in (False, True))
+    assert (len(whole.rows), whole.title) == (MAX_PAIRED + 1, "All settings")
+    assert {"use, as it is", ""} == {row[1] for row in shorter.texts}
+    assert MAX_SETTINGS <= len(shorter.rows) <= MAX_SETTINGS + 1
     fewer = done(prepare(AblationRequest("finish", RETRIES), config(suite="arithmetic(size=3)")))
     assert fewer.results.comparison.pairs
 
@@ -208,67 +220,50 @@ def reacted(tmp_path_factory: pytest.TempPathFactory) -> AblationResult:
 
 
 def test_a_factor_that_depends_on_another_says_how(reacted):
-    first, second = effect_lines(reacted)
-    assert first.startswith("on_parse_error finish → observe: +0.")
-    assert re.search(r"\], better; with extract true \+0\.\d{3}, false \+0\.\d{3}$", first)
-    assert second.startswith("extract true → false: ")
-    assert re.search(r"with on_parse_error finish -0\.\d{3}, observe \+0\.\d{3}$", second)
+    first, second = ablation_doc(reacted).facts["Depends"]
+    assert re.fullmatch(r"on_parse_error: finish → observe: \+\.\d\d with extract=true, \+\.\d\d with extract=false", first)
+    assert re.fullmatch(r"extract: true → false: -\.\d\d with on_parse_error=finish, \+\.\d\d with on_parse_error=observe", second)
 
 
-def test_what_a_change_does_at_each_value_stands_with_that_change(reacted):
-    """A factor of three values: what depends on another is told of changes from the first, of which the second is no step."""
-    name, levels = "on_parse_error", ("finish", "again", "observe")
-    main = next(effect for effect in reacted.effects.effects if effect.kind == "main" and effect.factors == (name,))
-    both = next(effect for effect in reacted.effects.effects if effect.kind == "interaction")
-    steps = [replace(main, term=f"{name}: {change}") for change in ("finish → again", "finish → observe", "again → observe")]
-    effects = replace(reacted.effects, effects=(*steps, replace(both, verdict=Verdict("better", False))))
-    factors = tuple(replace(each, levels=levels) if each.name == name else each for each in reacted.layout.factors)
-    made = replace(reacted, effects=effects, layout=replace(reacted.layout, factors=factors))
-    first, second, third, by_value = effect_lines(made)[0].split("; ")
-    assert [text.partition(":")[0] for text in (first, second, third)] == [
-        f"{name} {levels[0]} → again",
-        "again → observe",
-        "finish → observe",
-    ]
-    assert by_value.startswith("with extract true ")
+def test_the_matrix_marks_the_setting_to_use_and_the_loop_s_own(reacted):
+    shown = ablation_doc(reacted)
+    settings, effects = shown.tables[:2]
+    marks = {row[0]: row[1] for row in settings.texts}
+    assert marks["finish, true"] == "as it is"
+    assert sum(mark == "use" for mark in marks.values()) == 1
+    assert shown.facts["Use"] == [shown.data["answer"]["use"]]
+    assert [row[0] for row in effects.texts] == ["on_parse_error: finish → observe", "extract: true → false"]
+    assert effects.texts[0][3] == "better"
+    assert effects.texts[0][4].startswith("+")
 
 
 def test_an_invalid_run_has_no_conclusion(reacted):
     broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
-    assert effect_lines(replace(reacted, results=broken)) == []
-    assert any("no effect of it holds" in note for note in ablation_notes(replace(reacted, results=broken)))
+    facts = ablation_doc(replace(reacted, results=broken)).facts
+    assert facts["Invalid"] == ["no effect of this run holds"]
+    assert {"Use", "Open", "Depends"}.isdisjoint(facts)
 
 
-def test_the_cell_that_is_the_loop_itself_is_marked(reacted):
-    (cells,) = (table for table in ablation_tables(reacted) if table.title == "Cells")
-    assert [row[0] for row in cells.rows] == ["1 *", "2", "3", "4"]
-    assert cells.columns[:4] == ("cell", "on_parse_error", "extract", "scored")
-
-
-def test_verdicts_are_in_the_words_of_a_comparison(reacted):
+def test_verdicts_on_interactions_are_of_the_sum(reacted):
     words = get_args(VerdictWord)
-    effects = [replace(effect, verdict=Verdict(word, False)) for effect in reacted.effects.effects[:3] for word in words]
-    made = replace(reacted, effects=replace(reacted.effects, effects=tuple(effects)))
-    mains, interactions = ([row[3] for row in table.rows] for table in ablation_tables(made)[:2])
-    assert mains == [*words, *words]
-    assert interactions == ["more than the sum", "less than the sum", "equivalent", "undecided"]
-    assert "], undecided; with extract true" in effect_lines(made)[0]
-
-
-def test_markdown_holds_tables_and_effect_lines(reacted):
-    page = to_markdown(reacted)
-    assert "### Main effects on accuracy" in page
-    assert "- on\\_parse\\_error finish → observe: +0." in page
+    both = next(effect for effect in reacted.effects.effects if effect.kind == "interaction")
+    made = tuple(replace(both, verdict=Verdict(word, False)) for word in words)
+    table = next(
+        table
+        for table in ablation_doc(replace(reacted, effects=replace(reacted.effects, effects=made))).tables
+        if table.title == "All effects"
+    )
+    assert [row[4] for row in table.texts] == ["more than the sum", "less than the sum", "equivalent", "undecided"]
 
 
 def test_json_has_what_the_page_promises(reacted):
-    made = json.loads(json.dumps(reacted.to_json(), allow_nan=False))
+    made = json.loads(json.dumps(ablation_doc(reacted).data, allow_nan=False))
     assert made["ablation"]["factors"] == {"on_parse_error": ["finish", "observe"], "extract": [True, False]}
     assert [effect["kind"] for effect in made["effects"]][:3] == ["main", "main", "interaction"]
     assert made["effects"][2]["conditional"][0]["given"] == "extract = true"
-    assert made["cells"][0]["default"] is True
-    assert made["cells"][0]["values"] == {"on_parse_error": "finish", "extract": True}
-    assert set(made["cells"][0]) >= {"arm", "profile", "scored", "accuracy", "steps", "tokens"}
+    assert made["ablation"]["default"] == {"on_parse_error": "finish", "extract": True}
+    assert set(made["ablation"]["cells"]) == {arm["arm"] for arm in made["arms"]}
+    assert [choice["factor"] for choice in made["answer"]["choices"]] == ["on_parse_error", "extract"]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +307,10 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: AblationResult, tmp
         ),
         (AblationRequest("finish", ("parse_retries=0",)), "--factor parse_retries: give two values or more, the base first"),
         (AblationRequest("finish", ("parse_retries=",)), "--factor parse_retries: give two values or more"),
-        (AblationRequest("finish", ("parse_retries=0,2,0",)), "--factor parse_retries: the value 0 is given twice"),
+        (
+            AblationRequest("finish", ("parse_retries=0,2,0",)),
+            "cells parse_retries=0 and parse_retries=0 are one and the same",
+        ),
         (AblationRequest("finish", ("parse_retries=0,2", "parse_retries=3,4")), "--factor parse_retries: it is given twice"),
         (AblationRequest("finish(parse_retries=1)", ("parse_retries=0,2",)), "given twice, finish(parse_retries=1) has it too"),
         (

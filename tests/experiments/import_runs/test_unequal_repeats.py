@@ -12,7 +12,8 @@ from whichloop import load
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.gate import bless, judge
 from whichloop.experiments.import_runs import ImportRequest, import_files
-from whichloop.experiments.size import SizeRequest, size
+from whichloop.experiments.size.pilot import SizeRequest
+from whichloop.experiments.size.sizes import size
 from whichloop.text.numbers import interval
 
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([0, 1])), min_size=1, max_size=16)
@@ -81,8 +82,8 @@ def test_unequal_repeats_are_blessed_and_judged(kit):
 def test_size_names_the_arm_whose_tasks_ran_once(kit):
     rows = [("a", f"q{task}", (task + repeat) % 2) for task in range(8) for repeat in range(3)]
     found = kit.imported(kit.put(table([*rows, *(("b", f"q{task}", task % 2) for task in range(8))]), ".csv"))
-    said = [line for line in size(found, SizeRequest()).caveats if "ran once" in line]
-    assert [line.partition(",")[0] for line in said] == ["b: tasks ran once"]
+    said = [each.text for each in size(found, SizeRequest()).warnings if each.kind == "ran once"]
+    assert [text.partition(":")[0] for text in said] == ["each task ran once in b"]
 
 
 def test_repeats_without_amounts_are_often_equal_and_no_copies(kit, tmp_path):

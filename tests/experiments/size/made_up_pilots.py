@@ -10,8 +10,9 @@ from typing import Any
 
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.size import SizeRequest, Sizing, size
-from whichloop.experiments.size import tables as report
+from whichloop.experiments.size.doc import size_doc
+from whichloop.experiments.size.pilot import SizeRequest
+from whichloop.experiments.size.sizes import Sizing, size
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.store.files import TRIALS, write_manifest_json
@@ -95,7 +96,13 @@ def plan(found: Sizing, purpose: str) -> Any:
 def sized(found: Results, **wanted: Any) -> Sizing:
     """What is said of a pilot; whatever it is, it can be printed and is JSON."""
     made = size(found, SizeRequest(**wanted))
-    assert json.loads(json.dumps(made.to_json(), allow_nan=False))["run"] == str(found.folder)
-    assert all(all(isinstance(cell, str) for cell in row) for table in report.sizing_tables(made) for row in table.rows)
-    assert len(report.answers(made)) == len(made.plans)
+    shown = size_doc(made)
+    assert json.loads(json.dumps(shown.data, allow_nan=False))["run"] == str(found.folder)
+    assert all(all(isinstance(text, str) for text in row) for table in shown.tables for row in table.texts)
+    assert [label for label in shown.facts if label in ("Compare", "Gate")] == [each.purpose.capitalize() for each in made.plans]
     return made
+
+
+def warned(found: Sizing) -> dict[str, str]:
+    """The warnings by their kind."""
+    return {each.kind: each.text for each in found.warnings}

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves
+from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves, warned
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict_old.answer import answer
-from whichloop.experiments.size import SizeRequest, size
-from whichloop.experiments.size import tables as report
-from whichloop.experiments.size.pilot import as_shares
+from whichloop.experiments.size.doc import SEEN, size_doc
+from whichloop.experiments.size.pilot import SizeRequest, as_shares
+from whichloop.experiments.size.sizes import size
 from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, TaskValues, task_values
@@ -103,13 +102,13 @@ def test_a_second_run_is_measured(pilot):
     difference = sum(r.accuracy for r in second.records) / 100 - sum(r.accuracy for r in first.records) / 100
     assert both.noise[0].again == pytest.approx(difference)
     assert both.noise[0].sd == pytest.approx(alone.noise[0].sd, rel=0.3)
-    assert "the second run differed by" in report.sizing_tables(both)[-1].columns
-    assert not any("something else has changed" in doubt for doubt in both.caveats)
+    assert "second run differed by" in size_doc(both).tables[-1].columns
+    assert "second run differs" not in warned(both)
 
 
 def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
     found = size(pilot({"a": solves(0.9)}), SizeRequest(), pilot({"a": solves(0.4)}, seed=1))
-    assert any("a: the two runs differ by more than fresh seeds explain" in doubt for doubt in found.caveats)
+    assert warned(found)["second run differs"].startswith("a: ")
 
 
 @pytest.mark.parametrize(
@@ -146,20 +145,22 @@ def test_one_arm_alone_is_planned_beside_another_design(pilot):
     best = plan(made, "compare").sizes[0]
     assert best.trials == 2 * best.tasks * best.repeats
     assert best.cost_usd == pytest.approx(0.01 * best.trials)
-    assert any("No two arms of the pilot are compared" in doubt for doubt in made.caveats)
+    assert "no pair" in warned(made)
 
 
-def test_the_sizes_say_first_that_they_are_not_for_the_difference_seen(pilot):
+def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
     close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
     made = sized(close, margin=0.02)
-    assert made.likely is not None
-    named = next(said.decides for said in answer(close.comparison).answer_sentences if said.decides is not None)
-    assert made.likely == named
-    assert report.scope(made) == f"Sizes for any difference down to the margin, not for the one seen ({named.tasks:,} tasks)"
-    decided = sized(pilot({"a": solves(1), "b": solves(0)}))
-    assert report.scope(decided) == "Sizes for any difference down to the margin; a larger one takes fewer tasks"
-    assert decided.to_json()["likely"] is None
-    assert report.scope(size(close, SizeRequest(purposes=("gate",)))) == ""
+    decision = close.verdict.decision
+    assert decision is not None
+    assert made.seen is not None
+    assert made.seen.tasks == decision.tasks
+    assert made.seen.trials == 2 * made.seen.tasks * made.pilot.repeats
+    table = size_doc(made).tables[0]
+    assert table.texts[0][:3] == [SEEN, "2", f"{decision.tasks:,}"]
+    assert [row[0].partition(" ")[0] for row in table.texts[1:]] == [plan.purpose for plan in made.plans for _ in plan.sizes]
+    assert sized(pilot({"a": solves(1), "b": solves(0)})).seen is None
+    assert size(close, SizeRequest(purposes=("gate",))).seen is None
 
 
 def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):
@@ -168,8 +169,8 @@ def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):
     assert {one.repeats for one in plan(made, "gate").sizes} == {1, 2, 3, 5, 10}
     assert all(noise.at_most for noise in made.noise)
     assert made.noise[0].sd == pytest.approx(math.sqrt(2 * (67 / 100) * (33 / 100) / 100), abs=1e-3)
-    assert any("Tasks ran once" in doubt for doubt in made.caveats)
-    assert any("at most" in cell for cell in report.sizing_tables(made)[-1].rows[0])
+    assert "ran once" in warned(made)
+    assert any("at most" in cell for cell in size_doc(made).tables[-1].texts[0])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeat
         least = min(one.tasks * one.repeats for one in plan(made, purpose).sizes)
         assert least > 300, purpose
     assert all(noise.sd > 0 for noise in made.noise)
-    assert any("95 % sure" in doubt for doubt in made.caveats)
+    assert {"hardly apart"} <= warned(made).keys()
 
 
 @pytest.mark.parametrize(
@@ -196,10 +197,10 @@ def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeat
 def test_other_metrics_are_planned_as_ratios(pilot, metric):
     found = pilot({"a": solves(0.8), "b": solves(0.7)}, change=lambda r: replace(r, nominal_usd=0.02, seconds=r.steps / 2))
     made = sized(found, metric=metric)
-    assert made.is_ratio
+    assert not made.pilot.scores
     assert (plan(made, "compare").margin, plan(made, "gate").margin) == (0.02, 0.10)
     assert plan(made, "gate").best is not None
-    assert "10.0 %" in report.answers(made)[1]
+    assert "gate ± 10.0 %" in [row[0] for row in size_doc(made).tables[0].texts]
 
 
 def test_amounts_that_vary_twice_as_much_take_four_times_as_many_tasks(pilot):
@@ -237,8 +238,8 @@ def test_a_metric_that_is_not_known_is_told(pilot):
 def test_without_a_price_there_are_no_dollars(pilot):
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)))
     assert plan(made, "gate").sizes[0].cost_usd is None
-    assert "USD" not in report.sizing_tables(made)[0].columns
-    assert any("No price is known" in doubt for doubt in made.caveats)
+    assert "USD" not in size_doc(made).tables[0].columns
+    assert warned(made)["costs not known"] == "dollars are not known of a"
 
 
 def test_what_a_cache_spared_is_not_counted_on(pilot):
@@ -252,8 +253,8 @@ def test_errored_trials_are_left_out_and_told(pilot):
         return replace(record, status="errored", scores={}) if record.task in ("t1", "t2") else record
 
     made = sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=fails))
-    assert made.tasks == 98
-    assert any(doubt.startswith("The pilot has 8 errored trials of 400") for doubt in made.caveats)
+    assert made.pilot.tasks == 98
+    assert warned(made)["errored"] == "pilot: 8 errored trials of 400 left out"
 
 
 def test_an_arm_that_was_never_scored_is_left_out(pilot):
@@ -262,12 +263,12 @@ def test_an_arm_that_was_never_scored_is_left_out(pilot):
 
     made = sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=fails))
     assert [noise.arm for noise in made.noise] == ["a"]
-    assert any("The pilot is invalid" in doubt for doubt in made.caveats)
+    assert "invalid" in warned(made)
 
 
 def test_an_incomplete_pilot_is_told(pilot):
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: r if r.task != "t7" else None))
-    assert any("The pilot is incomplete: 198 of 200 trials" in doubt for doubt in made.caveats)
+    assert warned(made)["incomplete"] == "pilot incomplete: 198 of 200 trials"
 
 
 @pytest.mark.parametrize("tasks", [0, 1])
@@ -279,7 +280,7 @@ def test_fewer_than_two_tasks_are_no_pilot(pilot, tasks):
 @pytest.mark.parametrize("tasks", [2, 3, 5, 30])
 def test_a_small_pilot_is_told(pilot, tasks):
     made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
-    assert any(f"{tasks} independent tasks are a small pilot" in doubt for doubt in made.caveats)
+    assert warned(made)["small pilot" if tasks == 30 else "few tasks"].startswith(f"{tasks} tasks")
 
 
 def test_templates_are_the_units(pilot):
@@ -293,12 +294,12 @@ def test_templates_are_the_units(pilot):
     clustered = sized(pilot(shared, tasks=400, change=lambda r: replace(r, cluster=str(int(r.task[1:]) // 10))), margin=0.1)
     tasks = [next(one.tasks for one in plan(made, "compare").sizes if one.repeats == 1) for made in (alone, clustered)]
     assert tasks[1] == 10 * tasks[0]
-    assert any("By this estimate 400 tasks in 40 clusters count like 40 independent ones" in doubt for doubt in clustered.caveats)
+    assert warned(clustered)["clusters"] == "400 tasks in 40 clusters count like 40 independent ones"
     assert [one.clusters for one in plan(clustered, "compare").sizes] == [one.tasks for one in plan(alone, "compare").sizes]
-    assert (alone.clusters, clustered.clusters) == (None, 40)
+    assert (alone.pilot.clusters, clustered.pilot.clusters) == (None, 40)
     assert {one.clusters for one in plan(alone, "gate").sizes} == {None}
-    assert any(" in 40 clusters × 2" in table.title for table in report.sizing_tables(clustered))
-    assert "clusters" in report.sizing_tables(clustered)[0].columns
+    assert " in 40 clusters × 2" in size_doc(clustered).title
+    assert "clusters" in size_doc(clustered).tables[0].columns
 
 
 def clustered_import(pilot: Callable[..., Results], draws: dict[str, Draw], repeats: int = 3) -> Results:
@@ -314,32 +315,23 @@ def test_few_clusters_that_differ_are_planned_with_what_was_seen_of_them(pilot):
     assert len(sizes) > 1
     assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
     assert all(one.tasks == 4 * one.clusters for one in sizes)
-    assert not any("an upper bound" in doubt for doubt in made.caveats)
-    assert any(doubt.startswith("9 clusters (by 'topic') are a small pilot") for doubt in made.caveats)
-    assert any(doubt.startswith("By this estimate 36 tasks in 9 clusters (by 'topic') count like ") for doubt in made.caveats)
-    assert not any("template" in doubt for doubt in made.caveats)
-    most = f"{sizes[-1].clusters:,} clusters × {sizes[-1].repeats} repeats"
-    assert f"{sizes[-1].tasks:,} tasks in {most} would do" in report.answers(made)[0]
+    assert "hardly apart" not in warned(made)
+    assert warned(made)["small pilot"].startswith("9 clusters: ")
+    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
 
 
 @pytest.mark.parametrize(
     ("draws", "says"),
     [
-        (
-            {"a": solves(1), "b": solves(1)},
-            "a and b differed on 0 of 9 clusters (by 'topic'); the sizes assume a difference of 1 on 3",
-        ),
-        (
-            {"a": solves(1), "b": solves(0)},
-            "a and b differed by the same on all but 0 of 9 clusters (by 'topic'); the sizes assume",
-        ),
-        ({"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))}, "a and b differed on 2 of 9 clusters (by 'topic')"),
-        ({"a": solves(1)}, "The sizes assume that another design differs from a by 1 on 3 of 9 clusters (by 'topic')"),
+        ({"a": solves(1), "b": solves(1)}, "a and b differed on 0 of 9 clusters"),
+        ({"a": solves(1), "b": solves(0)}, "a and b differed otherwise than by the usual on 0 of 9 clusters"),
+        ({"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))}, "a and b differed on 2 of 9 clusters"),
+        ({"a": solves(1)}, "a and another design differed"),
     ],
 )
 def test_of_clusters_that_hardly_differed_it_says_how_many_did(pilot, draws, says):
     made = sized(clustered_import(pilot, draws), margin=0.1)
-    assert any(doubt.startswith(says) for doubt in made.caveats), made.caveats
+    assert warned(made)["hardly apart"].startswith(says)
     sizes = plan(made, "compare").sizes
     assert [one.repeats for one in sizes] == [1], "more repeats of tasks that never vary are trials for nothing"
 
@@ -352,7 +344,7 @@ def test_an_imported_run_is_planned_as_far_as_it_is_known(pilot):
     best = min(plan(made, "compare").sizes, key=lambda one: one.trials)
     assert (best.cost_usd, best.seconds, best.tokens) == (None, None, 0)
     assert not best.enough_tasks
-    assert made.suite_tasks == 100
+    assert made.pilot.supply.tasks == 100
 
 
 def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
@@ -361,12 +353,10 @@ def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
 
     draws = {loop: lambda rng, task: float(task % 2) for loop in ("a", "b")}
     same = size(pilot(draws, change=alike), SizeRequest())
-    said = report.answers(same)
-    assert said[0] == "a and b did the same in every trial; no number of tasks tells them apart under this profile"
+    assert size_doc(same).facts["Same"] == ["a and b"]
     assert [each.purpose for each in same.plans] == ["gate"]
     assert same.to_json()["same"] == [["a", "b"]]
-    assert report.scope(same) == ""
     with_another = size(pilot(draws | {"c": lambda rng, task: float(task % 3 > 0)}, change=alike), SizeRequest())
-    assert report.answers(with_another)[0] == said[0]
+    assert size_doc(with_another).facts["Same"] == ["a and b"]
     assert {reach.names for reach in plan(with_another, "compare").reaches} == {("a", "c"), ("b", "c")}
     assert plan(with_another, "compare").level == pytest.approx(0.05 / 3)

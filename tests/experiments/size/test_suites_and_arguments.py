@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, sized, solves
+from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, sized, solves, warned
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.size import tables as report
+from whichloop.experiments.size.doc import large, size_doc
 from whichloop.metrics.record import Record
 from whichloop.runs.store.files import RunError
 from whichloop.text.numbers import duration
@@ -31,37 +31,25 @@ def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilo
         assert made_plan.best is not None
         assert made_plan.best.tasks <= 300
         assert made_plan.best == next(one for one in made_plan.sizes if one.tasks <= 300)
-    assert any("the suite has fewer tasks" in row[-1] for row in report.sizing_tables(made)[0].rows)
+    table = size_doc(made).tables[0]
+    enough = [row[table.columns.index("tasks there")] != "no" for row in table.texts]
+    assert enough == [one.enough_tasks for each in made.plans for one in each.sizes]
 
 
 def test_where_nothing_suffices_the_answer_says_so(pilot):
     found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=50)
-    said = report.answers(sized(found, margin=0.01))
-    assert all("the suite's 50 tasks are too few" in line for line in said)
-    said = report.answers(sized(found, margin=1e-6))
-    assert all("no feasible number of tasks is enough" in line for line in said)
-
-
-@pytest.mark.parametrize(("repeats", "saves"), [(2, True), (1, False)])
-def test_where_no_size_is_there_the_fewest_tasks_are_told_and_the_fewest_trials_where_they_are_others(pilot, repeats, saves):
-    """Repeats that were not run are not planned: then the fewest tasks are the fewest trials."""
-    found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=50, repeats=repeats)
-    made = sized(found, margin=0.03, purposes=("compare",))
-    (line,), sizes = report.answers(made), plan(made, "compare").sizes
-    few, cheap = min(sizes, key=lambda size: size.tasks), min(sizes, key=lambda size: size.trials)
-    assert f"the suite's 50 tasks are too few; {few.tasks:,} tasks × {few.repeats} repeat{'s' * (few.repeats > 1)} would do" in line
-    assert (cheap.trials <= report.CHEAPER * few.trials) is saves
-    times = f"{cheap.tasks:,} tasks × {cheap.repeats} repeat{'s' * (cheap.repeats > 1)}"
-    told = f"with more tasks, fewer trials: {times}, {cheap.trials:,} trials"
-    assert (told in line) is ("fewer trials" in line) is saves
+    facts = size_doc(sized(found, margin=0.01)).facts
+    assert facts["Compare"] == facts["Gate"] == ["the suite's 50 tasks are too few"]
+    facts = size_doc(sized(found, margin=1e-6)).facts
+    assert facts["Compare"] == facts["Gate"] == ["no feasible number of tasks"]
 
 
 def test_a_suite_that_grows_is_named_as_large_as_it_has_to_be(pilot):
     made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)"), margin=0.05, purposes=("gate",))
     best = plan(made, "gate").best
     assert best.suite == f"arithmetic(size={best.tasks})"
-    assert f"--suite 'arithmetic(size={best.tasks})'" in report.answers(made)[0]
-    assert made.suite_tasks == 40
+    assert size_doc(made).facts["Gate"] == [f"--repeats {best.repeats} --suite 'arithmetic(size={best.tasks})'"]
+    assert made.pilot.supply.tasks == 40
     huge = sized(pilot({"bare": solves(0.5)}, tasks=40, suite="arithmetic(size=40)"), margin=0.001, purposes=("gate",))
     assert not any(one.enough_tasks for one in plan(huge, "gate").sizes if one.tasks > 100_000)
 
@@ -73,13 +61,13 @@ def test_the_first_tasks_of_a_suite_are_not_all_of_it(pilot):
     manifest["config"]["tasks"] = 40
     path.write_text(json.dumps(manifest))
     reseal(path)
-    assert sized(results(few.folder)).suite_tasks == 400
+    assert sized(results(few.folder)).pilot.supply.tasks == 400
     manifest["config"]["suite"] = "my.module:Suite"  # never imported, though it is named
     path.write_text(json.dumps(manifest))
     reseal(path)
     made = sized(results(few.folder))
-    assert made.suite_tasks is None
-    assert any("How many tasks the suite has is not known" in doubt for doubt in made.caveats)
+    assert made.pilot.supply.tasks is None
+    assert "suite unknown" in warned(made)
     assert plan(made, "gate").best == plan(made, "gate").sizes[0]
 
 
@@ -89,7 +77,7 @@ def test_excluded_tasks_have_to_be_made_up_for(pilot):
 
     made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)", change=out), margin=0.1, purposes=("gate",))
     best = plan(made, "gate").best
-    assert made.suite_tasks == 20
+    assert made.pilot.supply.tasks == 20
     assert best.suite == f"arithmetic(size={2 * best.tasks})"
 
 
@@ -102,8 +90,8 @@ def test_tasks_that_one_arm_lacks_are_no_more_than_they_are_and_costs_that_it_do
 
     found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=out, manifest={"imported": {"from": [], "format": "csv"}})
     made = sized(found)
-    assert made.suite_tasks == 35
-    assert "What b costs is not known, so the cost in dollars is unknown." in made.caveats
+    assert made.pilot.supply.tasks == 35
+    assert warned(made)["costs not known"] == "dollars are not known of b"
 
 
 def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
@@ -112,7 +100,7 @@ def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
         return replace(record, status="excluded", scores={}) if is_out else record
 
     made = sized(pilot({"bare": solves(0.8)}, tasks=40, change=out, manifest={"imported": {"from": [], "format": "csv"}}))
-    assert made.suite_tasks == 40
+    assert made.pilot.supply.tasks == 40
 
 
 # --- bad arguments ---
@@ -162,13 +150,7 @@ def test_whatever_the_pilot_was_it_is_an_answer_or_one_line(tmp_path_factory, sh
 
 
 def test_numbers_are_written_as_people_write_them():
-    assert [report.count(1240.0), report.large(950), report.large(12_345), report.large(4_560_000)] == [
-        "1,240",
-        "950",
-        "12.3 k",
-        "4.56 M",
-    ]
-    assert [report.price_text(v) for v in (0.0, 0.00423, 12.3, 1_230.4)] == ["$0.00", "$0.0042", "$12.30", "$1,230"]
+    assert [large(950), large(12_345), large(4_560_000)] == ["950", "12.3 k", "4.56 M"]
     assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]
 
 
@@ -199,12 +181,12 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
         return
     whole, chosen = sized(run), sized(run, loops=tuple(working))
     assert (whole.plans, whole.noise, whole.same) == (chosen.plans, chosen.noise, chosen.same)
-    assert whole.caveats[1:] == chosen.caveats
-    assert all(name in whole.caveats[0] for name in names)
+    assert whole.warnings[1:] == chosen.warnings
+    assert all(name in warned(whole)["dead arm"] for name in names)
     mixed = sized(run, loops=(*working, *names))
-    assert mixed.loops == tuple(working)
-    assert (mixed.plans, mixed.caveats) == (whole.plans, whole.caveats)
-    assert not any("incomplete" in caveat for caveat in whole.caveats)
+    assert mixed.to_json()["loops"] == working
+    assert (mixed.plans, mixed.warnings) == (whole.plans, whole.warnings)
+    assert "incomplete" not in warned(whole)
 
 
 @settings(deadline=None, max_examples=cases(6))
@@ -227,5 +209,5 @@ def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_miss
     sized_loops = loops or {"bare", "finish"}
     due = len(sized_loops) * tasks * repeats
     ended = due - repeats * sum(lost[loop] for loop in sized_loops)
-    told = [caveat for caveat in sized(run, loops=tuple(sorted(loops))).caveats if "incomplete" in caveat]
-    assert told == ([f"The pilot is incomplete: {ended} of {due} trials."] if ended < due else [])
+    told = warned(sized(run, loops=tuple(sorted(loops)))).get("incomplete")
+    assert told == (f"pilot incomplete: {ended} of {due} trials" if ended < due else None)

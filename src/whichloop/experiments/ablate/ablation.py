@@ -1,7 +1,7 @@
 """What an ablation is: the options of one loop varied together, as the arms of an ordinary comparison, and the effect of each.
 
 A run is a comparison's run directory, whose manifest maps arms to cells under `ablation`; the effects are computed from its
-records. `prepare.py` makes one.
+records. `prepare.py` makes one, `choices.py` says which setting to use.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from whichloop.runs.config import SettingError
 from whichloop.runs.store.files import RunError
 
 Kind = Literal["full", "fractional"]
+Values = Mapping[str, str]
+"""Option → its value as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,6 @@ class Ablation:
     """Option → the value that the loop has without it, which may be none of those that were tried; without one that it requires."""
 
 
-def metrics_named(names: Sequence[str]) -> tuple[str, ...]:
-    """Return accuracy and the named metrics, each once. Raises SettingError for an unknown one."""
-    for name in names:
-        if name not in METRICS:
-            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}", "--metric")
-    return tuple(dict.fromkeys((PRIMARY, *names)))
-
-
 @dataclass(frozen=True, slots=True)
 class AblationResult:
     """A run of an ablation, with the effects of its factors."""
@@ -62,36 +56,23 @@ class AblationResult:
     layout: Layout
     effects: FactorEffects
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that `ablate --json` prints; its names are stable."""
-        return {
-            "run": str(self.results.folder.resolve()),
-            "digest": self.results.digest,
-            "wall_s": self.results.wall_s,
-            "complete": self.results.is_complete,
-            "invalid": self.results.comparison.invalid,
-            "warnings": list(self.results.comparison.warnings),
-            "alpha": self.results.comparison.alpha,
-            "margin": self.results.comparison.margin,
-            "ablation": {
-                "loop": self.ablation.loop,
-                "factors": {name: list(values) for name, values in self.ablation.factors.items()},
-                "design": self.ablation.design,
-                "resolution": self.ablation.resolution,
-                "efficiency": self.ablation.efficiency,
-                "aliases": list(self.layout.aliases),
-                "default": self.ablation.default,
-            },
-            "effects": [effect.to_json() for effect in self.effects.effects],
-            "cells": [self._cell(arm) for arm in self.results.comparison.arms],
-            "notes": list(self.effects.notes),
-        }
+    def values(self, arm: str) -> Values:
+        """Return the values of an arm's cell as they are written."""
+        return {name: value_text(value) for name, value in self.ablation.cells[arm].items()}
 
-    def _cell(self, arm: ArmResult) -> dict[str, Any]:
-        values, data = self.ablation.cells[arm.info.arm], arm.to_json()
-        names = ("profile", "model", "trials", "scored", "errored", "excluded", *METRICS)
-        fields = {name: data[name] for name in names}
-        return {"arm": arm.info.arm, "values": dict(values), "default": values == self.ablation.default} | fields
+    @property
+    def own(self) -> Values:
+        """The values of the loop as typed, without those of options that it requires."""
+        own = self.ablation.own if self.ablation.default is None else self.ablation.default
+        return {name: value_text(value) for name, value in own.items()}
+
+
+def metrics_named(names: Sequence[str]) -> tuple[str, ...]:
+    """Return accuracy and the named metrics, each once. Raises SettingError for an unknown one."""
+    for name in names:
+        if name not in METRICS:
+            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}", "--metric")
+    return tuple(dict.fromkeys((PRIMARY, *names)))
 
 
 def ablation_result(run: Results) -> AblationResult | None:
@@ -100,27 +81,19 @@ def ablation_result(run: Results) -> AblationResult | None:
         return None
     try:
         ablation = Ablation(**run.manifest.ablation)
-        ablation = replace(ablation, metrics=_with_uncached(ablation.metrics))
+        # uncached dollars stand beside those with a cache: by these costs are compared
+        with_uncached = [each for name in ablation.metrics for each in (name, *(["nominal_usd"] if name == "cost_usd" else []))]
+        ablation = replace(ablation, metrics=list(dict.fromkeys(with_uncached)))
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
             raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
-        groups = _groups(run, ablation.cells, factors)
-        cells = sorted({cell for group in groups.values() for cell in group})
-        design = layout(factors, cells)
+        groups, metrics = _groups(run, ablation.cells, factors), metrics_named(ablation.metrics)
+        design = layout(factors, sorted({cell for group in groups.values() for cell in group}))
         design = design if ablation.interactions else design.without_interactions()
-        compared = run.comparison
-        factor_effects = effects(
-            groups, design, metrics=metrics_named(ablation.metrics), alpha=compared.alpha, margin=compared.margin
-        )
+        found = effects(groups, design, metrics=metrics, alpha=run.comparison.alpha, margin=run.comparison.margin)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{run.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
-    return AblationResult(run, ablation, design, factor_effects)
-
-
-def _with_uncached(metrics: Sequence[str]) -> list[str]:
-    """Return the metrics with uncached dollars beside those with a cache: by these costs are compared."""
-    all_metrics = [name for metric in metrics for name in ((metric, "nominal_usd") if metric == "cost_usd" else (metric,))]
-    return list(dict.fromkeys(all_metrics))
+    return AblationResult(run, ablation, design, found)
 
 
 def _groups(
@@ -144,19 +117,3 @@ def _groups(
 def setting(arm: ArmResult) -> str:
     """Return the setting of an arm: its profile, or the real model."""
     return arm.info.profile if arm.info.model == SCRIPTED else arm.info.model
-
-
-def value_texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Return option → its value as it is written."""
-    return {name: value_text(value) for name, value in values.items()}
-
-
-def is_idle(result: AblationResult, factor: Factor) -> bool:
-    """Return whether no two settings that differ in nothing but a factor differ in the mean of any metric of the ablation."""
-    ablation, by_setting = result.ablation, dict[tuple[object, ...], list[object]]()
-    for arm in result.results.comparison.arms:
-        others = {name: value_text(value) for name, value in ablation.cells[arm.info.arm].items() if name != factor.name}
-        key = (setting(arm), *others.items())
-        by_setting.setdefault(key, []).append([arm.summary.means[metric] for metric in ablation.metrics])
-    alike = [means for means in by_setting.values() if len(means) > 1]
-    return bool(alike) and all(one == means[0] for means in alike for one in means)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from inspect import Parameter
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, get_args
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
-from whichloop.metrics.factors.layout import Cell, Fraction, fraction, full_factorial
+from whichloop.metrics.factors.layout import Fraction, fraction, full_factorial
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
 from whichloop.runs.built_in import options_of
@@ -50,38 +50,38 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
     if request.max_trials is not None and request.max_trials < 1:
         raise SettingError("max_trials", f"it must be at least 1, got {request.max_trials}", "--budget-trials")
     spec = parse_spec(request.loop)
-    factors = _factors(spec, request.factors)
+    options = options_of(find("loop", spec.name))
+    factors = _factors(spec, request.factors, options)
     sizes = [len(values) for values in factors.values()]
     design = _cells(request, config, sizes)
-    values = [_values(factors, cell) for cell in design.cells]
-    _check_loops(spec, values)
-    texts = [str(_cell_spec(spec, cell)) for cell in values]
+    values = [{name: of[at] for (name, of), at in zip(factors.items(), cell, strict=True)} for cell in design.cells]
+    specs = [Spec(spec.name, {**spec.options, **cell}, spec.program) for cell in values]
+    _check_loops(specs, values)
+    texts = [str(each) for each in specs]
     experiment = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
     by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in experiment.arms}
     typed_loop = _loop_as_typed(spec, experiment)
-    default = next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None)
     ablation = Ablation(
         loop=str(spec),
         factors=factors,
         design="full" if len(values) == math.prod(sizes) else "fractional",
         cells=by_arm,
-        default=default,
+        default=next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None),
         interactions=request.interactions,
         metrics=metrics,
         resolution=design.resolution,
         efficiency=round(design.efficiency, 4),
-        own=_own_values(spec, factors),
+        own={name: options[name].default for name in factors if options[name].default is not Parameter.empty},
     )
     manifest = experiment.manifest.model_copy(update={"ablation": _json_value(asdict(ablation))})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
 
 
-def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Parse factors. Raises ValueError for one that is unknown, a duplicate, fixed in LOOP, or without two different values."""
+def _factors(spec: Spec, texts: Sequence[str], options: Collection[str]) -> dict[str, list[Any]]:
+    """Parse factors. Raises SettingError for one that is unknown, a duplicate, fixed in LOOP, or without two values."""
     if not texts:
         raise SettingError("factors", "give at least one, such as parse_retries=0,2,5", "--factor")
-    options = options_of(find("loop", spec.name))
     factors: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, values_text = (part.strip() for part in text.partition("="))
@@ -95,18 +95,9 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
             factors[name] = parse_values(values_text)
         except ValueError as error:
             raise _factor_error(name, str(error)) from None
-        value_texts = [value_text(value) for value in factors[name]]
-        if len(value_texts) < 2:
+        if len(factors[name]) < 2:
             raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
-        if duplicate := next((value for value in value_texts if value_texts.count(value) > 1), None):
-            raise _factor_error(name, f"the value {duplicate} is given twice")
     return factors
-
-
-def _own_values(spec: Spec, factors: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return option → the loop's own value, of the factors that the loop does not require."""
-    options = options_of(find("loop", spec.name))
-    return {name: options[name].default for name in factors if options[name].default is not Parameter.empty}
 
 
 def _factor_error(name: str, reason: str) -> SettingError:
@@ -117,61 +108,41 @@ def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]
     """Return the cells to run. Raises ValueError if there are too many, or no such fraction exists."""
     if request.design not in (None, *get_args(Kind)):
         raise SettingError("design", nearest(str(request.design), get_args(Kind)))
-    total, limit = math.prod(sizes), _limit(request, config)
-    if request.design == "full" or (request.design is None and (request.max_trials is None or total <= limit.cells)):
-        if total > limit.cells:
-            raise ValueError(f"{total} cells are too many: {limit.reason}; a fractional design takes fewer")
+    total, (most, reason) = math.prod(sizes), _limit(request, config)
+    if request.design == "full" or (request.design is None and (request.max_trials is None or total <= most)):
+        if total > most:
+            raise ValueError(f"{total} cells are too many: {reason}; a fractional design takes fewer")
         return Fraction(full_factorial(sizes), None, 1.0)
     try:
-        selected = fraction(sizes, None if request.max_trials is None else limit.cells)
+        selected = fraction(sizes, None if request.max_trials is None else most)
     except ValueError as error:
-        raise ValueError(f"{error}; all would be {total}, {limit.reason}") from None
-    if len(selected.cells) > limit.cells:
-        raise ValueError(f"a fraction of {len(selected.cells)} cells is too large: {limit.reason}")
+        raise ValueError(f"{error}; all would be {total}, {reason}") from None
+    if len(selected.cells) > most:
+        raise ValueError(f"a fraction of {len(selected.cells)} cells is too large: {reason}")
     return selected
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The maximum number of cells, and the reason for it."""
-
-    cells: int
-    reason: str
-
-
-def _limit(request: AblationRequest, config: CompareConfig) -> _Limit:
+def _limit(request: AblationRequest, config: CompareConfig) -> tuple[int, str]:
+    """Return the maximum number of cells, and the reason for it."""
     arms = len(config.profiles) * len(config.models)
-    reason = f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
-    most = _Limit(MAX_ARMS // arms, reason)
-    if request.max_trials is None:
-        return most
-    tasks = tasks_of_split(suite_of(config), config.split)[: config.tasks]
-    trials = arms * config.repeats * max(len(tasks), 1)
-    affordable = request.max_trials // trials
-    reason = f"each takes {trials} trials, and {request.max_trials} are allowed in all"
-    return most if affordable >= most.cells else _Limit(affordable, reason)
+    if request.max_trials is not None:
+        trials = arms * config.repeats * max(len(tasks_of_split(suite_of(config), config.split)[: config.tasks]), 1)
+        if (affordable := request.max_trials // trials) < MAX_ARMS // arms:
+            return affordable, f"each takes {trials} trials, and {request.max_trials} are allowed in all"
+    return MAX_ARMS // arms, f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
 
 
-def _values(factors: Mapping[str, Sequence[Any]], cell: Cell) -> dict[str, Any]:
-    return {name: values[level] for (name, values), level in zip(factors.items(), cell, strict=True)}
-
-
-def _cell_spec(spec: Spec, cell: Mapping[str, Any]) -> Spec:
-    return Spec(spec.name, {**spec.options, **cell}, spec.program)
-
-
-def _check_loops(spec: Spec, cells: Sequence[Mapping[str, Any]]) -> None:
+def _check_loops(specs: Sequence[Spec], cells: Sequence[Mapping[str, Any]]) -> None:
     """Raise ValueError for a cell that the loop refuses, and for two cells that are the same loop."""
+    names = [", ".join(f"{name}={value_text(value)}" for name, value in cell.items()) for cell in cells]
     loops: list[Loop] = []
-    for cell in cells:
+    for spec, name in zip(specs, names, strict=True):
         try:
-            loop = make_loop(_cell_spec(spec, cell))
+            loop = make_loop(spec)
         except ValueError as error:
-            raise ValueError(f"cell {cell_options_text(cell)}: {error}") from None
+            raise ValueError(f"cell {name}: {error}") from None
         if loop in loops:
-            raise ValueError(
-                f"cells {cell_options_text(cells[loops.index(loop)])} and {cell_options_text(cell)} are one and the same loop"
-            )
+            raise ValueError(f"cells {names[loops.index(loop)]} and {name} are one and the same loop")
         loops.append(loop)
 
 
@@ -181,11 +152,6 @@ def _loop_as_typed(spec: Spec, experiment: Experiment) -> Loop | None:
         return make_loop(spec, experiment.config.max_tool_steps or experiment.suite.max_tool_steps)
     except ValueError:
         return None
-
-
-def cell_options_text(cell: Mapping[str, Any]) -> str:
-    """Return a cell as `parse_retries=0, forced_finish=both`."""
-    return ", ".join(f"{name}={value_text(value)}" for name, value in cell.items())
 
 
 def _json_value(value: Any) -> Any:

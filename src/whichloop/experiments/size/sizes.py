@@ -1,15 +1,18 @@
-"""Results of a pilot: the noise, the effects that its own size can show, and the sizes that suffice for a margin."""
+"""What a pilot says: its noise, the effects that its own size can show, and the sizes that suffice for a margin."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import scipy
 
+from whichloop.datasets.generating import MAX_SIZE
+from whichloop.experiments.compare.results import Results
 from whichloop.metrics import gate
+from whichloop.metrics.comparison import Caveat
 from whichloop.metrics.power import (
     Levels,
     Spread,
@@ -22,8 +25,10 @@ from whichloop.metrics.power import (
     units_to_decide,
     units_to_pass,
 )
+from whichloop.metrics.summary import PRIMARY
 
-from .pilot import MAX_RATIO, Pilot, Purpose
+from .pilot import MAX_RATIO, Pilot, Purpose, SizeRequest, read_pilot
+from .warnings import warnings
 
 REPEATS = (1, 2, 3, 5, 10)
 MAX_SHARE = 2.0
@@ -32,26 +37,23 @@ MAX_SHARE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The difference between two runs of one arm with fresh seeds, at the pilot's size.
-
-    In points for accuracy; in logarithms of the ratio for any other metric.
-    """
+    """By how much chance alone moves an arm's metric between two runs of the pilot's size, in points, or logarithms of a ratio."""
 
     arm: str
     sd: float
     band: float
-    """Half the width of the band that contains all differences except a share of alpha."""
+    """Half the width of the band that holds all differences but a share of alpha."""
     at_most: bool
-    """Whether the values are upper bounds, because one trial per task does not show the variation within a task."""
+    """Whether these are upper bounds, as one trial for each task does not show what varies within a task."""
     again: float | None = None
     """The difference of the second run."""
     p: float | None = None
-    """The p-value of that difference (sign-flip)."""
+    """Its p-value (sign-flip)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The effects of a pair or an arm that the pilot's own size is likely to show; None: no effect, however large."""
+    """The effects of a pair or an arm that the pilot's own size is likely to show; None: none, however large."""
 
     names: tuple[str, ...]
     difference: float | None
@@ -62,122 +64,160 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A sufficient size of a run."""
+    """A size of a run; what it takes is None where the pilot does not tell it."""
 
     repeats: int
     tasks: int
     clusters: int | None
     """The clusters that so many tasks come in, as many to each as in the pilot; None where each task stands for itself."""
     trials: int
-    """The trials of all arms together."""
+    """Of all arms together."""
     lm_calls: float | None
-    """None if the pilot lacks it; the same holds for the next three fields."""
     tokens: float | None
     cost_usd: float | None
     seconds: float | None
     suite: str | None
-    """The name of the enlarged suite; None if no change is needed."""
+    """The name of the suite made as large; None if no change is needed."""
     enough_tasks: bool
-    """Whether the suite has this many tasks or can be enlarged."""
+    """Whether the suite has this many tasks or can be made as large."""
 
 
 @dataclass(frozen=True, slots=True)
-class SizeOption:
+class Plan:
     """The sizes for a comparison of the pilot's arms, or for a gate over them."""
 
     purpose: Purpose
     margin: float
-    """The margin as typed: points from 0 to 1 for accuracy, a share for any other metric."""
+    """In points from 0 to 1 of a share such as accuracy, else a share."""
     level: float
-    """The level of one test: alpha divided by the tests of the family."""
+    """Of one test: alpha over the tests of the family."""
     reaches: tuple[Reach, ...]
     sizes: tuple[Size, ...]
-    """The sizes, fewest trials first."""
+    """Those that suffice, the fewest trials first."""
 
     @property
     def best(self) -> Size | None:
-        """The smallest size for which there are enough tasks."""
+        """The fewest trials for which there are enough tasks."""
         return next((size for size in self.sizes if size.enough_tasks), None)
 
     def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        reach, sizes = [asdict(each) for each in self.reaches], [asdict(each) for each in self.sizes]
+        head = {"for": self.purpose, "margin": self.margin, "level": self.level, "reach": reach, "sizes": sizes}
+        return head | {"best": self.best and asdict(self.best)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The result of a size calculation."""
+
+    pilot: Pilot
+    noise: tuple[Noise, ...]
+    plans: tuple[Plan, ...]
+    warnings: tuple[Caveat, ...]
+    same: tuple[tuple[str, ...], ...]
+    """Loops or arms that did the same in every trial, of which no size is told."""
+    seen: Size | None
+    """The number of tasks that the pilot's own verdict names for the difference seen, with the pilot's repeats."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `size --json` prints; its names are stable."""
+        pilot, manifest = self.pilot, self.pilot.run.manifest
+        request = pilot.request
+        present = {arm.info.without_profile for arm in pilot.run.comparison.arms}
         return {
-            "for": self.purpose,
-            "margin": self.margin,
-            "level": self.level,
-            "reach": [asdict(reach) for reach in self.reaches],
-            "sizes": [asdict(size) for size in self.sizes],
-            "best": None if self.best is None else asdict(self.best),
+            "run": str(pilot.run.folder),
+            "metric": request.metric,
+            "alpha": pilot.alpha,
+            "power": request.power,
+            "pilot": {"tasks": pilot.tasks, "clusters": pilot.clusters, "repeats": pilot.repeats},
+            "suite": {"name": manifest.suite.name, "tasks": pilot.supply.tasks, "split": manifest.settings.split},
+            "loops": [loop for loop in request.loops if loop in present],
+            "profiles": list(request.profiles),
+            "seen": self.seen and asdict(self.seen),
+            "plans": [plan.to_json() for plan in self.plans],
+            "noise": [asdict(noise) for noise in self.noise],
+            "same": [list(names) for names in self.same],
+            "warnings": [each._asdict() for each in self.warnings],
         }
 
 
-def noise(pilot: Pilot, arm: str) -> Noise:
-    """Return by how much chance alone moves an arm's metric between two runs of the pilot's size."""
-    run_spread = pilot.loops[arm]
-    sd = math.sqrt(run_spread.variance(pilot.repeats) / run_spread.units)
-    again, p = pilot.second.get(arm, (None, None))
-    return Noise(arm, sd, -float(scipy.special.ndtri(pilot.alpha / 2)) * sd, not run_spread.within_known, again, p)
+def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
+    """Compute the size that a run needs from a pilot. Raises what `read_pilot` raises."""
+    pilot = read_pilot(run, request, again)
+    is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
+    likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
+    purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
+    return Sizing(
+        pilot,
+        tuple(_noise(pilot, arm) for arm in pilot.loops),
+        tuple(PLANS[purpose](pilot) for purpose in purposes),
+        tuple(warnings(pilot)),
+        _same(pilot) if is_comparison else (),
+        None if likely is None else _sized(pilot, likely, 0, pilot.repeats, len(pilot.values)),
+    )
 
 
-def compare_plan(pilot: Pilot) -> SizeOption:
-    """Return sizes that decide each pair with the requested power: they show a difference of the margin, or equivalence."""
-    power, level = pilot.request.power, pilot.alpha / (len(pilot.pairs) + len(pilot.same))
-    margin = pilot.compare_margin if pilot.request.margin is None else pilot.request.margin
+def _same(pilot: Pilot) -> tuple[tuple[str, ...], ...]:
+    """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
+    groups = [tuple(loops) for loops in pilot.run.same_loops]
+    loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
+    return (*groups, *(pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)))
+
+
+def _noise(pilot: Pilot, arm: str) -> Noise:
+    own = pilot.loops[arm]
+    sd = math.sqrt(own.variance(pilot.repeats) / own.units)
+    return Noise(arm, sd, -float(scipy.special.ndtri(pilot.alpha / 2)) * sd, not own.within_known, *pilot.again.get(arm, ()))
+
+
+def _compare_plan(pilot: Pilot) -> Plan:
+    """Return sizes that decide each pair with the power wanted: they show a difference of the margin, or equivalence."""
+    power, level, repeats = pilot.request.power, pilot.alpha / (len(pilot.pairs) + len(pilot.same)), pilot.repeats
+    margin = pilot.run.manifest.settings.margin if pilot.request.margin is None else pilot.request.margin
+    most, arms = 1.0 if pilot.scores else MAX_SHARE, len(pilot.values) * (2 if pilot.is_alone else 1)
 
     def reach(names: tuple[str, str], pair: Spread) -> Reach:
-        n, k, most = pair.units, pilot.repeats, 1.0 if pilot.scores else MAX_SHARE
-        step, equal = pair.step(k), pair.variance(k)
-        difference = smallest(lambda d: difference_power(n, d, pair.variance(k, d), level, step=step), most, power)
+        n, step, equal = pair.units, pair.step(repeats), pair.variance(repeats)
+        difference = smallest(lambda d: difference_power(n, d, pair.variance(repeats, d), level, step=step), most, power)
         within = smallest(lambda m: equivalence_power(n, 0.0, equal, m, level, scores=pair.scores), most, power)
         return Reach(names, difference, within)
 
-    sizes = _sizes(
-        pilot,
-        [*pilot.pairs.values()],
-        lambda pair, repeats: units_to_decide(pair, repeats, margin, level, power),
-        REPEATS if all(pair.within_known for pair in pilot.pairs.values()) else (1,),
-        arms=len(pilot.values) * (2 if pilot.alone else 1),
-    )
-    return SizeOption("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
+    pairs = [*pilot.pairs.values()]
+    choices = REPEATS if all(pair.within_known for pair in pairs) else (1,)
+    sizes = _sizes(pilot, pairs, lambda pair, k: units_to_decide(pair, k, margin, level, power), choices, arms)
+    return Plan("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
 
 
-def gate_plan(pilot: Pilot) -> SizeOption:
-    """Return sizes with which a gate over all harmless arms passes with the requested power; baseline and run have one size."""
-    arms, default = len(pilot.loops), gate.MARGIN if pilot.scores else gate.MORE
+def _gate_plan(pilot: Pilot) -> Plan:
+    """Return sizes with which a gate over all harmless arms passes with the power wanted; baseline and run have one size."""
+    default = gate.MARGIN if pilot.scores else gate.MORE
     margin = default if pilot.request.margin is None else pilot.request.margin
     bound, most = (margin, 1.0) if pilot.scores else (math.log1p(margin), math.log(MAX_RATIO))
-    alpha, level, target = pilot.alpha, pilot.alpha / arms, pilot.request.power
-    power = 1 - (1 - target) / arms  # all arms have to pass
+    alpha, level, target, k = pilot.alpha, pilot.alpha / len(pilot.loops), pilot.request.power, pilot.repeats
+    power = 1 - (1 - target) / len(pilot.loops)  # all arms have to pass
 
-    def reach(arm: str, arm_spread: Spread) -> Reach:
-        n, k, scores, step = arm_spread.units, pilot.repeats, arm_spread.scores, arm_spread.step(pilot.repeats)
+    def reach(arm: str, own: Spread) -> Reach:
+        def detection(harm: float) -> float:
+            supposed, levels = own.variance(k, harm), Levels(level, alpha)
+            return regression_power(own.units, -harm, supposed, bound, levels, scores=own.scores, step=own.step(k))
 
-        def detection_power(harm: float) -> float:
-            supposed = arm_spread.variance(k, harm)
-            return regression_power(n, -harm, supposed, bound, Levels(level, alpha), scores=scores, step=step)
+        within = smallest(lambda m: pass_power(own.units, 0.0, own.variance(k), m, alpha, scores=own.scores), most, power)
+        return Reach((arm,), as_typed(smallest(detection, most, target)), as_typed(within))
 
-        within = smallest(lambda m: pass_power(n, 0.0, arm_spread.variance(k), m, alpha, scores=scores), most, power)
-        return Reach((arm,), _as_typed(smallest(detection_power, most, target), pilot), _as_typed(within, pilot))
+    def as_typed(amount: float | None) -> float | None:
+        return amount if pilot.scores or amount is None else math.expm1(amount)
 
-    sizes = _sizes(
-        pilot,
-        [*pilot.loops.values()],
-        lambda arm_spread, repeats: units_to_pass(arm_spread, repeats, bound, alpha, power),
-        REPEATS,
-        arms=len(pilot.values),
-    )
-    return SizeOption("gate", margin, level, tuple(reach(arm, arm_spread) for arm, arm_spread in pilot.loops.items()), sizes)
+    loops = [*pilot.loops.values()]
+    sizes = _sizes(pilot, loops, lambda own, k: units_to_pass(own, k, bound, alpha, power), REPEATS, len(pilot.values))
+    return Plan("gate", margin, level, tuple(reach(arm, own) for arm, own in pilot.loops.items()), sizes)
 
 
-PLANS: Mapping[Purpose, Callable[[Pilot], SizeOption]] = {"compare": compare_plan, "gate": gate_plan}
-
-
-def _as_typed(amount: float | None, pilot: Pilot) -> float | None:
-    """Convert a logarithm of a ratio to the share by which an amount grows."""
-    return amount if pilot.scores or amount is None else math.expm1(amount)
+PLANS: Mapping[Purpose, Callable[[Pilot], Plan]] = {"compare": _compare_plan, "gate": _gate_plan}
 
 
 def _sizes(
-    pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int], *, arms: int
+    pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int], arms: int
 ) -> tuple[Size, ...]:
     """Return a size for each number of repeats with which fewer tasks suffice than with a smaller one, the fewest trials first."""
     sizes: list[Size] = []
@@ -190,17 +230,13 @@ def _sizes(
 
 
 def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int, arms: int) -> Size:
-    price, rounds = pilot.price, arms * tasks * repeats / len(pilot.values)
-    suite, enough = pilot.supply.suite_for(tasks)
-    return Size(
-        repeats=repeats,
-        tasks=tasks,
-        clusters=clusters or None,
-        trials=arms * tasks * repeats,
-        lm_calls=None if price.lm_calls is None else rounds * price.lm_calls,
-        tokens=None if price.tokens is None else rounds * price.tokens,
-        cost_usd=None if price.cost_usd is None else rounds * price.cost_usd,
-        seconds=None if price.wall_s is None else rounds * price.wall_s / pilot.at_once,
-        suite=suite,
-        enough_tasks=enough,
-    )
+    """Return a size with what it takes, and the suite that has so many tasks."""
+    rounds, supply = arms * tasks * repeats / len(pilot.values), pilot.supply
+    cost = {name: None if each is None else rounds * each for name, each in pilot.price.items()}
+    if cost["seconds"] is not None:
+        cost["seconds"] /= pilot.at_once
+    suite, is_enough = None, supply.tasks is None or tasks <= supply.tasks
+    larger = math.ceil(tasks * supply.size_per_task)
+    if not is_enough and supply.suite is not None and larger <= MAX_SIZE:
+        suite, is_enough = str(replace(supply.suite, options={**supply.suite.options, "size": larger})), True
+    return Size(repeats, tasks, clusters or None, arms * tasks * repeats, **cost, suite=suite, enough_tasks=is_enough)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from whichloop.experiments.ablate.ablation import AblationResult
-from whichloop.metrics.summary import METRICS, PRIMARY
+from whichloop.metrics.summary import METRICS
 
 from .charts import effects
 from .document import Banner, Block, Figure, Folded, Items, PageSection
@@ -31,17 +31,10 @@ def how_to_read(notes: Sequence[str]) -> list[Folded]:
 
 
 def effects_section(ablation: AblationResult) -> PageSection:
-    """Return the section on the effect of each change on each metric."""
-    blocks: list[Block] = []
-    by_metric = dict(_charts(ablation))
-    if PRIMARY in by_metric:
-        blocks.append(by_metric.pop(PRIMARY))
-    if by_metric:
-        blocks.append(Folded("Charts of the other metrics", tuple(by_metric.values())))
-    return PageSection("effects", "What each factor does", tuple(blocks))
-
-
-def _charts(ablation: AblationResult) -> Iterator[tuple[str, Figure]]:
+    """Return the charts of the effects, that of accuracy first."""
+    figures: list[Block] = []
     for metric, same in group_by(ablation.effects.effects, lambda effect: effect.metric).items():
         read = f"Change of {METRICS[metric].label} with its interval; for an interaction, what both changes do beyond their sum."
-        yield metric, Figure(effects(same), read)
+        figures.append(Figure(effects(same), read))
+    folded = [Folded("Charts of the other metrics", tuple(figures[1:]))] if figures[1:] else []
+    return PageSection("effects", "What each factor does", (*figures[:1], *folded))

@@ -1,0 +1,121 @@
+"""Sizes as a document: one table of what suffices, the flags of the cheapest, what is doubtful; behind it reach and noise."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+
+from whichloop.datasets.generating import MAX_SIZE
+from whichloop.experiments.compare.tables import table_of
+from whichloop.protocol.values import counted, joined
+from whichloop.runs.folders import run_name
+from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
+from whichloop.text.numbers import dollars_text, duration
+
+from .sizes import Plan, Size, Sizing
+
+COLUMNS = ("for", "repeats", "tasks", "clusters", "trials", "LM calls", "tokens", "USD", "time", "tasks there")
+SEEN = "difference seen"
+"""What stands for the number of tasks that the pilot's verdict names."""
+REACHES = {
+    "compare": ("pair", "difference shown", "equal within"),
+    "gate": ("arm", "harm called a regression", "passes within"),
+}
+
+
+def size_doc(sizing: Sizing) -> Doc:
+    """Return what suffices, the number that the pilot's own verdict names first."""
+    pilot = sizing.pilot
+    clusters = "" if pilot.clusters is None else f" in {counted(pilot.clusters, 'cluster')}"
+    of = f"{pilot.request.metric}, {100 * pilot.request.power:.4g} % sure, alpha {pilot.alpha:g}"
+    title = f"{run_name(pilot.run.folder)}: {pilot.tasks:,} tasks{clusters} × {pilot.repeats} · sizes for {of}"
+    answer = lines_of(
+        *((plan.purpose.capitalize(), _flags(sizing, plan)) for plan in sizing.plans),
+        ("Same", [joined(names) for names in sizing.same]),
+        ("Warning", [each.text for each in sizing.warnings]),
+    )
+    return Doc(title, (_sizes(sizing), answer, *_details(sizing)), sizing.to_json())
+
+
+def _sizes(sizing: Sizing) -> Table:
+    rows = [] if sizing.seen is None else [_row(SEEN, sizing.seen)]
+    for plan in sizing.plans:
+        name = f"{plan.purpose} ± {_margin(sizing, plan.margin)}"
+        rows += [_row(name, each, is_best=each == plan.best) for each in plan.sizes]
+    table = table_of("", COLUMNS, rows)
+    return Table("", table.columns, table.rows)
+
+
+def _row(name: str, size: Size, *, is_best: bool = False) -> tuple[Cell | str, ...]:
+    """Return a row; how many tasks there are is told where they are too few."""
+    tasks = f"{size.tasks:,}" if size.tasks <= MAX_SIZE else f"over {MAX_SIZE:,}"
+    return (
+        Cell(name, "good" if is_best else ""),
+        str(size.repeats),
+        Cell(tasks, "" if size.enough_tasks else "warn", size.tasks),
+        UNKNOWN if size.clusters is None else f"{size.clusters:,}",
+        f"{size.trials:,}",
+        UNKNOWN if size.lm_calls is None else f"{size.lm_calls:,.0f}",
+        UNKNOWN if size.tokens is None else large(size.tokens),
+        UNKNOWN if size.cost_usd is None else dollars_text(size.cost_usd),
+        UNKNOWN if size.seconds is None else duration(size.seconds),
+        UNKNOWN if size.enough_tasks else "no",
+    )
+
+
+def _flags(sizing: Sizing, plan: Plan) -> str:
+    """Return the flags of the run with the fewest trials for which there are enough tasks."""
+    best, supply, request = plan.best, sizing.pilot.supply, sizing.pilot.request
+    if best is None:
+        return f"the suite's {supply.tasks:,} tasks are too few" if plan.sizes else "no feasible number of tasks"
+    present = sizing.to_json()["loops"]
+    named = [("--loop", loop) for loop in present] + [("--profile", profile) for profile in request.profiles]
+    flags = [*named, ("--repeats", str(best.repeats))]
+    split = sizing.pilot.run.manifest.settings.split
+    flags += [] if split is None else [("--split", split)]
+    if best.suite is not None:
+        flags.append(("--suite", best.suite))
+    elif supply.tasks is not None and best.tasks < supply.tasks:
+        flags.append(("--tasks", str(best.tasks)))
+    return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in flags)
+
+
+def _details(sizing: Sizing) -> Iterator[Table]:
+    """Yield what the pilot's own size can show for each purpose, and the noise of each arm."""
+    for plan in sizing.plans:
+        title = f"What a run as large as the pilot can show: {plan.purpose}, each test at level {plan.level:.2g}"
+        margins = [(each.names, [each.difference, each.margin]) for each in plan.reaches]
+        rows = [(" – ".join(names), *("none" if m is None else _margin(sizing, m) for m in both)) for names, both in margins]
+        yield table_of(title, REACHES[plan.purpose], rows)
+    band = f"{100 * (1 - sizing.pilot.alpha):.4g} % of differences within"
+    noise = [
+        (
+            each.arm,
+            f"{'at most ' * each.at_most}{_change(sizing, each.sd)}",
+            f"{'at most ' * each.at_most}± {_change(sizing, each.band)}",
+            UNKNOWN if each.again is None else _change(sizing, each.again, sign="+"),
+            UNKNOWN if each.p is None else f"{each.p:.2f}",
+        )
+        for each in sizing.noise
+    ]
+    columns = ("arm", "standard deviation", band, "second run differed by", "p")
+    yield table_of("How much two runs of one loop with fresh seeds differ", columns, noise)
+
+
+def _margin(sizing: Sizing, value: float) -> str:
+    """Return `0.020` for a share, `10.0 %` for any other metric."""
+    return f"{value:.3f}" if sizing.pilot.scores else f"{100 * value:.1f} %"
+
+
+def _change(sizing: Sizing, value: float, sign: str = "") -> str:
+    """Return a difference; amounts are in logarithms."""
+    return f"{value:{sign}z.4f}" if sizing.pilot.scores else f"{100 * math.expm1(value):{sign}z.1f} %"
+
+
+def large(value: float) -> str:
+    """Return `950`, `12.3 k`, `4.56 M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f}"
