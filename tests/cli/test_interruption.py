@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
+QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 LOOP = """
 from whichloop.loops import Bare
 from whichloop.protocol import Outcome, StopReason
@@ -57,7 +57,7 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
     (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
     guarded = 'repeat_guard(loop="own_inner:Mine")'
-    assert whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "-q").code == 0
+    assert whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "--profile", "clean", "-q").code == 0
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow own_inner:Mine" in untyped.err
@@ -67,7 +67,7 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
 def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
-    whichloop("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
+    whichloop("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "--profile", "clean", "-q")
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
@@ -105,7 +105,7 @@ def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, whichloop
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
     (here / "slow.toml").write_text('name = "slow"\nlatency_s = 0.1\n')  # waits, so that the run lasts and costs little
     size = ["--suite", "arithmetic(size=40)", "--repeats", "150", "--profile", "slow.toml", "--real-time"]
-    with machine.running("compare", "--no-mlflow", "--loop", "bare", *size, "--json", "-q") as child:
+    with machine.running("compare", "--no-mlflow", "--loop", "bare", "--profile", "clean", *size, "--json", "-q") as child:
         run = machine.only_run()
         refused = machine.run("resume", run.name)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
@@ -152,7 +152,7 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, whichloo
 @pytest.mark.thorough
 @pytest.mark.parametrize("workers", [(), ("--workers", "1")])
 def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, whichloop, workers):
-    asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--json"]
+    asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--profile", "clean", "--json"]
     asked += ["--profile", "flaky-tools", "--trial-timeout", "1"]
     calm = whichloop(*asked, "--runs", "calm")
     with machine.running(*asked, *workers) as child:

@@ -21,7 +21,7 @@ from whichloop.cli.catalogue import CATALOGUES, entries, outlines, values_of
 from whichloop.cli.main import COMMANDS, GROUPS, HEADINGS, OPTIONS, REST, LazyCommand, app, argument_name, heading_of, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from whichloop.runs.built_in import field_docs
-from whichloop.runs.config import FILE_ONLY, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
+from whichloop.runs.config import FILE_ONLY, STRESS_PROFILES, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
 
 
 def lazy(name: str) -> LazyCommand:
@@ -172,7 +172,7 @@ def test_a_command_gets_only_the_flags_that_were_typed() -> None:
     own, flags = called("here")
     assert flags == {}
     assert own == OwnOptions(place=Path("here"), names=[])
-    assert load_config(None, flags) == CompareConfig()
+    assert load_config(None, flags) == CompareConfig(profiles=STRESS_PROFILES)
 
 
 def test_flags_arrive_in_the_shape_of_a_configuration_file() -> None:

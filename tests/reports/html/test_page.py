@@ -18,7 +18,7 @@ from tests.cases import cases
 from tests.reports.html.made_once import page_of, sections_of
 from tests.sealing import reseal, unseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.record import FaultRecord
 from whichloop.reports.html.document import Grid
@@ -43,9 +43,9 @@ def test_the_verdict_comes_first_and_the_manifest_last(breeze, page):
     assert title == f"{' vs '.join(_loops(breeze))} · arithmetic · flaky-format, flaky-tools"
     assert breeze.folder.name in next(element.text for element in found.named("header"))
     headings = [element.text.strip() for element in found.named("h2")]
-    assert headings[:3] == ["Verdict", "The arms in numbers", "Pair by pair"]
+    assert headings[0] == "Verdict"
     assert headings[-1] == "How the run was made"
-    assert {"Accuracy against cost", "Repeated tries", "Recovery from faults", "Steps per trial"} <= set(headings)
+    assert {"Charts", "Tables", "Recovery from faults", "Steps per trial"} <= set(headings)
 
 
 def test_the_contents_name_every_section(breeze, page):
@@ -60,7 +60,7 @@ def test_the_contents_name_every_section(breeze, page):
 
 def _loops(found: Any) -> tuple[str, str]:
     """The loop that is the most accurate on average, and the others."""
-    first, *others = (row.loop for row in answer(found.comparison).rows)
+    first, *others = (row.loop for row in found.verdict.rows)
     return first, ", ".join(others)
 
 
@@ -113,7 +113,7 @@ def test_numbers_are_those_of_the_comparison(breeze, page):
     for arm in breeze.comparison.arms:
         found = arm.summary.accuracy
         assert f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]" in text
-    assert all(sentence in text for sentence in answer(breeze.comparison).sentences)
+    assert all(fact in text for facts in run_doc(breeze).facts.values() for fact in facts)
 
 
 # --- what there is nothing to say about ---

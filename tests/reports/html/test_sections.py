@@ -18,8 +18,8 @@ from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.experiments.optimize.candidates import SILENT
+from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.why.base_rates import doubts_in_words
 from whichloop.experiments.why.why import ArmLosses
 from whichloop.metrics.sums import ranked
@@ -41,7 +41,6 @@ from whichloop.reports.html.document import (
 )
 from whichloop.reports.html.page import report_html, sections
 from whichloop.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
-from whichloop.reports.html.verdict import verdict_section
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.store.files import TRACES
 from whichloop.runs.store.traces import read_trace
@@ -284,48 +283,22 @@ def test_a_text_is_cut_in_its_middle():
 # --- verdict ---
 
 
-def test_the_first_table_is_the_matrix_of_the_answer_and_its_sentences_stand_before_it(breeze):
-    found, section = answer(breeze.comparison), of(breeze, "verdict")
-    said = [block.text for block in section.blocks if isinstance(block, Paragraph)]
-    assert said == [f"{sentence}." for sentence in found.sentences]
-    (grid,) = [block for block in section.blocks if isinstance(block, Grid)]
-    assert grid.columns == ("loop", "flaky-format", "flaky-tools", "tokens a trial")
-    assert [cell_text(row[0]) for row in grid.rows] == [row.loop for row in found.rows]
-    for shown, row in zip(grid.rows, found.rows, strict=True):
-        for amount, cell in zip(shown[1:3], row.cells, strict=True):
-            assert isinstance(amount, Amount)
-            assert cell is not None
-            assert amount.text == interval(cell.arm.summary.accuracy, 3)
-            assert amount.is_best == (cell.place == "highest")
+def test_the_page_begins_with_the_document_its_details_folded_under_tables(breeze):
+    doc = run_doc(breeze)
+    assert of(breeze, "verdict").blocks == tuple(block for block in doc.blocks if not block.detail)
+    assert list(of(breeze, "tables").blocks) == [block for block in doc.blocks if block.detail]
 
 
-def test_arms_and_pairs_stand_the_best_first_everywhere(breeze):
+def test_arms_stand_the_best_first_in_charts_and_sections(breeze):
     """Also where they do not in the comparison, whose order is the one that was typed."""
     turned = replace(breeze, comparison=replace(breeze.comparison, arms=breeze.comparison.arms[::-1]))
     for found in (breeze, turned):
         ranks = [arm.info.arm for arm in ranked(found.comparison).arms]
-        for name in ("arms", "cost", "reliability", "errors", "steps"):
+        for name in ("errors", "steps"):
             for grid in blocks(of(found, name), Grid):
                 if grid.columns[0] == "arm":
                     shown = [cell_text(row[0]) for row in grid.rows]
                     assert shown == [arm for arm in ranks if arm in shown], grid.caption
-        for grid in blocks(of(found, "pairs"), Grid):
-            if "metric" not in grid.columns:
-                assert all(float(cell_text(row[2]).split()[0]) >= 0 for row in grid.rows)
-
-
-def test_pairs_and_budgets_are_folded(breeze):
-    assert not [block for name in ("pairs", "cost") for block in of(breeze, name).blocks if isinstance(block, Grid)]
-    assert [block.summary for block in of(breeze, "cost").blocks if isinstance(block, Folded)] == ["Accuracy at equal budgets"]
-
-
-def test_arms_without_a_common_task_are_not_marked(breeze):
-    arms, (a, b, c) = breeze.comparison.arms[:3], (arm.info.arm for arm in breeze.comparison.arms[:3])
-    pairs = tuple(pair for pair in breeze.comparison.pairs if {pair.a, pair.b} == {a, c})
-    found = replace(breeze, comparison=replace(breeze.comparison, arms=arms, pairs=pairs))
-    (grid,) = [block for block in verdict_section(found).blocks if isinstance(block, Grid)]
-    notes = {cell_text(row[0]): row[1].note for row in grid.rows if isinstance(row[1], Amount)}
-    assert [bool(notes[arm.partition("/")[0]]) for arm in (a, b, c)] == [True, False, True]
 
 
 # --- ablations ---
@@ -364,13 +337,11 @@ def test_a_comparison_that_is_no_ablation_has_no_effects(breeze):
 def test_bars_are_shares_and_say_their_number(breeze):
     rows = [row for section in sections_of(breeze) for grid in blocks(section, Grid) for row in grid.rows]
     amounts = [cell for row in rows for cell in row if isinstance(cell, Amount)]
-    assert len(amounts) > 50
+    assert amounts
     assert all(0 <= amount.share <= 1 and amount.text for amount in amounts)
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left(breeze):
-    grid = next(blocks(of(breeze, "arms"), Grid))
-    assert grid.numeric == (False, *[True] * (len(grid.columns) - 1))
+def test_numbers_stand_to_the_right_and_words_to_the_left():
     words = Grid("c", ("a", "b", "c"), (("x", "a is better", "–"), ("y", "–", "<0.001")))
     assert words.numeric == (False, False, True)
     assert Grid("c", ("a", "b"), (("1.", "655ee354ec15"), ("1,000 + 2", "2026-11-22"))).numeric == (True, False)
