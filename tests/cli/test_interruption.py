@@ -57,7 +57,10 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
     (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
     guarded = 'repeat_guard(loop="own_inner:Mine")'
-    assert whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "--profile", "clean", "-q").code == 0
+    assert (
+        whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "--profile", "clean", "-q").code
+        == 0
+    )
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow own_inner:Mine" in untyped.err

@@ -136,7 +136,9 @@ def test_its_programs_are_shown_compared_and_used(ran, whichloop):
     found = whichloop("diff", "bare", path)
     changed = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["chosen"] != 0
     assert found.code == int(changed)
-    used = whichloop("compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "--profile", "clean", "-q", "--json").json
+    used = whichloop(
+        "compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "--profile", "clean", "-q", "--json"
+    ).json
     assert used["arms"][0]["arm"] == "bare@optimized.json/clean"
     digest = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["digest"]
     assert whichloop("show-program", path, "--json").json["digest"] == digest

@@ -21,7 +21,16 @@ from whichloop.cli.catalogue import CATALOGUES, entries, outlines, values_of
 from whichloop.cli.main import COMMANDS, GROUPS, HEADINGS, OPTIONS, REST, LazyCommand, app, argument_name, heading_of, main
 from whichloop.cli.options import ConfigFlags, OptionGroup, RunChoice, Texts, help_text, with_options
 from whichloop.runs.built_in import field_docs
-from whichloop.runs.config import FILE_ONLY, STRESS_PROFILES, BudgetConfig, CompareConfig, IfAbsent, ProviderConfig, flag_of, load_config
+from whichloop.runs.config import (
+    FILE_ONLY,
+    STRESS_PROFILES,
+    BudgetConfig,
+    CompareConfig,
+    IfAbsent,
+    ProviderConfig,
+    flag_of,
+    load_config,
+)
 
 
 def lazy(name: str) -> LazyCommand:

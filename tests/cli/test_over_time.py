@@ -289,7 +289,19 @@ def test_own_tasks_are_judged_again_by_corrected_answers(whichloop, here, monkey
         (here / name).write_text("".join(json.dumps(task | changed) + "\n" for task in tasks))
         return name
 
-    served = ["--skip-unplanned", "--model", "scripted", "--data", written("tasks.jsonl"), "--suite", "jsonl", "--profile", "clean", "--no-mlflow", "-q"]
+    served = [
+        "--skip-unplanned",
+        "--model",
+        "scripted",
+        "--data",
+        written("tasks.jsonl"),
+        "--suite",
+        "jsonl",
+        "--profile",
+        "clean",
+        "--no-mlflow",
+        "-q",
+    ]
     assert whichloop("compare", "--loop", "own_judge:Mine", *served).code in (0, 4)  # without plans all are left out
     told = whichloop("rescore", "latest", "--data", written("right.jsonl", answer="1"))
     assert told.code == 4, told.err  # none is scored, which makes the run invalid

@@ -61,7 +61,9 @@ def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(whichloo
 
 
 def test_a_configuration_file_names_tools_too(whichloop, here, planned):
-    (here / "run.toml").write_text('suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\nprofiles = ["clean"]\n')
+    (here / "run.toml").write_text(
+        'suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\nprofiles = ["clean"]\n'
+    )
     assert whichloop("compare", "--config", "run.toml", *QUIET).json["arms"][0]["accuracy"]["value"] == 1.0
     manifest = json.loads(next(here.glob("runs/*/manifest.json")).read_text())
     assert manifest["config"]["tools"] == "own_shop"

@@ -241,7 +241,27 @@ def test_a_notebook_shows_text_as_text(drawn):
     for block in run.doc.blocks:
         facts = [text for row in block.texts for text in row] if isinstance(block, Table) else [text for _, text in block.items]
         assert all(" ".join(terminal_safe(fact).split()) in words for fact in facts)
-    assert shown.tags <= set("div p strong details summary table caption span thead tbody tr th td dl dt dd wbr".split())
+    assert shown.tags <= set(
+        [
+            "div",
+            "p",
+            "strong",
+            "details",
+            "summary",
+            "table",
+            "caption",
+            "span",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "dl",
+            "dt",
+            "dd",
+            "wbr",
+        ]
+    )
     assert repr(run) == str(run.doc) == terminal_safe(repr(run))
     run._repr_html_().encode()
 

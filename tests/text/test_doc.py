@@ -17,7 +17,22 @@ from whichloop.reports.html import doc_html
 from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, Trace, tables_of, to_csv, to_markdown, to_terminal
 from whichloop.text.output import plain_line, terminal_safe
 
-HOSTILE = ("[bold]x[/]", "<script>", "a|b\\", "`` ` ``", "**x**", "=1+1", "\x1b[2J", "\r\n", "漢字", "-0.5", "1 %", "# x", "_a_", "&amp;")
+HOSTILE = (
+    "[bold]x[/]",
+    "<script>",
+    "a|b\\",
+    "`` ` ``",
+    "**x**",
+    "=1+1",
+    "\x1b[2J",
+    "\r\n",
+    "漢字",
+    "-0.5",
+    "1 %",
+    "# x",
+    "_a_",
+    "&amp;",
+)
 TEXTS = st.lists(st.text(max_size=12) | st.sampled_from(HOSTILE), max_size=4).map("".join)
 CELLS = TEXTS | st.builds(Cell, TEXTS, st.sampled_from(["", "good", "bad", "warn", "dim"]))
 

@@ -61,7 +61,9 @@ def test_a_loop_is_worse_only_where_it_is_shown_to_be(both):
         cells = {row.loop: row.cells[column.name] for row in both.verdict.rows}
         best = [loop for loop, cell in cells.items() if cell.place == "best"]
         assert {cells[loop].accuracy.value for loop in best} == {max(cell.accuracy.value for cell in cells.values())}
-        apart = {frozenset(name.partition("/")[0] for name in (p.a, p.b)) for p in column.pairs if p.verdict.word in ("better", "worse")}
+        apart = {
+            frozenset(name.partition("/")[0] for name in (p.a, p.b)) for p in column.pairs if p.verdict.word in ("better", "worse")
+        }
         for loop, cell in cells.items():
             assert (cell.place == "worse") == (loop not in best and any(frozenset((loop, other)) in apart for other in best))
 

@@ -44,7 +44,7 @@ from whichloop.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.store.files import TRACES
 from whichloop.runs.store.traces import read_trace
-from whichloop.text.numbers import interval, p_value
+from whichloop.text.numbers import p_value
 
 IN_ONE_FORK = "the run of three designs that has a page"
 
