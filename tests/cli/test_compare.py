@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.real.provider import SECRET, completion, serving
 from tests.prepared import start_command
 from tests.sealing import unseal
 from whichloop.cli import running
@@ -128,9 +129,22 @@ def test_a_plain_comparison_meets_both_stress_profiles_and_ends_in_a_verdict(whi
     assert len(made["answer"]["rows"]) == 5
 
 
+def test_a_real_model_is_asked_without_faults_where_no_profile_is_named(whichloop, here, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with serving(lambda asked: completion(json.dumps({"final_answer": "42"}))) as server:
+        asked = ("--model", "openai/some", "--base-url", server.url, "--loop", "bare", "--loop", "react_extract", "--tasks", "2")
+        found = whichloop("compare", *asked, "--no-mlflow", "-q")
+    assert (found.code, len(server.seen) >= 4) == (0, True), found.err
+    made = whichloop("report", "latest", "--json").json
+    assert {(arm["model"], arm["profile"]) for arm in made["arms"]} == {("openai/some", "clean")}
+    assert re.search(r"^Basis +openai/some, 2 tasks$", found.out, re.MULTILINE)
+    assert "seconds" in found.out.splitlines()[1]
+
+
 def test_quiet_is_quiet_and_flags_win_over_a_file(whichloop, here):
     (here / "run.toml").write_text(
-        'loops = ["bare", "bare(check_types=true)"]\nsuite = "arithmetic(size=9)"\nprofiles = ["clean"]\nmlflow = false\nruns = "elsewhere"\nseed = 4\n'
+        'loops = ["bare", "bare(check_types=true)"]\nprofiles = ["clean"]\n'
+        'suite = "arithmetic(size=9)"\nmlflow = false\nruns = "elsewhere"\nseed = 4\n'
     )
     found = whichloop("compare", "--config", "run.toml", "--tasks", "2", "--seed", "5", "-q", "--json")
     made = json.loads(found.out)

@@ -38,7 +38,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 from whichloop.runs.typed_runs import MAX_NAMED, run_folder
-from whichloop.text.doc import Table
+from whichloop.text.doc import Lines
 from whichloop.text.output import terminal_safe
 
 pytestmark = pytest.mark.thorough
@@ -238,30 +238,11 @@ def test_a_notebook_shows_text_as_text(drawn):
     run = loaded(*drawn)
     shown = Shown(run._repr_html_())
     words = " ".join(shown.text.split())
-    for block in run.doc.blocks:
-        facts = [text for row in block.texts for text in row] if isinstance(block, Table) else [text for _, text in block.items]
-        assert all(" ".join(terminal_safe(fact).split()) in words for fact in facts)
-    assert shown.tags <= set(
-        [
-            "div",
-            "p",
-            "strong",
-            "details",
-            "summary",
-            "table",
-            "caption",
-            "span",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-            "dl",
-            "dt",
-            "dd",
-            "wbr",
-        ]
-    )
+    lines = [text for block in run.doc.blocks if isinstance(block, Lines) for _, text in block.items]
+    for fact in (*lines, *(text for table in run.doc.tables for row in table.texts for text in row)):
+        assert " ".join(terminal_safe(fact).split()) in words
+    known = "div p strong details summary table caption span thead tbody tr th td dl dt dd wbr"
+    assert shown.tags <= set(known.split(" "))
     assert repr(run) == str(run.doc) == terminal_safe(repr(run))
     run._repr_html_().encode()
 

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from whichloop.reports.html import doc_html
-from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, Trace, tables_of, to_csv, to_markdown, to_terminal
+from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, Trace, to_csv, to_markdown, to_terminal
 from whichloop.text.output import plain_line, terminal_safe
 
 HOSTILE = (
@@ -75,20 +75,20 @@ def test_a_terminal_shows_all_text_and_no_control_character(doc, width):
     assert not missing
     if width == UNFOLDED:
         lines = [" ".join(line.split()) for line in shown.splitlines()]
-        for row in (row for table in tables_of(doc) for row in table.texts):
+        for row in (row for table in doc.tables for row in table.texts):
             assert " ".join(" ".join(map(plain_line, row)).split()) in lines
 
 
 @given(DOCS)
 def test_markdown_has_a_line_for_each_row_and_shows_every_text_as_it_is(doc):
-    for table in tables_of(doc):
+    for table in doc.tables:
         written = to_markdown(Doc("x", (table,)))
         lines = written.splitlines()[-len(table.rows) - 2 :]
         assert [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines] == [len(table.columns) + 1] * len(lines)
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(to_markdown(doc))
     read = Read(html)
     assert set(read.tags) <= {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "strong", "pre", "code", "p"}
-    for text in (text for table in tables_of(doc) for row in table.texts for text in row):
+    for text in (text for table in doc.tables for row in table.texts for text in row):
         assert characters(plain_line(text)) <= characters(read.text)
 
 
