@@ -41,7 +41,7 @@ def lines(run: Path) -> list[tuple[str, str, int]]:
 @pytest.mark.thorough
 def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(machine, here):
     (here / "own_loop.py").write_text(LOOP.format(name="Mine", answer="not determined"))
-    compared = machine.run("compare", *QUICK[:-1], "arithmetic(size=12)", "--loop", "own_loop:Mine", "--json")
+    compared = machine.run("compare", *QUICK, "--suite", "arithmetic(size=12)", "--loop", "own_loop:Mine", "--json")
     assert compared.code == 0, compared.err
     accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in json.loads(compared.out)["arms"]}
     assert accuracies == {"bare/clean": 1.0, "own_loop:Mine/clean": pytest.approx(1 / 12)}
@@ -108,7 +108,7 @@ def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, whichloop
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
     (here / "slow.toml").write_text('name = "slow"\nlatency_s = 0.1\n')  # waits, so that the run lasts and costs little
     size = ["--suite", "arithmetic(size=40)", "--repeats", "150", "--profile", "slow.toml", "--real-time"]
-    with machine.running("compare", "--no-mlflow", "--loop", "bare", "--profile", "clean", *size, "--json", "-q") as child:
+    with machine.running("compare", "--no-mlflow", "--loop", "bare", *size, "--json", "-q") as child:
         run = machine.only_run()
         refused = machine.run("resume", run.name)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
