@@ -267,12 +267,12 @@ def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unkno
     said = {}
     for name, text in written.items():
         (here / f"{name}.csv").write_text(text)
-        said[name] = whichloop("import", f"{name}.csv").out
+        said[name] = whichloop("import", f"{name}.csv", "--name", name).out
     assert all("\nAdopt      a\n" in shown for shown in said.values())
     heads = {name: next(line for line in shown.splitlines() if line.startswith("agent ")) for name, shown in said.items()}
     assert [" USD" in head for head in heads.values()] == [True, True, False]
-    kinds = [each["kind"] for each in whichloop("report", "of-a", "--json").json["warnings"]]
-    assert "costs not known" in kinds
+    answer = whichloop("report", "of-a", "--json").json["answer"]
+    assert (answer["unit"], [row["cost"] is None for row in answer["rows"]]) == ("cost_usd", [False, True])
 
 
 def test_words_and_blanks_are_told_end_to_end(whichloop, tmp_path):
