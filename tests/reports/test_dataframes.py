@@ -24,20 +24,19 @@ import whichloop
 from tests.cases import cases
 from tests.prepared import said_by
 from tests.sealing import reseal
-from whichloop.cli.main import app
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import MAX_NAMED, run_folder
 from whichloop.runs.store.files import RunError
-from whichloop.runs.typed_runs import MAX_NAMED, run_folder
 from whichloop.text.doc import Lines
 from whichloop.text.output import terminal_safe
 
@@ -339,15 +338,11 @@ def test_every_trial_gives_its_trace(folder):
         run.trace("bare/flaky-tools/arithmetic-0001")
 
 
-def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_one_trial_is_shown_as_a_document(folder):
     run = whichloop.load(folder)
-    missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
-    shown = run.show(missed)
-    app(["show", str(folder), missed], standalone_mode=False)
-    assert shown.lines == capsys.readouterr().out.splitlines()[:-1]
-    assert repr(shown) == "\n".join([*shown.lines, f"prompts and replies: .trace({missed!r})"])
-    hostile = replace(shown, record=replace(shown.record, task="<script>alert(1)</script>"))
+    shown = run.show(run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0])
+    assert repr(shown) == str(shown.doc)
+    hostile = replace(shown, doc=replace(shown.doc, title="<script>alert(1)</script>"))
     assert "&lt;script&gt;" in hostile._repr_html_()
     assert "<script" not in hostile._repr_html_()
     with pytest.raises(RunError, match="matches 2"):
