@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "replay": ("why:replay", "Run one trial of a run again, as it was or with other faults."),
     "card": (
         "card:card",
-        "Disclose an agent on one page, in Markdown, or as JSON.",
+        "Disclose an agent on one page: figures, what each fault does to it, requests, options, versions.",
     ),
     "optimize": ("optimize:optimize", "Optimize each loop's prompts on an equal budget, and test them on locked tasks."),
     "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),
