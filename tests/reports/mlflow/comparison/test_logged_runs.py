@@ -175,7 +175,7 @@ def test_an_ablation_shows_its_effects(tmp_path):
     assert compare.run(experiment, Unwatched()) == ""
     found = results(experiment.folder)
     assert "max_steps: 2 → 12" in dict(files(found, report_html))["charts/effects.svg"]
-    assert "max\\_steps 2 → 12" in tracking.note(found)
+    assert "max\\_steps: 2 → 12" in tracking.note(found)
 
 
 def test_a_sample_of_traces_belongs_to_each_arm(run, client, tracked):
