@@ -64,13 +64,13 @@ def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(whichl
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0] == "arithmetic(size=24): every check passes (24 tasks, tools of 8 called)"
-    assert lines[1] == f"ok\t{len(NAMES)} checks (-v has a line for each)"
+    assert re.fullmatch(rf"ok +{len(NAMES)} checks \(-v has a line for each\)", lines[1])
     assert not any(name in lines[1] for name in NAMES)
     assert re.search(r"^oracle +1\.000 \[0\.631, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
     assert re.search(r"^do nothing +0\.000 \[0\.000, 0\.142\] +24 +gives no answer", ended.out, re.MULTILINE)
     in_full = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "-v").out.splitlines()
     assert in_full[0] == lines[0]
-    assert [line.split("\t")[:2] for line in in_full[1:][: len(NAMES)]] == [["ok", name] for name in NAMES]
+    assert [re.split(r" {2,}", line)[:2] for line in in_full[1:][: len(NAMES)]] == [["ok", name] for name in NAMES]
     assert in_full[1 + len(NAMES) :] == lines[2:]
 
 
@@ -81,14 +81,13 @@ def test_quarantined_tasks_are_counted_by_themselves(whichloop, tmp_path) -> Non
         ended.out.splitlines()[0]
         == "arithmetic(size=24): no check fails, 1 gives a warning (22 tasks, 2 quarantined, tools of 8 called)"
     )
-    assert "\nwarning\tset aside\trule: every task has a plan, and none is quarantined\n" in ended.out
+    assert re.search(r"^warning +set aside +rule: every task has a plan, and none is quarantined$", ended.out, re.MULTILINE)
 
 
 def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(whichloop) -> None:
     ended = whichloop("check", "suite", "birds:parrots(loud=true)", "--run-tools")
     assert ended.code == 1
-    assert "FAILED\tguessing\t" in ended.out
-    assert "FAILED\tgold\t" in ended.out
+    assert {"guessing", "gold"} <= set(re.findall(r"^FAILED +(\w+) ", ended.out, re.MULTILINE))
     assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
     assert re.search(r"^echo .*TOO MANY", ended.out, re.MULTILINE)
     assert ended.out.splitlines()[0].startswith("birds:parrots(loud=true): 2 of 19 checks fail, 1 gives a warning; 1 left out")
@@ -196,9 +195,9 @@ def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need
     assert "    needs --data" in text.splitlines()
     assert (
         whichloop("list", "suites", "arithmetic").out.splitlines()
-        == text[text.index("arithmetic\t") : text.index("bfcl\t")].splitlines()
+        == text[text.index("arithmetic  ") : text.index("bfcl  ")].splitlines()
     )
-    short = dict(line.split("\t") for line in whichloop("list", "suites").out.splitlines())
+    short = dict(re.split(" {2,}", line, maxsplit=1) for line in whichloop("list", "suites").out.splitlines())
     assert short == {name: entry["summary"] for name, entry in listed.items()}
     unknown = whichloop("list", "suites", "arithmetics")
     assert unknown.code == 2

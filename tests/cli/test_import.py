@@ -165,7 +165,7 @@ def test_what_is_not_told_is_shown_as_a_dash(whichloop, here):
     sized = whichloop("size", "latest").out
     assert "run about 50 first" in sized
     assert "model calls" not in sized
-    assert "No price is known, so the cost in dollars is unknown.\n" in sized
+    assert "USD" not in sized
 
 
 def test_errors_are_one_line_and_leave_nothing(whichloop, here):

@@ -177,21 +177,17 @@ def test_what_traces_take_is_told_above_the_tables(whichloop, compared):
 
 def test_a_trace_that_was_not_kept_is_said_not_to_have_been(whichloop, compared):
     run = compared("arithmetic", "--traces", "failures")
-    told = "\n".join(
-        f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)
-    )
-    missed = [line.split()[0] for line in whichloop("show", "latest", "--all").out.splitlines()[:-2]]
+    trials = [f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)]
+    missed = ["{arm}/{task}/{repeat}".format_map(each) for each in whichloop("show", "latest", "--json").json["trials"]]
     assert 0 < len(missed) < 24
-    for trial in told.splitlines():
+    for trial in trials:
         shown = whichloop("show", "latest", trial)
         if trial in missed:
             assert (shown.code, shown.err) == (0, "")
         else:
             said = "the run kept traces of failures only (--traces failures)"
             assert (shown.code, shown.err) == (2, f"error: runs/{run.name}: trial {trial} has no trace: {said}\n")
-    reasons = whichloop("why", "latest", "-v")
-    assert "Trials that were solved have no trace to hold the lost ones against: each by itself" in reasons.out
-    assert re.search(r"^lost \d+ of 12 trials: parse \d+", reasons.out, re.MULTILINE)
+    assert re.search(r"^lost +\d+ of 12 ", whichloop("why", "latest", "-v").out, re.MULTILINE)
 
 
 @pytest.mark.slow
