@@ -135,7 +135,7 @@ def test_an_optimization_has_a_page_of_its_own(whichloop, compared, here):
     assert "<h1>the first try</h1>" in text
     assert "bare, optimized with BootstrapFewShot · arithmetic · teachable" in text
     assert "Gains, ranking and cost" in text
-    assert "Test: Pair by pair" in text
+    assert "Test: Tables" in text
     other = compared("arithmetic", "--runs", "elsewhere")
     test = whichloop("report", f"{run.name}/test")
     assert test.err == f"page: runs/{run.name}/test/report.html\n"
