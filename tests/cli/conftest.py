@@ -137,8 +137,9 @@ def compare(whichloop):
     """Runs a comparison, and gives its directory."""
 
     def call(*arguments):
+        profile = () if "--profile" in arguments else ("--profile", "clean")
         with no_page():
-            ended = whichloop("compare", *SMALL_RUN, *arguments, "--json")
+            ended = whichloop("compare", *SMALL_RUN, *arguments, *profile, "--json")
         assert ended.code == 0, ended.err
         return str(ended.json["run"])
 

@@ -39,7 +39,7 @@ COMMON = ("--no-mlflow", "-q", "--json")
 @pytest.mark.parametrize("suite", ["errands(size=3)", "repairs(size=3)"])
 def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, whichloop, here):
     assert {name.partition("(")[0] for name in DESIGNS} <= set(loop_names())
-    run = whichloop("compare", *COMMON, "--suite", suite, *loops(*DESIGNS, PARALLEL)).json
+    run = whichloop("compare", *COMMON, "--profile", "clean", "--suite", suite, *loops(*DESIGNS, PARALLEL)).json
     for arm in run["arms"]:
         found = figures(arm)
         assert (found["calls_lost"], found["calls_doubled"]) == (0, 0), arm["arm"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
+QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 
 
 # --- start ---

@@ -83,7 +83,7 @@ def own(here, monkeypatch):
 
 def compare(whichloop, action, *more):
     loop = f"own_ending:Own(action={action})"
-    return whichloop("compare", "--no-mlflow", "--loop", loop, "--suite", "arithmetic(size=1)", "-q", *more)
+    return whichloop("compare", "--no-mlflow", "--loop", loop, "--suite", "arithmetic(size=1)", "--profile", "clean", "-q", *more)
 
 
 @pytest.mark.usefixtures("own")

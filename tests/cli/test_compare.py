@@ -12,21 +12,17 @@ import re
 import shlex
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.models.real.provider import SECRET, completion, serving
 from tests.prepared import start_command
 from tests.sealing import unseal
 from whichloop.cli import running
-from whichloop.cli.console import WIDE
 from whichloop.cli.process import _OutlastingOutput
-from whichloop.cli.render import arm_lines
-from whichloop.experiments.compare.results import results
-from whichloop.metrics.comparison import ArmResult
 
-QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
+QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 LOOP = """
 from whichloop.protocol import Outcome, StopReason
 
@@ -61,7 +57,7 @@ def test_a_terminal_ends_with_the_answer_or_a_log_that_failed(here, store):
 
 def _answer(lines: list[str]) -> str:
     """Return the first line of the answer."""
-    return next(line for line in lines if line.startswith("arithmetic ") and "accuracy: * highest" in line)
+    return next(line for line in lines if line.startswith("arithmetic ") and " · accuracy" in line)
 
 
 def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
@@ -105,29 +101,50 @@ def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(machin
 
 
 def test_report_says_the_same_as_compare_in_every_form(machine, whichloop):
-    compared = whichloop("compare", *QUICK, "--profile", "flaky-tools", "--profile", "clean", "--json")
+    compared = whichloop("compare", *QUICK, "--profile", "flaky-tools", "--json")
     assert compared.code == 0
     assert json.loads(whichloop("report", "latest", "--json").out) == json.loads(compared.out)
     run = machine.only_run()
     assert whichloop("report", str(run), "--json").out == whichloop("report", run.name, "--json").out == compared.out
     rows = list(csv.DictReader(io.StringIO(whichloop("report", "latest", "--csv").out)))
-    assert [row["arm"] for row in rows] == ["bare/flaky-tools", "bare/clean"]
-    assert whichloop("report", "latest", "--markdown").out.startswith(f"## {run.name}\n\n### Arms\n\n| arm | scored |")
-    table = whichloop("report", "latest")
-    arms = whichloop("report", "latest", "--json").json["arms"]
-    told = [line.split("\t") for line in table.out.splitlines()[1:3]]
-    assert [(line[0], line[1].split()[0]) for line in told] == [(arm["arm"], f"{arm['lm_calls']['value']:.1f}") for arm in arms]
-    tables = whichloop("report", "latest", "-v")
-    assert "\nbare/flaky-tools\t6\t" in tables.out
-    answer = table.out[table.out.index("\n\narithmetic 2: 6 tasks × 1, seed 0") + 2 :]
-    assert whichloop("resume", "latest", "-q").out == answer
-    assert tables.out.endswith(f"\n{answer}")
-    assert (table.err, table.code) == (f"page: runs/{run.name}/report.html\n", 0)
+    assert [row["arm"] for row in rows] == ["bare/clean", "bare/flaky-tools"]
+    report, tables = whichloop("report", "latest"), whichloop("report", "latest", "-v")
+    title, *answer = report.out.splitlines()
+    assert whichloop("report", "latest", "--markdown").out.startswith(f"## {title}\n\n| loop | clean | flaky-tools | steps |")
+    assert whichloop("resume", "latest", "-q").out == report.out
+    assert "\n".join(answer) in tables.out
+    assert "\nArms\n" in tables.out
+    assert "Arms" not in report.out
+    assert (report.err, report.code) == (f"page: runs/{run.name}/report.html\n", 0)
+
+
+def test_a_plain_comparison_meets_both_stress_profiles_and_ends_in_a_verdict(whichloop, here):
+    found = whichloop("compare", "--no-mlflow", "-q", "--tasks", "3")
+    assert found.code == 0
+    labels = [line.split()[0] for line in found.out.splitlines()]
+    assert {"Adopt", "Tie", "Depends", "Undecided"} & set(labels)
+    assert re.search(r"^Basis +scripted model, stress rates$", found.out, re.MULTILINE)
+    made = whichloop("report", "latest", "--json").json
+    assert made["answer"]["columns"] == ["flaky-format", "flaky-tools"]
+    assert len(made["answer"]["rows"]) == 5
+
+
+def test_a_real_model_is_asked_without_faults_where_no_profile_is_named(whichloop, here, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with serving(lambda asked: completion(json.dumps({"final_answer": "42"}))) as server:
+        asked = ("--model", "openai/some", "--base-url", server.url, "--loop", "bare", "--loop", "react_extract", "--tasks", "2")
+        found = whichloop("compare", *asked, "--no-mlflow", "-q")
+    assert (found.code, len(server.seen) >= 4) == (0, True), found.err
+    made = whichloop("report", "latest", "--json").json
+    assert {(arm["model"], arm["profile"]) for arm in made["arms"]} == {("openai/some", "clean")}
+    assert re.search(r"^Basis +openai/some, 2 tasks$", found.out, re.MULTILINE)
+    assert "seconds" in found.out.splitlines()[1]
 
 
 def test_quiet_is_quiet_and_flags_win_over_a_file(whichloop, here):
     (here / "run.toml").write_text(
-        'loops = ["bare", "bare(check_types=true)"]\nsuite = "arithmetic(size=9)"\nmlflow = false\nruns = "elsewhere"\nseed = 4\n'
+        'loops = ["bare", "bare(check_types=true)"]\nprofiles = ["clean"]\n'
+        'suite = "arithmetic(size=9)"\nmlflow = false\nruns = "elsewhere"\nseed = 4\n'
     )
     found = whichloop("compare", "--config", "run.toml", "--tasks", "2", "--seed", "5", "-q", "--json")
     made = json.loads(found.out)
@@ -166,7 +183,7 @@ def test_show_explains_a_trial_that_failed(machine, whichloop):
 def test_what_a_model_says_cannot_touch_the_terminal(whichloop, here, monkeypatch):
     (here / "own_dirty.py").write_text(LOOP.format(name="Dirty", answer="\x1b[2J\u202e<b>\ud800"))
     monkeypatch.syspath_prepend(here)
-    whichloop("compare", *QUICK[:-1], "arithmetic(size=1)", "--loop", "own_dirty:Dirty")
+    whichloop("compare", *QUICK, "--tasks", "1", "--loop", "own_dirty:Dirty")
     for arguments in (["show", "latest", "own_dirty:Dirty/clean"], ["report", "latest"], ["report", "latest", "--markdown"]):
         found = whichloop(*arguments)
         assert found.code == (0 if arguments[0] == "show" else 4)  # the loop never asks its model
@@ -207,7 +224,7 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
             lost = Record(**{**row.to_json(), "faults": (FaultRecord("wire.empty", "decide:c1"),), "trace_at": None})
             journal.append(lost, b"")
     found = whichloop("report", "latest")
-    assert (found.code, "This run is invalid" in found.out) == (4, True)
+    assert (found.code, "\nInvalid " in found.out) == (4, True)
 
 
 # --- what a reader needs to see ---
@@ -237,55 +254,20 @@ def tokens_of(record):
     return record["input_tokens"] + record["output_tokens"]
 
 
-def test_a_narrow_terminal_gets_tables_in_pieces_or_a_line_per_column_and_loses_nothing(here, whichloop, monkeypatch):
-    designs = ("--loop", "bare", "--loop", "finish", "--loop", "react_extract")
-    whichloop("compare", "--no-mlflow", *designs, "--profile", "flaky-tools", "--tasks", "6", "-q")
-
-    def tables(columns: int) -> str:
-        monkeypatch.setenv("COLUMNS", str(columns))
-        printed = str(whichloop("report", "latest", "-v").out)
-        return printed[printed.index("Arms") : printed.index("Other metrics")]
-
-    def numbers(text: str) -> Counter[str]:
-        return Counter(re.findall(r"\d[\d.]* \[[^\]]*\]", " ".join(text.split())))  # a narrow terminal breaks lines
-
-    wide, pieces, narrow = tables(220), tables(80), tables(40)
-    assert max(map(len, pieces.splitlines())) <= 80
-    assert "\n  accuracy: " in narrow
-    assert "\n  accuracy: " not in wide + pieces
-    assert len(numbers(wide)) > 8
-    assert numbers(wide) == numbers(pieces) == numbers(narrow)
-
-
-def test_a_report_fits_a_screen_and_leaves_out_columns_before_it_breaks_a_line(whichloop, monkeypatch):
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_answer_fits_a_terminal_and_a_narrow_one_shows_the_same_facts(whichloop, here, monkeypatch, columns):
     whichloop("compare", "--no-mlflow", "--loop", "bare", "--loop", "finish", "--profile", "flaky-tools", "--tasks", "6", "-q")
-    for columns, heads in (
-        (140, ("LM calls", "tokens a trial", "recovery rate", "steps")),
-        (80, ("LM calls", "tokens a trial")),
-        (40, ()),
-    ):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        lines = whichloop("report", "latest", "--no-html").out.splitlines()
-        assert lines[0].startswith("arm")
-        assert all(head in lines[0] for head in heads)
-        table = lines[: next(number for number, line in enumerate(lines) if line.startswith("All tables: "))]
-        assert max(map(len, table)) <= columns
-        assert len(lines) <= 24 or columns < 80
 
+    def facts(printed: str) -> Counter[str]:
+        return Counter(re.findall(r"\d*\.\d+ \[[^\]]*\]", printed))
 
-def test_trials_without_a_score_are_told_beside_the_arm(whichloop, machine):
-    whichloop("compare", *QUICK, "--profile", "clean", "-q")
-    found = results(machine.only_run())
-    (arm,) = found.comparison.arms
-    fewer = replace(arm, summary=replace(arm.summary, scored=5))
-
-    def table(shown: ArmResult) -> list[list[str]]:
-        return [
-            line.plain.split("\t") for line in arm_lines(replace(found, comparison=replace(found.comparison, arms=(shown,))), WIDE)
-        ]
-
-    assert "scored" not in table(arm)[0]
-    assert [line[1] for line in table(fewer)] == ["scored", "5 of 6"]
+    in_a_pipe = whichloop("report", "latest", "--no-html").out
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = whichloop("report", "latest", "--no-html").out.splitlines()
+    assert max(map(len, lines[1:])) <= columns
+    assert len(lines) <= 12
+    assert facts(" ".join(lines)) == facts(in_a_pipe)
+    assert sum(facts(in_a_pipe).values()) == 2
 
 
 @pytest.mark.parametrize("runs", ["afile", "afile/below"])
@@ -331,7 +313,7 @@ def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, whichloop, mon
         patched.setattr(running, behind, pressed)
         ended = whichloop("compare", *QUICK, "--quiet")
     assert ended.code == 130
-    assert ended.out.startswith("arithmetic 2: 6 tasks") is (behind == "write_report")
+    assert ended.out.startswith("arithmetic (version 2), 6 tasks") is (behind == "write_report")
     (line,) = ended.err.splitlines()
     said, _, command = line.partition("; go on with: whichloop ")
     assert said == "interrupted before everything was written"

@@ -29,7 +29,7 @@ SILENT_LOOP = LOOPS.replace("raise KeyError('no such key')", "return Outcome('42
     "import Bare\n", "import Bare\nfrom whichloop.protocol import Outcome, StopReason\n"
 )
 PROGRAM = "def solve(question, tools):\n    raise KeyError('no such key')\n"
-QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q"]
+QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q", "--profile", "clean"]
 SMALL_SEARCH = [
     "--train",
     "3",
@@ -58,18 +58,18 @@ def own_code(here: Path) -> None:
 @pytest.mark.parametrize("kind", ["loop", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("function", "command"))])
 def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy_ones(whichloop, kind):
     ended = whichloop("compare", *CRASHES[kind], "--loop", "bare", "--loop", "finish", *QUICK)
-    title_and_matrix = 1 + 4  # the title, the heads and three rows
-    below = ended.out.splitlines()[title_and_matrix:]
-    assert "every trial crashed (3 of 3), all of them because of: " in below[0]
-    assert "no such key" in below[0]
+    (warning,) = [line for line in ended.out.splitlines() if "every trial crashed" in line]
+    assert warning.startswith("Warning ")
+    assert "no such key" in warning
     assert ended.code == 4
     again = whichloop("report", "latest", "--json", "--no-html")
     said = json.loads(again.out)
     assert again.code == 4
-    assert said["answer"]["sentences"][0].rstrip(".") == below[0].rstrip(".")
+    assert said["warnings"][0]["kind"] == "dead arm"
+    assert said["warnings"][0]["text"] in warning
     assert said["invalid"] is False  # the verdict on the two others holds
     (dead,) = said["dead_arms"]
-    assert dead == {"arm": below[0].partition(": ")[0], "cause": "crashed", "sentence": said["answer"]["sentences"][0]}
+    assert (dead["cause"], said["warnings"][0]["text"].startswith(dead["arm"])) == ("crashed", True)
     assert [{pair["a"], pair["b"]} for pair in said["pairs"][:1]] == [{"bare/clean", "finish/clean"}]
 
 
@@ -78,27 +78,22 @@ def test_an_ablation_says_so_too(whichloop, here):
     ended = whichloop("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
     assert ended.code == 4
     first = "own_loops:Boom(max_consecutive_errors=2)/clean: every trial crashed (3 of 3), all of them because of: KeyError: "
-    told = [line for line in ended.out.splitlines() if "crashed" in line]
-    assert len(told) == 1
-    assert told[0].startswith(first)
-    assert repr(package.load("latest")).splitlines()[1].startswith(first)
+    assert ended.out.count("every trial crashed") == 1
+    assert first in ended.out
+    assert first in " ".join(repr(package.load("latest")).split())
 
 
-def test_loops_that_never_ask_their_model_are_told_in_one_sentence_and_end_with_4_too(whichloop, here):
+def test_loops_that_never_ask_their_model_are_told_and_end_with_4_too(whichloop, here):
     (here / "own_loops.py").write_text(SILENT_LOOP)
     silent = ["own_loops:Boom(max_consecutive_errors=2)", "own_loops:Boom(max_consecutive_errors=3)"]
     compared = whichloop("compare", "--loop", silent[0], "--loop", silent[1], "--loop", "bare", *QUICK)
-    below = compared.out.splitlines()[1 + 4 :]
-    assert below[0] == (
-        f"2 arms never asked their model: 3 trials of {silent[0]}/clean and 3 of {silent[1]}/clean; their accuracies are not those "
-        "of an agent, and they are compared with no other arm."
-    )
-    assert compared.out.count("asked") == 1
+    for loop in silent:
+        assert f"{loop}/clean: it never asked its model in 3 trials" in compared.out
     said = whichloop("report", "latest", "--json", "--no-html")
     resumed = whichloop("resume", "latest", "--allow", "own_loops:Boom", "-q")
     ablated = whichloop("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
     assert (compared.code, said.code, resumed.code, ablated.code) == (4, 4, 4, 4)
-    assert f"{json.loads(said.out)['answer']['sentences'][0].rstrip('.')}." == below[0]
+    assert [each["kind"] for each in json.loads(said.out)["warnings"][:2]] == ["dead arm"] * 2
     assert json.loads(said.out)["invalid"] is False
 
 
@@ -130,7 +125,7 @@ def test_a_run_that_is_judged_again_says_why_it_ends_with_4(whichloop):
     judged = whichloop("rescore", "latest", "--allow", "own_loops:Boom")
     (crash,) = (line for line in compared.out.splitlines() if "every trial crashed" in line)
     assert judged.code == 4
-    assert judged.out.splitlines()[-1] == crash
+    assert crash in judged.out.splitlines()
 
 
 @pytest.mark.usefixtures("own_code")

@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     TRACES: ("show", ".", "{trial}"),
     BASELINE: ("gate", ".", "--baseline", BASELINE),
     PROGRAM: ("show-program", PROGRAM),
-    TAPE: ("compare", *QUICK, "--cassette", TAPE, "--cassette-mode", "replay"),
+    TAPE: ("compare", *QUICK, "--profile", "clean", "--cassette", TAPE, "--cassette-mode", "replay"),
     CONFIG: ("compare", "--config", CONFIG, "--quiet", "--no-mlflow"),
     PROFILE: ("compare", *QUICK, "--profile", PROFILE),
 }

@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     machine = BareMachine(folder)
-    run = ("--suite", "jsonl", "--data", "rows.jsonl", "--tools", "own_tools", "--no-mlflow", "-q")
+    run = ("--profile", "clean", "--suite", "jsonl", "--data", "rows.jsonl", "--tools", "own_tools", "--no-mlflow", "-q")
     assert machine.run("compare", "--loop", "own_agent.loops:Mine", *run).code == 0
     assert machine.run("bless", "latest", "--output", "b.json").code == 0
     return folder
@@ -162,7 +162,7 @@ def test_a_changed_module_behind_the_tools_is_refused_by_its_name_and_a_ci_serve
 def test_a_module_that_tools_and_loop_share_leads_what_is_held_against_the_loop(machine):
     shared = f"from own_catalog import PRICES\n{WORDS}"
     write(machine.folder, words=shared)
-    again = ("--suite", "jsonl", "--data", "rows.jsonl", "--tools", "own_tools", "--no-mlflow", "-q")
+    again = ("--profile", "clean", "--suite", "jsonl", "--data", "rows.jsonl", "--tools", "own_tools", "--no-mlflow", "-q")
     assert machine.run("compare", "--loop", "own_agent.loops:Mine", *again).code == 0
     assert machine.run("bless", "latest", "--output", "b.json").code == 0
     write(machine.folder, words=shared, prices=PRICES | {"item3": 99.0})

@@ -66,8 +66,8 @@ def test_the_order_of_the_rows_of_a_table_decides_nothing(whichloop, here):
         (here / "t.csv").write_text("\n".join(["agent,task,score", *rows]) + "\n")
         ended = whichloop("import", "t.csv", "--name", f"turned-{turned}")
         assert ended.code == 0
-        assert "On these 4 tasks no agent is told from another by its repeats" in ended.out
-        said.append(next(line for line in ended.out.splitlines() if "On these 4 tasks" in line))
+        said.append(ended.out.splitlines()[1:])
+        assert any(line.startswith("Undecided ") for line in said[-1])
     assert said[0] == said[1]
 
 
@@ -267,11 +267,12 @@ def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unkno
     said = {}
     for name, text in written.items():
         (here / f"{name}.csv").write_text(text)
-        said[name] = whichloop("import", f"{name}.csv").out
-    assert "Adopt a ($0.10 a trial): better than every other agent; what b costs is unknown.\n" in said["of-a"]
-    assert "Adopt a: better than every other agent; what a costs is unknown.\n" in said["of-b"]
-    assert "\nagent\timported\n" in said["of-none"]
-    assert "unknown" not in said["of-none"]
+        said[name] = whichloop("import", f"{name}.csv", "--name", name).out
+    assert all("\nAdopt      a\n" in shown for shown in said.values())
+    heads = {name: next(line for line in shown.splitlines() if line.startswith("agent ")) for name, shown in said.items()}
+    assert [" USD" in head for head in heads.values()] == [True, True, False]
+    answer = whichloop("report", "of-a", "--json").json["answer"]
+    assert (answer["unit"], [row["cost"] is None for row in answer["rows"]]) == ("cost_usd", [False, True])
 
 
 def test_words_and_blanks_are_told_end_to_end(whichloop, tmp_path):

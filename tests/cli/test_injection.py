@@ -18,7 +18,7 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloo
     made = whichloop("compare", *COMMON, "--json").json
     clean, injected = made["arms"]
     told = made["answer"]
-    assert (len(told["sentences"]), told["recommendations"], told["recommendation"]) == (1, [], None)  # a single loop
+    assert (told["outcome"], [row["loop"] for row in told["rows"]]) == (None, ["bare"])  # a single loop
     assert [clean[name] for name in NAMES] == [None] * 5
     shares = [injected[name]["value"] for name in NAMES[:4]]
     assert shares == sorted(shares, reverse=True)
@@ -27,10 +27,9 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloo
     assert {injected[name]["n"] for name in NAMES} == {injected["utility_kept"]["n"]} != {20}
 
     assert "Injection:" not in whichloop("report", "latest").out
-    table = whichloop("report", "latest", "--all-metrics").out
-    assert "Injection: shares of the trials in which a tool's result carried an instruction" in table
-    folder = next(here.glob("runs/*"))
-    assert "Injection: how far instructions in results come" in (folder / "report.html").read_text()
+    folder, title = next(here.glob("runs/*")), "Injection: shares of the trials"
+    assert title in whichloop("report", "latest", "-v").out
+    assert title in (folder / "report.html").read_text()
 
     tasks = load(folder).tasks
     assert tasks.loc[tasks["arm"] == "bare/clean", list(NAMES)].isna().all(axis=None)
@@ -39,15 +38,10 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloo
 
 
 def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(whichloop, here):
-    answered = whichloop("compare", *COMMON).out
-    assert "guarded(loop=NAME) defends a loop against them.\n" in answered
+    assert " injected" in whichloop("compare", *COMMON).out.splitlines()[1]
     explained = whichloop("why").out  # of the latest run
     assert "whichloop ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
-    (trial,) = re.findall(
-        r"^obeyed instruction lost \d+ trials?.*\n  in one, step.*(?:\n  .*)*?\n  whichloop show \S+ (\S+)$",
-        explained,
-        re.MULTILINE,
-    )
+    (trial,) = re.findall(r"^obeyed instruction +step .*\nshow +whichloop show \S+ (\S+)$", explained, re.MULTILINE)
     events = whichloop("show", "latest", trial, "--json").json["events"]
     carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
     shown = re.findall(r"^ +it carried: (.*)$", whichloop("show", "latest", trial).out, re.MULTILINE)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)"]
+QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 LOOP = """
 from whichloop.loops import Bare
 from whichloop.protocol import Outcome, StopReason
@@ -41,7 +41,7 @@ def lines(run: Path) -> list[tuple[str, str, int]]:
 @pytest.mark.thorough
 def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(machine, here):
     (here / "own_loop.py").write_text(LOOP.format(name="Mine", answer="not determined"))
-    compared = machine.run("compare", *QUICK[:-1], "arithmetic(size=12)", "--loop", "own_loop:Mine", "--json")
+    compared = machine.run("compare", *QUICK, "--suite", "arithmetic(size=12)", "--loop", "own_loop:Mine", "--json")
     assert compared.code == 0, compared.err
     accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in json.loads(compared.out)["arms"]}
     assert accuracies == {"bare/clean": 1.0, "own_loop:Mine/clean": pytest.approx(1 / 12)}
@@ -57,7 +57,10 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
     (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
     guarded = 'repeat_guard(loop="own_inner:Mine")'
-    assert whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "-q").code == 0
+    assert (
+        whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "--profile", "clean", "-q").code
+        == 0
+    )
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow own_inner:Mine" in untyped.err
@@ -67,7 +70,7 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
 def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
-    whichloop("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "-q")
+    whichloop("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "--profile", "clean", "-q")
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
@@ -152,7 +155,7 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, whichloo
 @pytest.mark.thorough
 @pytest.mark.parametrize("workers", [(), ("--workers", "1")])
 def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, whichloop, workers):
-    asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--json"]
+    asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--profile", "clean", "--json"]
     asked += ["--profile", "flaky-tools", "--trial-timeout", "1"]
     calm = whichloop(*asked, "--runs", "calm")
     with machine.running(*asked, *workers) as child:

@@ -79,7 +79,7 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     assert finish.startswith(("Adopt the new prompts of finish: ", "Keep the old prompts of finish: "))
     title, heading, *_ = ran.out.splitlines()
     assert title.startswith("arithmetic 2: 6 train, 6 dev, 10 test tasks × 1")
-    assert heading.split("\t") == ["design", "test before", "test after", "gain", "tokens a task", "verdict"]
+    assert re.split(r" {2,}", heading) == ["design", "test before", "test after", "gain", "tokens a task", "verdict"]
     assert f"whichloop diff bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
     assert f"run directory: {ran.folder.relative_to(ran.folder.parents[1])}" in ran.err
     assert "test: 40 of 40 trials" in ran.err
@@ -136,7 +136,9 @@ def test_its_programs_are_shown_compared_and_used(ran, whichloop):
     found = whichloop("diff", "bare", path)
     changed = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["chosen"] != 0
     assert found.code == int(changed)
-    used = whichloop("compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "-q", "--json").json
+    used = whichloop(
+        "compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "--profile", "clean", "-q", "--json"
+    ).json
     assert used["arms"][0]["arm"] == "bare@optimized.json/clean"
     digest = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["digest"]
     assert whichloop("show-program", path, "--json").json["digest"] == digest

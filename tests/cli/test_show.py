@@ -10,6 +10,7 @@ from whichloop.checks.loop.scaffold import new_loop
 
 CALL = "await tools.call(move.calls[0])"
 ONE_MORE = "{name: value + 1 if isinstance(value, (int, float)) else value for name, value in move.calls[0].arguments.items()}"
+QUIET = ("--no-mlflow", "--quiet", "--json")
 ALTERED = f"await tools.call(ToolCall(move.calls[0].name, {ONE_MORE}))"
 
 
@@ -21,7 +22,7 @@ def altered(here, whichloop, monkeypatch):
     assert source.count(CALL) == 1
     made.loop.write_text(source.replace(CALL, ALTERED))
     monkeypatch.syspath_prepend(here)
-    run = whichloop("compare", "--loop", made.target, "--suite", "arithmetic(size=2)", "--no-mlflow", "--quiet", "--json")
+    run = whichloop("compare", "--loop", made.target, "--suite", "arithmetic(size=2)", "--profile", "clean", *QUIET)
     assert run.code == 0, run.err
     return f"{run.json['arms'][0]['arm']}/arithmetic-0001/0"
 

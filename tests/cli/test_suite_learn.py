@@ -17,7 +17,7 @@ from tests.prepared import start_command
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Task
 
-RUN = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
+RUN = ["--profile", "clean", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
 TOOLS = "from whichloop.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
 
 
@@ -52,7 +52,7 @@ def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_o
 
 def test_the_command_that_is_told_works_as_it_stands(ran):
     _, command = ran("suite", "learn", "latest", "-o", "suite.jsonl").err.strip().split("use it: whichloop ")
-    again = ran(*shlex.split(command), "--no-mlflow", "--quiet", "--json", "--loop", "bare")
+    again = ran(*shlex.split(command), "--no-mlflow", "--quiet", "--json", "--loop", "bare", "--profile", "clean")
     assert again.code == 0, again.err
     assert again.json["arms"][0]["accuracy"]["value"] == 1
 
@@ -166,7 +166,20 @@ def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(whichloop, tmp
         {"question": "One and one?", "answer": "It is two.\n#### 2"},
     ]
     (tmp_path / "g.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    asked = ["compare", "--suite", "gsm8k", "--data", "g.jsonl", "--loop", "bare", "--no-mlflow", "--quiet", "--json"]
+    asked = [
+        "compare",
+        "--suite",
+        "gsm8k",
+        "--data",
+        "g.jsonl",
+        "--loop",
+        "bare",
+        "--profile",
+        "clean",
+        "--no-mlflow",
+        "--quiet",
+        "--json",
+    ]
     refused = whichloop(*asked)
     assert refused.code == 2
     assert "1 of 2 tasks has no plan" in refused.err

@@ -66,7 +66,7 @@ def test_plans_are_checked_against_the_server(whichloop, here, server):
 
 def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
     dying = server.replace(" drifts ", " ends ")
-    made = whichloop("compare", *suite(dying), "--loop", "bare", "--no-mlflow", "-q")
+    made = whichloop("compare", *suite(dying), "--loop", "bare", "--profile", "clean", "--no-mlflow", "-q")
     assert made.code == 4
     assert "the shop is closed" in made.err + made.out
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from whichloop.experiments.compare.view_tables import harness_tables
+from whichloop.experiments.compare.tables import harness_table
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.harness import Crossed, Harness, harness
 from whichloop.metrics.record import Record
@@ -66,8 +66,8 @@ def test_no_interval_is_printed_without_a_width(seed):
     random = np.random.default_rng(seed)
     drawn = random.binomial(1, random.beta(2, 2, 60), (3, 3, 3, 60))
     parts = Crossed(drawn.mean(0), (drawn.var(0, ddof=1) / 3).mean((0, 1))).parts()
-    (table,) = harness_tables([Harness("s", ("a", "b", "c"), ("x", "y", "z"), "model", 60, parts, Interval(0, 0, 0, 60), 0.5, 0.5)])
-    for part, (_, cell, _) in zip(parts, table.rows, strict=False):
+    table = harness_table(Harness("s", ("a", "b", "c"), ("x", "y", "z"), "model", 60, parts, Interval(0, 0, 0, 60), 0.5, 0.5))
+    for part, (_, cell, _) in zip(parts, table.texts, strict=False):
         ends = part.to_json()["deviation"]
         assert "[0.000, 0.000]" not in cell
         assert "(in all" not in cell

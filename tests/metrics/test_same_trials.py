@@ -1,4 +1,4 @@
-"""Whether two arms did the same in every trial, and what an answer makes of that."""
+"""Whether two arms did the same in every trial, and what a verdict makes of that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.compare.verdict_old.answer import answer
+from whichloop.experiments.compare.verdict import verdict
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare, did_the_same
 
@@ -70,41 +70,15 @@ WRAPPED = "provider_retry(loop=a)"
 
 @settings(max_examples=cases(12))
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_the_verdict_on_the_others_is_that_without_the_copy(record, one, other):
-    """What is adopted is what would be adopted of the loops that differ, by the tests of the whole run."""
-    shares = {WRAPPED: one, "a": one, "b": other}
-    made = answer(compared(record, shares, {WRAPPED: "a"}))
-    said = f"{WRAPPED} did the same as a in all 60 trials, as no provider failed under rough; the verdict counts them as one"
-    assert said in made.sentences
-    assert len(made.rows) == 3
-    assert not any(WRAPPED in line for line in made.sentences if line != said)
-
-
-def test_of_two_loops_that_did_the_same_the_plain_one_is_taken(record):
-    (said, *others) = answer(compared(record, {WRAPPED: 0.5, "a": 0.5}, {WRAPPED: "a"}, n=600)).answer_sentences
-    same = f"{WRAPPED} did the same as a in all 600 trials, as no provider failed under rough"
-    assert said.text == f"{same}, and they are equivalent within the margin of 0.02; take a, the plainer one"
-    assert said.adopts == "a"
-    assert not others
-
-
-@pytest.mark.parametrize("tasks", [7, 19, 20])
-def test_few_tasks_on_which_loops_did_the_same_decide_nothing_of_others(record, tasks):
-    others = answer(compared(record, {WRAPPED: 0.5, "a": 0.5}, {WRAPPED: "a"}, n=tasks)).sentences[1:]
-    nothing = "Of other tasks that decides nothing; for a choice that holds for others, run about 50"
-    assert others == ((nothing,) if tasks < 20 else ())
-
-
-@pytest.mark.parametrize(("profile", "has_none"), [("text-2024-median", True), ("text-2024", False), ("my-own", False)])
-def test_a_loop_that_reads_fences_did_the_same_where_the_profile_has_none(record, profile, has_none):
-    loops = {"bare": {}, "bare(fences=read)": {"fences": "read"}}
-    infos = [ArmInfo(f"{loop}/{profile}", "bare", options, "scripted", profile, "s") for loop, options in loops.items()]
-    same = [each for info in infos for each in trials(record, info.arm, [True] * 30, "same")]
-    why = f", as {profile} has no fenced replies (wire.fenced), which fences=read is for" if has_none else ""
-    assert answer(compare(same, infos)).sentences[0].startswith(f"bare(fences=read) did the same as bare in all 30 trials{why};")
+def test_a_copy_has_the_place_and_the_outcome_of_what_it_copies(record, one, other):
+    made = compared(record, {WRAPPED: one, "a": one, "b": other}, {WRAPPED: "a"})
+    found = verdict(made)
+    assert made.same == ((f"{WRAPPED}/rough", "a/rough"),)
+    assert len(found.rows) == 3
+    assert found.row(WRAPPED).cells["rough"].place == found.row("a").cells["rough"].place
+    assert found.decision is not None
+    assert (WRAPPED in found.decision.loops) == ("a" in found.decision.loops)
 
 
 def test_without_traces_equal_numbers_are_no_copies(record):
-    found = compared(record, {"a": 0.5, "b": 0.5}, {})
-    assert found.same == ()
-    assert not any("did the same" in line for line in answer(found).sentences)
+    assert compared(record, {"a": 0.5, "b": 0.5}, {}).same == ()

@@ -24,22 +24,20 @@ import whichloop
 from tests.cases import cases
 from tests.prepared import said_by
 from tests.sealing import reseal
-from whichloop.cli.main import app
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.verdict_old.warned import warned
-from whichloop.experiments.why.why import losses_explained
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
-from whichloop.reports.dataframes import MAX_WARNINGS
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import MAX_NAMED, run_folder
 from whichloop.runs.store.files import RunError
-from whichloop.runs.typed_runs import MAX_NAMED, run_folder
+from whichloop.text.doc import Lines
 from whichloop.text.output import terminal_safe
 
 pytestmark = pytest.mark.thorough
@@ -165,6 +163,7 @@ def test_trials_are_the_records(drawn):
 @given(runs())
 def test_arms_and_pairs_are_the_comparison(drawn):
     run = loaded(*drawn)
+    variants = {arm.info.arm: arm.info.variant for arm in run.comparison.arms}
     for (_, row), arm in zip(run.arms.iterrows(), run.comparison.arms, strict=True):
         assert row["arm"] == render_value(arm.info.arm)
         assert (row["trials"], row["scored"], row["errored"]) == (arm.summary.trials, arm.summary.scored, arm.summary.errored)
@@ -178,6 +177,8 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         assert (row["a"], row["b"], row["metric"]) == (render_value(pair.a), render_value(pair.b), pair.metric)
         for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
             assert same(row[f"difference{name}"], pair.difference.as_dict()[end])
+        assert (row["loop_a"], row["loop_b"]) == tuple(render_value(variants[arm]) for arm in (pair.a, pair.b))
+        assert row["profile"] == "clean"
         assert (row["p_holm"], row["verdict"]) == (pair.p_holm, pair.verdict.word)
         for size, name in product(("fewer", "more"), ("tasks", "trials", "cost_usd", "chance")):
             told = None if pair.outlook is None else getattr(getattr(pair.outlook, size), name)
@@ -230,44 +231,27 @@ class Shown(HTMLParser):
         self.text += f"{data}\n"
 
 
-def one_line(text: str) -> str:
-    return " ".join(terminal_safe(text).split())
-
-
 @settings(max_examples=cases(10))
 @given(runs())
 def test_a_notebook_shows_text_as_text(drawn):
     run = loaded(*drawn)
     shown = Shown(run._repr_html_())
-    assert shown.tags == {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
-    assert terminal_safe(run.results.title) in shown.text
-    warnings = warned(run.comparison)[:MAX_WARNINGS]
-    for said in (*run.verdicts, *warnings):
-        assert terminal_safe(said) in shown.text
-    assert all(f"{terminal_safe(arm)}\n" in shown.text for arm in drawn[0])
-    head, *sentences = repr(run).split("\n")
-    assert head.startswith("<")
-    assert len(sentences) >= len(run.verdicts)
-    assert all(sentence == one_line(sentence) for sentence in sentences)
-    assert all(one_line(said) in sentences for said in (*run.verdicts, *warnings))
+    words = " ".join(shown.text.split())
+    lines = [text for block in run.doc.blocks if isinstance(block, Lines) for _, text in block.items]
+    for fact in (*lines, *(text for table in run.doc.tables for row in table.texts for text in row)):
+        assert " ".join(terminal_safe(fact).split()) in words
+    known = "div p strong details summary table caption span thead tbody tr th td dl dt dd wbr"
+    assert shown.tags <= set(known.split(" "))
+    assert repr(run) == str(run.doc) == terminal_safe(repr(run))
     run._repr_html_().encode()
 
 
-def test_the_verdict_comes_first_and_what_is_invalid_says_so():
-    run = loaded(["a", "b"], [])
-    shown = Shown(run._repr_html_())
-    assert run.comparison.invalid is False
+def test_what_is_invalid_says_so_and_a_run_without_a_result_has_no_verdict():
     lacking = Record("a", "s", "d", "t", 0, 0, "errored", errors={"recording": 1})
-    invalid = loaded(["a", "b"], [lacking])
-    assert "invalid" not in shown.text
-    assert Shown(invalid._repr_html_()).text.split("\n")[1] == "This run is invalid: none of its verdicts holds."
-
-
-def test_many_warnings_are_counted():
-    arms = [f"arm {number}" for number in range(MAX_WARNINGS + 3)]
-    run = loaded(arms, [Record(arm, "s", "d", "t", 0, 0, "excluded") for arm in arms])
-    hidden = len(run.comparison.warnings) - MAX_WARNINGS
-    assert f"{hidden} more warnings" in run._repr_html_()
+    for found, labels in (([], []), ([lacking], ["Invalid"])):
+        run = loaded(["a", "b"], found)
+        assert run.verdict.decision is None
+        assert [line.split()[0] for line in repr(run).splitlines() if line.split()[0] in ("Invalid", "Adopt")] == labels
 
 
 def test_options_become_numbers_where_all_are():
@@ -354,15 +338,11 @@ def test_every_trial_gives_its_trace(folder):
         run.trace("bare/flaky-tools/arithmetic-0001")
 
 
-def test_one_trial_is_shown_as_the_command_shows_it(folder, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_one_trial_is_shown_as_a_document(folder):
     run = whichloop.load(folder)
-    missed = run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0]
-    shown = run.show(missed)
-    app(["show", str(folder), missed], standalone_mode=False)
-    assert shown.lines == capsys.readouterr().out.splitlines()[:-1]
-    assert repr(shown) == "\n".join([*shown.lines, f"prompts and replies: .trace({missed!r})"])
-    hostile = replace(shown, record=replace(shown.record, task="<script>alert(1)</script>"))
+    shown = run.show(run.trials[run.trials["accuracy"] < 1]["trial"].iloc[0])
+    assert repr(shown) == str(shown.doc)
+    hostile = replace(shown, doc=replace(shown.doc, title="<script>alert(1)</script>"))
     assert "&lt;script&gt;" in hostile._repr_html_()
     assert "<script" not in hostile._repr_html_()
     with pytest.raises(RunError, match="matches 2"):

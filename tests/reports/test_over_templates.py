@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 from collections.abc import Callable, Sequence
@@ -10,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from whichloop.cli import render
-from whichloop.experiments.compare import several_runs, tables
+from whichloop.experiments.compare import tables
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
+from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.statistics import Interval
 from whichloop.reports.dataframes import load
-from whichloop.reports.html.page import collection_html, report_html
+from whichloop.reports.html.page import report_html
 from whichloop.reports.mlflow.comparison import DETAILS, arm_metrics
-from whichloop.reports.mlflow.notes import arm_note, note
+from whichloop.reports.mlflow.notes import arm_note
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.text.doc import UNFOLDED, Doc, to_markdown, to_terminal
 from whichloop.text.numbers import interval
 
 
@@ -44,26 +45,21 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return compared(tmp_path_factory.mktemp("single"), "arithmetic(size=10)")
 
 
-def printed(print_it: Callable[[], None]) -> str:
-    """Return what is printed, each line whole."""
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        print_it()
-    return out.getvalue()
-
-
 SURFACES: dict[str, Callable[[Results], str]] = {
-    "terminal": lambda found: printed(lambda: render.details(found, all_metrics=False)),
-    "Markdown": lambda found: tables.to_markdown(found.title, found.comparison),
+    "terminal": lambda found: shown_with_details(run_doc(found)),
+    "Markdown": lambda found: to_markdown(run_doc(found)),
     "page": report_html,
-    "several runs": lambda found: several_runs.to_markdown(several_runs.collect([found])),
-    "terminal of several runs": lambda found: printed(lambda: render.collection(several_runs.collect([found]))),
-    "page of several runs": lambda found: collection_html(several_runs.collect([found])),
     "notebook": lambda found: load(found.folder)._repr_html_(),
-    "note of the run in MLflow": note,
     "notes of the arms in MLflow": lambda found: "\n".join(arm_note(arm, found.comparison.pairs) for arm in found.comparison.arms),
 }
 ARMS_ONLY = frozenset({"notes of the arms in MLflow"})
-PAIRS_ONLY = frozenset({"several runs", "terminal of several runs", "page of several runs", "note of the run in MLflow"})
+
+
+def shown_with_details(doc: Doc) -> str:
+    console = Console(file=io.StringIO(), width=UNFOLDED, color_system=None)
+    with console.capture() as captured:
+        to_terminal(doc, console, detail=True)
+    return captured.get()
 
 
 def over(found: Results) -> tuple[Sequence[Interval | None], Sequence[Interval | None]]:
@@ -77,15 +73,14 @@ def test_every_surface_tells_both(shared: Results, name: str) -> None:
     told = SURFACES[name](shared).replace("\\", "")  # Markdown escapes brackets
     arms, pairs = over(shared)
     assert None not in (*arms, *pairs)
-    for wanted in (*(() if name in PAIRS_ONLY else arms), *(() if name in ARMS_ONLY else pairs)):
-        assert interval(wanted, 3) in told
-    assert "others like them" in told
+    assert all(interval(wanted, 3) in told for wanted in (*arms, *(() if name in ARMS_ONLY else pairs)))
+    assert tables.OTHERS in told
 
 
 @pytest.mark.parametrize("name", SURFACES)
 def test_no_surface_speaks_of_templates_where_they_say_nothing(single: Results, name: str) -> None:
     assert set(map(tuple, over(single))) == {(None, None), (None,)}
-    assert "others like them" not in SURFACES[name](single)
+    assert tables.OTHERS not in SURFACES[name](single)
 
 
 def flat(found: Interval) -> dict[str, Any]:
@@ -101,7 +96,7 @@ def test_numbers_for_programs_have_it(shared: Results) -> None:
     arms, pairs = over(shared)
     frames = load(shared.folder)
     made = shared.to_json()
-    table = list(csv.DictReader(io.StringIO(tables.to_csv(shared.comparison))))
+    table = list(csv.DictReader(io.StringIO(tables.arms_csv(shared.comparison))))
     for place, wanted in enumerate(arms):
         assert wanted is not None
         assert frames.arms.iloc[place][list(flat(wanted))].to_dict() == flat(wanted)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whichloop
-from whichloop.experiments.compare.tables import to_csv
+from whichloop.experiments.compare.tables import arms_csv
 from whichloop.metrics.arm_info import ArmInfo
 
 LOOPS = ("finish", "finish(parse_retries=0)", "provider_retry(loop=bare)")
@@ -23,9 +23,9 @@ def run(tmp_path_factory) -> whichloop.Loaded:
 
 
 def test_tables_name_loops_as_the_verdict_does(run):
-    rows = run.results.answer.rows
+    rows = run.verdict.rows
     assert {row.loop for row in rows} == set(LOOPS)
-    for frame in (run.trials, run.arms, pd.read_csv(io.StringIO(to_csv(run.comparison)))):
+    for frame in (run.trials, run.arms, pd.read_csv(io.StringIO(arms_csv(run.comparison)))):
         assert set(frame["loop"]) == set(LOOPS)
         assert set(frame["base_loop"]) == {"finish", "provider_retry"}
     means = run.trials.groupby("loop")["accuracy"].mean()

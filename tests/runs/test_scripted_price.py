@@ -13,7 +13,6 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.tables import comparison_notes
 from whichloop.experiments.gate import Incomparable, bless, judge
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import dollars_of_trial
@@ -108,7 +107,7 @@ def test_every_trial_costs_its_tokens_and_less_with_a_cache(priced):
     assert any(record.cached_tokens for record in priced.records)
     assert priced.manifest.settings.price == PRICE
     told = "dollars are those of the scripted model's tokens at $3 (input), $0.3 (input from a cache) and $15 (output) a million."
-    assert told in " ".join(comparison_notes(priced.comparison))
+    assert told in " ".join(priced.comparison.remarks)
     assert priced.to_json()["answer"]["unit"] == "nominal_usd"
 
 

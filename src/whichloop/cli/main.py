@@ -32,11 +32,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ablate": ("ablate:ablate", "Vary a loop's options together and say what each of them does."),
     "report": ("report:report", "Print what a run says, and write its page."),
     "show": ("show:show", "Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."),
-    "why": ("why:why", "Say where arms diverge, and why trials were lost."),
+    "why": ("why:why", "Say what trials were lost to, by cause and arm, and how often solved trials show the same."),
     "replay": ("why:replay", "Run one trial of a run again, as it was or with other faults."),
     "card": (
         "card:card",
-        "Disclose an agent on one page, in Markdown, or as JSON.",
+        "Disclose an agent on one page: figures, what each fault does to it, requests, options, versions.",
     ),
     "optimize": ("optimize:optimize", "Optimize each loop's prompts on an equal budget, and test them on locked tasks."),
     "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),

@@ -27,6 +27,9 @@ UNFOLDED = 10_000
 """Width in columns at which nothing is folded, as in a pipe or a file."""
 TEXT_WIDTH = 100
 """Width in columns of a document as text, as in a failed test."""
+MIN_LABEL = 9
+COMMAND = "whichloop "
+"""How a text begins that is a command."""
 _AMOUNT = re.compile(r"[<>≤≥~+−×$-]*[\d.][\d.,]*( ?%)?|–|")
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """Characters that a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
@@ -126,7 +129,7 @@ def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
             for piece in _pieces(block, console.width):
                 print_laid_out(_grid(piece, console), console)
         elif isinstance(block, Lines):
-            print_laid_out(_labelled(block, console), console)
+            _print_labelled(block, console)
         else:
             for line in block.lines:
                 print_laid_out(Text(terminal_safe(line)), console)
@@ -163,14 +166,19 @@ def _grid(table: Table, console: Console) -> Grid:
     return grid
 
 
-def _labelled(lines: Lines, console: Console) -> Grid:
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, min_width=9)
-    grid.add_column(overflow="fold")
+def _print_labelled(lines: Lines, console: Console) -> None:
+    """Print labels beside their texts; a command is never folded, so that it can be copied."""
+    width = max([MIN_LABEL, *(cell_len(plain_line(label)) for label, _ in lines.items)]) + 2
     for label, text in lines.items:
-        style = "yellow" if label == "Warning" else "bold"
-        grid.add_row(Text(plain_line(label), style=style), Text(plain_line(text)))
-    return grid
+        told, style = plain_line(text), "yellow" if label == "Warning" else "bold"
+        if told.startswith(COMMAND):
+            console.print(Text.assemble((f"{plain_line(label):<{width}}", style), told), soft_wrap=True)
+            continue
+        grid = Grid.grid()
+        grid.add_column(no_wrap=True, width=width)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(plain_line(label), style=style), Text(told))
+        print_laid_out(grid, console)
 
 
 def print_laid_out(renderable: RenderableType, console: Console) -> None:

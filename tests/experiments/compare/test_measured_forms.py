@@ -24,7 +24,7 @@ from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.stateless import Stateless
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
-from whichloop.models.evidence import measured_forms, with_both_forms
+from whichloop.models.evidence import measured_forms
 from whichloop.models.profiles import Profile, load_profile
 from whichloop.programs.program import Program
 from whichloop.runs.config import CompareConfig
@@ -117,8 +117,6 @@ def test_loops_say_how_they_have_calls_written():
 def test_profiles_say_what_they_were_measured_of():
     forms = measured_forms(["clean", "native-2024", "text-2024-median", "measured-2024", "no-such"])
     assert forms == {"native-2024": "native", "text-2024-median": "text"}
-    assert with_both_forms(["text-2024-median"]) == "measured-2024-median"
-    assert with_both_forms(["clean"]) == ""
 
 
 # --- profiles by form ---

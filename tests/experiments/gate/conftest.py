@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.sealing import reseal
+from whichloop.cli.console import WIDE
+from whichloop.cli.gate_targets import print_gate
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -114,3 +120,13 @@ def write_records(folder: Path, records: Sequence[Record]) -> None:
     lines = (json.dumps(record.to_json()) + "\n" for record in records)
     (folder / TRIALS).write_text("".join(lines), encoding="ascii")
     reseal(folder / TRIALS)
+
+
+def printed(judged: GateResult, width: int) -> list[str]:
+    """The lines that a terminal of so many columns shows; `WIDE`: those in a pipe."""
+    columns = {"COLUMNS": str(width)} if width < WIDE else {}
+    with patch.dict("os.environ", columns), contextlib.redirect_stdout(io.StringIO()) as out:
+        if not columns:
+            os.environ.pop("COLUMNS", None)
+        print_gate(judged, verbose=False)
+    return out.getvalue().splitlines()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.gate.conftest import ALL, failing, task
-from whichloop.cli import gate_targets as render_gate
+from tests.experiments.gate.conftest import ALL, failing, printed, task
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
 from whichloop.experiments.gate.data.advice import Larger
@@ -75,7 +74,7 @@ def test_the_cases_are_what_their_names_say(cases):
 
 @pytest.mark.parametrize("name", ["identical", "pass", "worse here", "regression", "seed alone", "seed and loop", "undecided"])
 def test_a_gate_takes_fourteen_lines_of_a_narrow_terminal_and_tells_its_example_whole(cases, name):
-    lines = [line.plain for line in render_gate._brief(renamed(cases[name]), 80)]
+    lines = printed(renamed(cases[name]), 80)
     assert len(lines) <= 14, "\n".join(lines)
     assert not any(line.endswith("…") for line in lines)
     assert all(len(line) <= 80 or line.startswith("    whichloop ") for line in lines)
@@ -84,7 +83,7 @@ def test_a_gate_takes_fourteen_lines_of_a_narrow_terminal_and_tells_its_example_
 @pytest.mark.parametrize("name", ["worse here", "regression"])
 def test_a_loss_is_told_by_its_cause_then_a_trial_then_what_to_do_and_no_size(cases, name):
     judged = cases[name]
-    lines = [line.plain for line in render_gate._brief(judged, 200)]
+    lines = printed(judged, 200)
     cause = next(n for n, line in enumerate(lines) if judged.tasks[0].cause is not None and judged.tasks[0].cause in line)
     show = next(n for n, line in enumerate(lines) if line.startswith("    whichloop show "))
     assert cause < show < len(lines) - 2

@@ -136,7 +136,7 @@ def test_plain_text_holds_no_command_and_no_control_character(judged):
         *paragraphs(judged),
         *task_lines(judged),
         *other_stops(judged.stops),
-        *(cell for row in table(judged).rows for cell in row),
+        *(cell for row in table(judged).texts for cell in row),
     ):
         assert "\n" not in said
         assert no_command(said)

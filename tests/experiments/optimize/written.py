@@ -169,4 +169,6 @@ def opened(folder: Path, designs: tuple[Written, ...]) -> None:
 
 
 def shown(found: OptimizationResult) -> dict[str, list[dict[str, str]]]:
-    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in optimization_tables(found)}
+    return {
+        table.title: [dict(zip(table.columns, row, strict=True)) for row in table.texts] for table in optimization_tables(found)
+    }

@@ -30,6 +30,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return ran(tmp_path_factory.mktemp("runs"), loops, "flaky-format", "flaky-tools", tasks=16)
 
 
+def tables_of(doc: Doc) -> list[Table]:
+    return [block for block in doc.blocks if isinstance(block, Table)]
+
+
 def lines_of(doc: Doc, label: str, *, detail: bool = True) -> list[str]:
     blocks = [block for block in doc.shown(detail=detail) if isinstance(block, Lines)]
     return [text for block in blocks for name, text in block.items if name == label]
@@ -38,7 +42,7 @@ def lines_of(doc: Doc, label: str, *, detail: bool = True) -> list[str]:
 def test_each_cause_stands_beside_the_share_of_solved_trials_that_show_it(found: Results) -> None:
     why = losses_explained(found)
     doc = why_doc(found, why)
-    tables = {table.title: table for table in doc.tables}
+    tables = {table.title: table for table in tables_of(doc)}
     for profile in ("flaky-format", "flaky-tools"):
         table = tables[f"arithmetic, {profile}"]
         for place, name in enumerate(table.columns[1:], 1):
@@ -75,13 +79,13 @@ def test_where_two_arms_part_is_shown_where_they_were_asked_for(found: Results) 
     (lost,) = [block for block in shown if isinstance(block, Table) and block.title == "Lost where the other arm solved"]
     assert sum(int(row[3]) for row in lost.texts) == sum(pair.only_a + pair.only_b for pair in why.pairs) > 0
     every = why_doc(found, losses_explained(found))
-    assert all(table.detail for table in every.tables if "arm" in table.title)
+    assert all(table.detail for table in tables_of(every) if "arm" in table.title)
 
 
 def test_of_many_arms_each_has_a_row(tmp_path: Path) -> None:
     loops = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, MAX_ACROSS + 2))
     found = ran(tmp_path, loops, "flaky-format", tasks=4)
-    table = why_doc(found, losses_explained(found, pairs=())).tables[0]
+    table = tables_of(why_doc(found, losses_explained(found, pairs=())))[0]
     assert [row[0] for row in table.texts] == list(loops)
     assert table.columns[:2] == ("loop", "lost")
 
@@ -100,5 +104,5 @@ def test_a_run_that_lost_nothing_says_so_and_markdown_has_every_block(tmp_path: 
     assert lines_of(why_doc(calm, losses_explained(calm)), "Lost") == ["no scored trial"]
     doc = why_doc(found, losses_explained(found))
     written = to_markdown(doc)
-    assert all(table.title in written for table in doc.tables)
+    assert all(table.title in written for table in tables_of(doc))
     assert len(re.findall(r"^- \*\*show\*\* ", written, re.MULTILINE)) == len(lines_of(doc, "show"))

@@ -47,7 +47,7 @@ TAGS = {
         "details",
         "summary",
     ),
-    *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+    *("dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
     *("svg", "desc", "text", "line", "rect", "path", "g"),
 }
 ATTRIBUTES = {

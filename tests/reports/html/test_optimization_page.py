@@ -34,7 +34,7 @@ def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
     found = safe(optimization_html(optimized))
     headings = [element.text.strip() for element in found.named("h2")]
     assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized prompts"]
-    assert {"Test: Verdict", "Test: The arms in numbers", "Test: Pair by pair"} <= set(headings)
+    assert {"Test: Verdict", "Test: Charts", "Test: Tables"} <= set(headings)
     assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
     (changed,) = (element.text for element in found.named("pre") if element.attributes.get("class") == "diff")
     assert changed.splitlines()[:3] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}", "decide"]

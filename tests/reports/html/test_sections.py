@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.reports.html.made_once import sections_of, why_of
-from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
-from whichloop.experiments.ablate.tables import conclusions
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.experiments.optimize.candidates import SILENT
-from whichloop.experiments.why.base_rates import doubts_in_words
-from whichloop.experiments.why.why import ArmLosses
+from whichloop.experiments.run_doc import run_doc
+from whichloop.experiments.why.doc import task_tables, why_doc
 from whichloop.metrics.sums import ranked
 from whichloop.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from whichloop.metrics.trajectory.trajectory import course, unmatched
@@ -31,8 +27,6 @@ from whichloop.reports.html.document import (
     Banner,
     Folded,
     Grid,
-    Items,
-    PageLink,
     PageSection,
     Paragraph,
     SideBySide,
@@ -41,11 +35,9 @@ from whichloop.reports.html.document import (
 )
 from whichloop.reports.html.page import report_html, sections
 from whichloop.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
-from whichloop.reports.html.verdict import verdict_section
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.store.files import TRACES
 from whichloop.runs.store.traces import read_trace
-from whichloop.text.numbers import interval, p_value
 
 IN_ONE_FORK = "the run of three designs that has a page"
 
@@ -65,96 +57,21 @@ def blocks(section: PageSection | Subsection | Folded, kind: type[Any]) -> Itera
 # --- why ---
 
 
-def test_causes_are_counted_as_why_counts_them(breeze):
-    explained = why_of(breeze)
-    lost = {(pair.a, pair.b): pair for pair in explained.pairs}
-    section = of(breeze, "why")
-    alone = {arm.arm: arm for arm in explained.arms}
-    parts = [block for block in section.blocks if isinstance(block, Subsection)]
-    assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
-    rows = 0
-    for part in parts:
-        sums, *unread, meanings, rates, folded = (block for block in part.blocks if block not in doubts_of(part, alone))
-        assert isinstance(sums, Grid)
-        assert isinstance(meanings, Items)
-        assert [item.partition(": ")[0] for item in meanings.items] == list(sums.columns[2:])
-        assert isinstance(folded, Folded)
-        check_rates(rates, part, alone)
-        profile = part.title.partition(", ")[2]
-        own = [arm for name, arm in alone.items() if name.endswith(f"/{profile}") and "parse" in arm.causes]
-        assert len(unread) == bool(own)
-        for each in unread:
-            assert isinstance(each, Paragraph)
-            assert all(
-                f"{fault.removeprefix('wire.')} {n} (" in each.text for arm in own for fault, n in arm.kinds["parse"].items()
-            )
-        for row in sums.rows:
-            arm = alone[f"{cell_text(row[0])}/{profile}"]
-            assert cell_text(row[1]) == f"{arm.lost} of {arm.trials}"
-            counts = dict(zip(sums.columns[2:], map(int, map(cell_text, row[2:])), strict=True))
-            assert {cause: count for cause, count in counts.items() if count} == dict(arm.causes)
-        (grid,) = folded.blocks
-        assert isinstance(grid, Grid)
-        for row in grid.rows:
-            loser, winner = (f"{cell_text(cell)}/{profile}" for cell in row[:2])
-            pair = lost.get((loser, winner)) or lost[winner, loser]
-            assert cell_text(row[2]) == str(pair.only_a if pair.b == loser else pair.only_b)
-            counts = dict(zip(grid.columns[3:], map(int, map(cell_text, row[3:])), strict=True))
-            assert {cause: count for cause, count in counts.items() if count} == dict(pair.causes[loser])
-            rows += 1
-    assert rows == sum(bool(count) for pair in explained.pairs for count in (pair.only_a, pair.only_b))
+def test_the_page_says_why_as_the_command_does_without_the_tasks_that_have_a_section(breeze):
+    doc = why_doc(breeze, why_of(breeze, most=1), with_tasks=False)
+    shown = [
+        (grid.caption, grid.columns, [[cell_text(cell) for cell in row] for row in grid.rows])
+        for grid in blocks(of(breeze, "why"), Grid)
+    ]
+    assert shown == [(table.title, table.columns, table.texts) for table in doc.tables]
+    assert shown
+    tasks = [table.texts for group in why_of(breeze).findings.groups for table in task_tables(group, detail=False) if table.rows]
+    assert [[[cell_text(cell) for cell in row] for row in grid.rows] for grid in blocks(of(breeze, "tasks"), Grid)] == tasks
 
 
-def doubts_of(part: Subsection, alone: Mapping[str, ArmLosses]) -> list[Items]:
-    """Return the list of causes that are not shown to be one; none where every cause stands."""
-    profile = part.title.partition(", ")[2]
-    arms = [arm for name, arm in alone.items() if name.endswith(f"/{profile}")]
-    told = [f"{short(arm)}: {doubt}" for arm in arms for doubt in doubts_in_words(arm.causes, arm.base_rates)]
-    listed = [block for block in part.blocks if isinstance(block, Items) and " in doubt (" in " ".join(block.items)]
-    assert sorted(item for block in listed for item in block.items) == sorted(told)
-    return listed
-
-
-def short(arm: ArmLosses) -> str:
-    return arm.arm.partition("/")[0]
-
-
-def check_rates(folded: object, part: Subsection, alone: Mapping[str, ArmLosses]) -> None:
-    """The table has every base rate of the arms of its profile."""
-    assert isinstance(folded, Folded)
-    (grid,) = folded.blocks
-    assert isinstance(grid, Grid)
-    profile = part.title.partition(", ")[2]
-    arms = [arm for name, arm in alone.items() if name.endswith(f"/{profile}")]
-    rates = {(short(arm), str(cause)): rate for arm in arms for cause, rate in arm.base_rates.items()}
-    assert len(rates) == len(grid.rows) > 0
-    for name, cause, lost, solved, p, stands in (tuple(map(cell_text, row)) for row in grid.rows):
-        rate = rates.pop((name, cause))
-        assert (lost, solved) == (f"{rate.lost} of {rate.of_lost}", f"{rate.solved} of {rate.of_solved}")
-        assert p == p_value(rate.p)
-        assert stands == ("not shown" if rate.is_doubtful else "stands")
-
-
-def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):
-    section = of(breeze, "why")
-    (examples,) = [grid for grid in blocks(section, Grid) if grid.caption == "Lost trials"]
-    trials = {f"{record.arm}/{record.task}/{record.repeat}": record for record in breeze.records}
-    told_of = set()
-    for trial, winner, cause, detail, _, command in (tuple(map(cell_text, row)) for row in examples.rows):
-        assert command == f"whichloop show {breeze.folder.name} {trial}"
-        record = trials[trial]
-        assert record.accuracy < 1
-        assert trials[f"{winner}/{record.task}/{record.repeat}"].accuracy == 1
-        assert detail.endswith(".")
-        told_of.add((record.arm, cause))
-    assert told_of == {(one.loser, one.cause) for pair in why_of(breeze).pairs for one in pair.divergences}
-
-
-def test_links_lead_to_the_trials_side_by_side_and_no_further(breeze):
-    why_, traces = of(breeze, "why"), of(breeze, "traces")
-    anchors = [folded.id for folded in blocks(traces, Folded)]
-    links = [cell.to for grid in blocks(why_, Grid) for row in grid.rows for cell in row if isinstance(cell, PageLink)]
-    assert sorted(links) == sorted(anchors) == [f"trace-{number}" for number in range(1, len(anchors) + 1)]
+def test_each_pair_of_trials_side_by_side_has_a_place_of_its_own(breeze):
+    anchors = [folded.id for folded in blocks(of(breeze, "traces"), Folded)]
+    assert anchors == [f"trace-{number}" for number in range(1, len(anchors) + 1)]
     assert 1 < len(anchors) <= MAX_TRACES
     prefixed = of(breeze, "x-traces", prefix="x")
     assert {folded.id for folded in blocks(prefixed, Folded)} == {f"x-{anchor}" for anchor in anchors}
@@ -175,10 +92,10 @@ def test_examples_are_as_different_as_can_be(breeze, most):
 def test_a_run_of_one_arm_tells_its_own_losses(breeze):
     infos = [arm for arm in breeze.comparison.arms if arm.info.arm == "phased/flaky-tools"]
     records = tuple(record for record in breeze.records if record.arm == "phased/flaky-tools")
-    alone = replace(breeze, records=records, comparison=replace(breeze.comparison, arms=tuple(infos), pairs=()))
-    (grid,) = [block for block in of(alone, "why").blocks if isinstance(block, Grid)]
-    assert cell_text(grid.rows[0][0]) == "phased"
-    assert cell_text(grid.rows[0][1]) == f"{sum(record.accuracy < 1 for record in records)} of {len(records)}"
+    alone = replace(breeze, records=records, comparison=replace(breeze.comparison, arms=tuple(infos), pairs=(), pooled=()))
+    (arm,) = find_losses(alone, "").why.arms
+    assert (arm.arm, arm.lost) == ("phased/flaky-tools", sum(record.accuracy < 1 for record in records))
+    assert of(alone, "why").blocks
     assert "traces" not in {section.id for section in sections_of(alone)}
 
 
@@ -191,7 +108,7 @@ def test_a_run_whose_traces_are_gone_says_so_and_has_all_else(breeze, tmp_path, 
     (banner,) = section.blocks
     assert isinstance(banner, Banner)
     assert (banner.title, str(tmp_path) in banner.items[0]) == ("The traces of this run cannot be read", False)
-    assert "Pair by pair" in page(report_html(found)).named("main")[0].text
+    assert "Accuracy, a minus b" in page(report_html(found)).named("main")[0].text
 
 
 def test_records_without_traces_are_counted(breeze):
@@ -199,26 +116,8 @@ def test_records_without_traces_are_counted(breeze):
     found = {section.id: section for section in sections(replace(breeze, records=records))}
     lost = sum(record.accuracy < 1 for record in records)
     assert "traces" not in found
-    said, ended = found["why"].blocks
-    assert isinstance(said, Paragraph)
-    assert isinstance(ended, Items)
-    assert all(re.search(r": \d+ × \w+", each) for each in ended.items)
-    assert f"{find_losses(replace(breeze, records=records), '').why.untraced} lost trials have no trace" in said.text
-    assert find_losses(replace(breeze, records=records), "").why.untraced <= lost
-
-
-# --- tasks ---
-
-
-def test_tasks_that_nobody_solved_and_flaky_ones_are_named(breeze):
-    groups = why_of(breeze).findings.groups
-    section = of(breeze, "tasks")
-    for group, part in zip(groups, [block for block in section.blocks if isinstance(block, Subsection)], strict=True):
-        said = str(part.blocks)
-        assert all(task in said for kind in ("unsolved", "flaky") for task in group.of_kind(kind)[:10])
-        (listed,) = [grid for folded in blocks(part, Folded) for grid in folded.blocks]
-        assert len(listed.rows) == min(len(group.notable), 40)
-        assert {cell_text(row[0]) for row in listed.rows} <= {task.task for task in group.notable}
+    assert 0 < find_losses(replace(breeze, records=records), "").why.untraced <= lost
+    assert found["why"].blocks
 
 
 # --- side by side ---
@@ -284,48 +183,24 @@ def test_a_text_is_cut_in_its_middle():
 # --- verdict ---
 
 
-def test_the_first_table_is_the_matrix_of_the_answer_and_its_sentences_stand_before_it(breeze):
-    found, section = answer(breeze.comparison), of(breeze, "verdict")
-    said = [block.text for block in section.blocks if isinstance(block, Paragraph)]
-    assert said == [f"{sentence}." for sentence in found.sentences]
-    (grid,) = [block for block in section.blocks if isinstance(block, Grid)]
-    assert grid.columns == ("loop", "flaky-format", "flaky-tools", "tokens a trial")
-    assert [cell_text(row[0]) for row in grid.rows] == [row.loop for row in found.rows]
-    for shown, row in zip(grid.rows, found.rows, strict=True):
-        for amount, cell in zip(shown[1:3], row.cells, strict=True):
-            assert isinstance(amount, Amount)
-            assert cell is not None
-            assert amount.text == interval(cell.arm.summary.accuracy, 3)
-            assert amount.is_best == (cell.place == "highest")
+def test_the_page_begins_with_the_document_its_details_folded_under_tables(breeze):
+    doc = run_doc(breeze)
+    title, *shown = of(breeze, "verdict").blocks
+    assert title == Paragraph(doc.title, "quiet")
+    assert shown == doc.shown(detail=False)
+    assert list(of(breeze, "tables").blocks) == [block for block in doc.blocks if block.detail]
 
 
-def test_arms_and_pairs_stand_the_best_first_everywhere(breeze):
+def test_arms_stand_the_best_first_in_charts_and_sections(breeze):
     """Also where they do not in the comparison, whose order is the one that was typed."""
     turned = replace(breeze, comparison=replace(breeze.comparison, arms=breeze.comparison.arms[::-1]))
     for found in (breeze, turned):
         ranks = [arm.info.arm for arm in ranked(found.comparison).arms]
-        for name in ("arms", "cost", "reliability", "errors", "steps"):
+        for name in ("errors", "steps"):
             for grid in blocks(of(found, name), Grid):
                 if grid.columns[0] == "arm":
                     shown = [cell_text(row[0]) for row in grid.rows]
                     assert shown == [arm for arm in ranks if arm in shown], grid.caption
-        for grid in blocks(of(found, "pairs"), Grid):
-            if "metric" not in grid.columns:
-                assert all(float(cell_text(row[2]).split()[0]) >= 0 for row in grid.rows)
-
-
-def test_pairs_and_budgets_are_folded(breeze):
-    assert not [block for name in ("pairs", "cost") for block in of(breeze, name).blocks if isinstance(block, Grid)]
-    assert [block.summary for block in of(breeze, "cost").blocks if isinstance(block, Folded)] == ["Accuracy at equal budgets"]
-
-
-def test_arms_without_a_common_task_are_not_marked(breeze):
-    arms, (a, b, c) = breeze.comparison.arms[:3], (arm.info.arm for arm in breeze.comparison.arms[:3])
-    pairs = tuple(pair for pair in breeze.comparison.pairs if {pair.a, pair.b} == {a, c})
-    found = replace(breeze, comparison=replace(breeze.comparison, arms=arms, pairs=pairs))
-    (grid,) = [block for block in verdict_section(found).blocks if isinstance(block, Grid)]
-    notes = {cell_text(row[0]): row[1].note for row in grid.rows if isinstance(row[1], Amount)}
-    assert [bool(notes[arm.partition("/")[0]]) for arm in (a, b, c)] == [True, False, True]
 
 
 # --- ablations ---
@@ -347,10 +222,7 @@ def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation
     found = safe(report_html(ablation))
     assert [element.text.strip() for element in found.named("h2")][:2] == ["Verdict", "What each factor does"]
     text = found.named("main")[0].text
-    made = ablation_result(ablation)
-    assert made is not None
-    assert all(line in text for line in conclusions(made))
-    assert "Adopt " not in text
+    assert all(fact in text for facts in run_doc(ablation).facts.values() for fact in facts)
     assert "Effects on accuracy" in [element.text for element in found.named("title")]
 
 
@@ -364,13 +236,11 @@ def test_a_comparison_that_is_no_ablation_has_no_effects(breeze):
 def test_bars_are_shares_and_say_their_number(breeze):
     rows = [row for section in sections_of(breeze) for grid in blocks(section, Grid) for row in grid.rows]
     amounts = [cell for row in rows for cell in row if isinstance(cell, Amount)]
-    assert len(amounts) > 50
+    assert amounts
     assert all(0 <= amount.share <= 1 and amount.text for amount in amounts)
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left(breeze):
-    grid = next(blocks(of(breeze, "arms"), Grid))
-    assert grid.numeric == (False, *[True] * (len(grid.columns) - 1))
+def test_numbers_stand_to_the_right_and_words_to_the_left():
     words = Grid("c", ("a", "b", "c"), (("x", "a is better", "–"), ("y", "–", "<0.001")))
     assert words.numeric == (False, False, True)
     assert Grid("c", ("a", "b"), (("1.", "655ee354ec15"), ("1,000 + 2", "2026-11-22"))).numeric == (True, False)

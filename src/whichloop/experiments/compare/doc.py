@@ -134,7 +134,7 @@ def decision_lines(found: Verdict, tasks: str = "", *, is_complete: bool = True)
     if decision.outcome == "Depends":
         loops = "; ".join(f"{column}: {', '.join(best)}" for column, best in found.best.items())
     elif decision.outcome == "Undecided":
-        loops += f"; {'no number of' if decision.tasks is None else f'about {decision.tasks:,}'} tasks would decide"
+        loops += f"; {'no known number of' if decision.tasks is None else f'about {decision.tasks:,}'} tasks would decide"
     limits = {
         f"on these {tasks}": found.is_of_these_tasks,
         "over the mean of the profiles": found.is_by_mean,

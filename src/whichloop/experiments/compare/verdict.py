@@ -337,7 +337,7 @@ def _gap(pair: Pair, loops: tuple[str, str], column: str, alpha: float) -> Gap:
     word, within, difference = pair.verdict.word, pair.within, pair.difference
     size = None if pair.outlook is None else pair.outlook.more.tasks
     if word == "undecided" and within is not None and within.is_apart(alpha):
-        value = (within.a - within.b) / max(within.trials, within.tasks)
+        value = math.copysign(difference.value, within.excess)  # arms may have other numbers of repeats
         return Gap(*loops, column, value, is_shown=True, tasks=size, is_of_these_tasks=True)
     ends = (difference.low, difference.high) if difference.is_known else (-math.inf, math.inf)
     return Gap(*loops, column, difference.value, *ends, word in ("better", "worse"), size)

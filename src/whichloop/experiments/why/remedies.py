@@ -13,11 +13,6 @@ from whichloop.runs.built_in import builtin_names, has_option
 from whichloop.runs.manifest import Settings
 from whichloop.runs.registry import is_generated
 
-FENCED = "wire.fenced"
-FENCES, REFUSED, READ = "fences", "refuse", "read"
-"""The option, its default, and the value with which fenced replies are read."""
-GUARD = "guarded"
-"""The loop that puts defences around another one."""
 FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {
         "parse": ("max_consecutive_errors=3,6", "keep_bad_replies=true,false"),

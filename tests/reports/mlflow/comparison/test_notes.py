@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.verdict_old.answer import answer
 from whichloop.metrics.comparison import compare as metrics_of
 from whichloop.reports import mlflow as tracking
 from whichloop.reports.mlflow import store
-from whichloop.reports.mlflow.notes import MAX_LOOPS, arm_note
+from whichloop.reports.mlflow.notes import arm_note
+from whichloop.text.doc import markdown_cell
 
 IN_ONE_FORK = "the comparison that is logged once"
 
@@ -40,34 +40,16 @@ def test_a_note_holds_names_as_text(run, names):
     for said in (tracking.note(found), *(arm_note(arm, found.comparison.pairs) for arm in found.comparison.arms)):
         assert "<" not in said
         assert not re.search(r"(?<!\\)[\[`](?!report\.html)", said.replace("`report.html`", ""))
-        assert all(line.startswith(("- ", "| ", "|:", "arithmetic", "")) for line in said.splitlines())
-    matrix, table = (rows(tracking.note(found), columns) for columns in (2, 6))
-    assert len(matrix) == 1 + len(names)
-    assert len(table) == 1 + len(names) * (len(names) - 1) // 2
-    assert sum("**" in row for row in matrix) == sum(
-        cell is not None and cell.place == "highest" for row in answer(found.comparison).rows for cell in row.cells[:1]
-    )
+    assert f"| {markdown_cell(found.verdict.rows[0].loop)} |" in tracking.note(found)
 
 
-def rows(said: str, columns: int) -> list[str]:
-    """The lines of the table that has so many columns."""
-    tables = [line for line in said.splitlines() if line.startswith("| ")]
-    return [line for line in tables if len(re.findall(r"(?<!\\)\|", line)) == columns + 1]
-
-
-def test_a_note_of_many_arms_says_how_much_it_leaves_to_the_report(run):
+def test_a_note_of_many_arms_has_whole_blocks_and_leaves_the_rest_to_the_page(run):
     found = compared(run, [f"arm number {number}" for number in range(25)])
     said = tracking.note(found)
     assert len(said) <= store.MAX_TAG
-    assert len(rows(said, 2)) == 1 + MAX_LOOPS
-    assert f"{25 - MAX_LOOPS} more loops: report.html" in said
-    shown = len(rows(said, 6)) - 1
-    assert 5 < shown < 300
-    assert said.endswith(f"{300 - shown} more pairs: report.html")
+    assert said.endswith("The whole page is among the artifacts: `report.html`.")
+    assert "Accuracy, a minus b" not in said
 
 
-def test_a_note_says_first_that_no_verdict_holds(run):
-    found = replace(run, comparison=replace(run.comparison, invalid=True, main_warnings=tuple(f"{n} of many" for n in range(9))))
-    first, *_ = said = tracking.note(found).split("\n\n")
-    assert first == "**This run is invalid: none of its verdicts holds.**"
-    assert "- 4 more warnings: report.html" in said[1]
+def test_a_note_says_that_no_verdict_holds(run):
+    assert "- **Invalid** " in tracking.note(replace(run, comparison=replace(run.comparison, invalid=True)))
