@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from whichloop.datasets.generating import MAX_SIZE
+from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.tables import table_of
 from whichloop.protocol.values import joined
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
@@ -30,9 +31,11 @@ def size_doc(sizing: Sizing) -> Doc:
     answer = lines_of(
         *((plan.purpose.capitalize(), _flags(sizing, plan)) for plan in sizing.plans),
         ("Same", [joined(names) for names in sizing.same]),
+        ("Basis", basis(pilot.run)),
         ("Warning", [each.text for each in sizing.warnings]),
     )
-    return Doc(title, (_sizes(sizing), answer, *_details(sizing)), sizing.to_json())
+    table = _sizes(sizing)
+    return Doc(title, (*([table] if table.rows else []), answer, *_details(sizing)), sizing.to_json())
 
 
 def _sizes(sizing: Sizing) -> Table:
