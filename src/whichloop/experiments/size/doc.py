@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Iterator
 
 from whichloop.datasets.generating import MAX_SIZE
+from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.tables import table_of
-from whichloop.protocol.values import counted, joined
-from whichloop.runs.folders import run_name
+from whichloop.protocol.values import joined
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
 from whichloop.text.numbers import dollars_text, duration
 
-from .sizes import Plan, Size, Sizing
+from .sizes import Size, SizePlan, Sizing
 
 COLUMNS = ("for", "repeats", "tasks", "clusters", "trials", "LM calls", "tokens", "USD", "time", "tasks there")
 SEEN = "difference seen"
@@ -27,15 +27,15 @@ REACHES = {
 def size_doc(sizing: Sizing) -> Doc:
     """Return what suffices, the number that the pilot's own verdict names first."""
     pilot = sizing.pilot
-    clusters = "" if pilot.clusters is None else f" in {counted(pilot.clusters, 'cluster')}"
-    of = f"{pilot.request.metric}, {100 * pilot.request.power:.4g} % sure, alpha {pilot.alpha:g}"
-    title = f"{run_name(pilot.run.folder)}: {pilot.tasks:,} tasks{clusters} × {pilot.repeats} · sizes for {of}"
+    title = f"{pilot.run.title} · sizes for {pilot.request.metric}, {100 * pilot.request.power:.4g} % sure"
     answer = lines_of(
         *((plan.purpose.capitalize(), _flags(sizing, plan)) for plan in sizing.plans),
         ("Same", [joined(names) for names in sizing.same]),
+        ("Basis", basis(pilot.run)),
         ("Warning", [each.text for each in sizing.warnings]),
     )
-    return Doc(title, (_sizes(sizing), answer, *_details(sizing)), sizing.to_json())
+    table = _sizes(sizing)
+    return Doc(title, (*([table] if table.rows else []), answer, *_details(sizing)), sizing.to_json())
 
 
 def _sizes(sizing: Sizing) -> Table:
@@ -64,7 +64,7 @@ def _row(name: str, size: Size, *, is_best: bool = False) -> tuple[Cell | str, .
     )
 
 
-def _flags(sizing: Sizing, plan: Plan) -> str:
+def _flags(sizing: Sizing, plan: SizePlan) -> str:
     """Return the flags of the run with the fewest trials for which there are enough tasks."""
     best, supply, request = plan.best, sizing.pilot.supply, sizing.pilot.request
     if best is None:

@@ -83,7 +83,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SizePlan:
     """The sizes for a comparison of the pilot's arms, or for a gate over them."""
 
     purpose: Purpose
@@ -113,7 +113,7 @@ class Sizing:
 
     pilot: Pilot
     noise: tuple[Noise, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[SizePlan, ...]
     warnings: tuple[Caveat, ...]
     same: tuple[tuple[str, ...], ...]
     """Loops or arms that did the same in every trial, of which no size is told."""
@@ -171,7 +171,7 @@ def _noise(pilot: Pilot, arm: str) -> Noise:
     return Noise(arm, sd, -float(scipy.special.ndtri(pilot.alpha / 2)) * sd, not own.within_known, *pilot.again.get(arm, ()))
 
 
-def _compare_plan(pilot: Pilot) -> Plan:
+def _compare_plan(pilot: Pilot) -> SizePlan:
     """Return sizes that decide each pair with the power wanted: they show a difference of the margin, or equivalence."""
     power, level, repeats = pilot.request.power, pilot.alpha / (len(pilot.pairs) + len(pilot.same)), pilot.repeats
     margin = pilot.run.manifest.settings.margin if pilot.request.margin is None else pilot.request.margin
@@ -186,10 +186,10 @@ def _compare_plan(pilot: Pilot) -> Plan:
     pairs = [*pilot.pairs.values()]
     choices = REPEATS if all(pair.within_known for pair in pairs) else (1,)
     sizes = _sizes(pilot, pairs, lambda pair, k: units_to_decide(pair, k, margin, level, power), choices, arms)
-    return Plan("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
+    return SizePlan("compare", margin, level, tuple(reach(names, pair) for names, pair in pilot.pairs.items()), sizes)
 
 
-def _gate_plan(pilot: Pilot) -> Plan:
+def _gate_plan(pilot: Pilot) -> SizePlan:
     """Return sizes with which a gate over all harmless arms passes with the power wanted; baseline and run have one size."""
     default = gate.MARGIN if pilot.scores else gate.MORE
     margin = default if pilot.request.margin is None else pilot.request.margin
@@ -210,10 +210,10 @@ def _gate_plan(pilot: Pilot) -> Plan:
 
     loops = [*pilot.loops.values()]
     sizes = _sizes(pilot, loops, lambda own, k: units_to_pass(own, k, bound, alpha, power), REPEATS, len(pilot.values))
-    return Plan("gate", margin, level, tuple(reach(arm, own) for arm, own in pilot.loops.items()), sizes)
+    return SizePlan("gate", margin, level, tuple(reach(arm, own) for arm, own in pilot.loops.items()), sizes)
 
 
-PLANS: Mapping[Purpose, Callable[[Pilot], Plan]] = {"compare": _compare_plan, "gate": _gate_plan}
+PLANS: Mapping[Purpose, Callable[[Pilot], SizePlan]] = {"compare": _compare_plan, "gate": _gate_plan}
 
 
 def _sizes(

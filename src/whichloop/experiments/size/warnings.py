@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import scipy
@@ -11,6 +12,7 @@ from whichloop.metrics.power import UNSEEN
 from whichloop.metrics.statistics import NO_SPREAD, are_too_few_to_plan
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
+from whichloop.runs.folders import run_name
 from whichloop.text.numbers import listed_names
 
 from .pilot import Pilot
@@ -29,7 +31,7 @@ def warnings(pilot: Pilot) -> Iterator[Caveat]:
         if not each.is_complete:
             yield Caveat("incomplete", f"{name} incomplete: {len(each.records):,} of {counted(each.scheduled, 'trial')}")
         if each.comparison.invalid:
-            yield Caveat("invalid", f"{name} invalid: whichloop report {run.folder.name} says why")
+            yield Caveat("invalid", f"{name} invalid: whichloop report {shlex.quote(run_name(each.folder))} says why")
         if errored:
             yield Caveat("errored", f"{name}: {errored:,} errored trials of {len(each.records):,} left out")
     for arm, (_, p) in pilot.again.items():
