@@ -15,7 +15,7 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED, FaultPoint
 from whichloop.models.formats import Gullible
 from whichloop.models.instructions import ANSWER, CALL, STOP, author
-from whichloop.models.policy import Decision
+from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
@@ -38,7 +38,7 @@ from . import bench
 from .test_instructions import SPECS, fault, labelled, written
 
 KINDS = (CALL, ANSWER, STOP)
-PLANNED = Decision("c1", (Text("As planned."),))
+PLANNED = PolicyDecision("c1", (Text("As planned."),))
 CHANCES = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted).map(lambda two: Gullibility(marked=two[0], obeys=two[1]))
 FORMATS = st.sampled_from([None, CODEC])
 STAGES = ("given", "shown", "attempted", "executed", "answered")
@@ -184,7 +184,7 @@ def test_a_loop_that_does_not_run_the_call_was_attacked_in_vain():
 # --- roles ---
 
 
-def moved(kind: str, role: Role, *, obeys: float = 1.0) -> Decision:
+def moved(kind: str, role: Role, *, obeys: float = 1.0) -> PolicyDecision:
     """What the model does in a role whose prompt shows an instruction."""
     tunnel = Tunnel()
     tunnel.instructions.author = author((0, "t", 0), SPECS, None)

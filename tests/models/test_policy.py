@@ -15,7 +15,7 @@ from tests.models.receipts import issue
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scorer_named
 from whichloop.models.faults import ANSWER, NOT_DETERMINED, SURE
-from whichloop.models.policy import POLICY, Decision, PolicyRequest, named_in
+from whichloop.models.policy import POLICY, PolicyDecision, PolicyRequest, named_in
 from whichloop.models.profiles import Profile
 from whichloop.models.prompt_view import PromptView
 from whichloop.models.scripted import Script, Scripted
@@ -54,7 +54,7 @@ def ask(
     failures: dict[str, int] | None = None,
     patience: int = 3,
     bluffs: bool = False,
-) -> Decision:
+) -> PolicyDecision:
     return POLICY[role](view, PolicyRequest(max_calls, failures or {}, patience, bluffs))
 
 
@@ -390,10 +390,10 @@ def test_plan_states_a_task_for_each_unknown_call(joined) -> None:
 
 
 def test_select_makes_the_calls_whose_goal_stands_in_the_request(joined) -> None:
-    assert ask(Role.SELECT, joined.view("Your task: Find c2.")) == Decision("c2", (Act("", (joined.calls["c2"],)),), ("c2",))
+    assert ask(Role.SELECT, joined.view("Your task: Find c2.")) == PolicyDecision("c2", (Act("", (joined.calls["c2"],)),), ("c2",))
     assert move(Role.SELECT, joined.view("Find c1. Find c2. Find c3.")).calls == (joined.calls["c1"], joined.calls["c2"])
     assert move(Role.SELECT, joined.view("Find c1. Find c2."), max_calls=1).calls == (joined.calls["c1"],)
-    assert ask(Role.SELECT, joined.view("Find c3.")) == Decision(ANSWER, (Act("", ()),))
+    assert ask(Role.SELECT, joined.view("Find c3.")) == PolicyDecision(ANSWER, (Act("", ()),))
 
 
 @pytest.mark.parametrize("role", [Role.REASON, Role.SUMMARIZE])

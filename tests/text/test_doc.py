@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from whichloop.reports.html import doc_html
-from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, Trace, to_csv, to_markdown, to_terminal
+from whichloop.text.doc import UNFOLDED, Block, Cell, Doc, Lines, Table, TraceLines, to_csv, to_markdown, to_terminal
 from whichloop.text.output import plain_line, terminal_safe
 
 HOSTILE = (
@@ -46,7 +46,7 @@ def tables(draw: st.DrawFn) -> Table:
 
 LABELS = st.sampled_from(["Adopt", "Warning", "at limit"])
 LINES = st.lists(st.tuples(LABELS, TEXTS), max_size=4).map(lambda items: Lines(tuple(items)))
-TRACES = st.builds(Trace, TEXTS, st.lists(TEXTS, max_size=4).map(tuple), st.booleans())
+TRACES = st.builds(TraceLines, TEXTS, st.lists(TEXTS, max_size=4).map(tuple), st.booleans())
 DOCS = st.builds(Doc, TEXTS, st.lists(tables() | LINES | TRACES, max_size=4).map(tuple))
 
 

@@ -17,7 +17,7 @@ from whichloop.experiments.why.trial import trial_doc
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall
 from whichloop.protocol import Outcome, StopReason, ToolCall
-from whichloop.text.doc import Trace as TraceBlock
+from whichloop.text.doc import TraceLines as TraceBlock
 from whichloop.text.trace_text import MAX_CHARS, Block, JudgedTrace, as_judged, blocks
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from .importing.columns import Cells, RowOptions, RowTable, check_columns
-from .importing.json_files import MAX_BYTES, Lines, TextFile
+from .importing.json_files import MAX_BYTES, JsonLinesFile, TextFile
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
 from .task import Suite
@@ -26,7 +26,7 @@ class CsvTable(RowTable):
         self.name = path.stem
         self._file = TextFile(path)
         self._delimiter = delimiter
-        csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))  # of the process; a record is bounded by `Lines`
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))  # of the process; a record is bounded by `JsonLinesFile`
         with self._file.lines() as lines:
             number, header = next(((number, record) for _, number, record in self._records(lines)), (0, []))
         if not header:
@@ -54,7 +54,7 @@ class CsvTable(RowTable):
             _, number, record = next(self._records(lines))
             return self._cells(record, number)
 
-    def _records(self, lines: Lines) -> Iterator[tuple[int, int, list[str]]]:
+    def _records(self, lines: JsonLinesFile) -> Iterator[tuple[int, int, list[str]]]:
         """Read (byte, line, fields) of each record that is not a blank line."""
         reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
         while True:

@@ -19,7 +19,7 @@ from .paired import ONCE, SCORES, LookLevel, PairedFlip, judge_family
 from .power import spread
 from .record import Record
 from .record_table import alike
-from .statistics import Interval, Verdict, VerdictWord, are_too_few_to_plan, interval_json, verdict
+from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, verdict
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
 from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
 
@@ -93,7 +93,7 @@ class Pair:
     p_holm: float
     margin: float
     """In the metric's unit."""
-    verdict: Verdict
+    verdict: PairVerdict
     level: float
     """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
     p_holm >= alpha."""
@@ -208,7 +208,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
 
 def undecided(pair: Pair) -> Pair:
     """Return the pair without its verdict and its outlook, as it stands before anything is decided."""
-    return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
+    return replace(pair, verdict=PairVerdict("undecided", within_margin=False), outlook=None)
 
 
 def with_outlook(

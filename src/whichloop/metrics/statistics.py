@@ -224,7 +224,7 @@ def independent_difference(a: Interval, b: Interval) -> Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PairVerdict:
     """What may be said of a against b."""
 
     word: VerdictWord
@@ -232,15 +232,15 @@ class Verdict:
     """The difference is shown to be smaller than the margin; it may be significant all the same."""
 
 
-def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: float = ALPHA) -> Verdict:
+def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: float = ALPHA) -> PairVerdict:
     """Return the verdict: better or worse iff p_holm < alpha; else equivalent iff both one-sided tests pass; else undecided.
 
     `advantage`: a minus b, turned so that positive is good. Both p values are adjusted over the family.
     """
     within = p_equivalence_holm < alpha
     if p_holm < alpha and advantage != 0:
-        return Verdict("better" if advantage > 0 else "worse", within)
-    return Verdict("equivalent" if within else "undecided", within)
+        return PairVerdict("better" if advantage > 0 else "worse", within)
+    return PairVerdict("equivalent" if within else "undecided", within)
 
 
 def clearance(difference: Interval) -> float:

@@ -15,7 +15,7 @@ from whichloop.protocol.digest import unit
 
 from .faults import CALLING, NOT_DETERMINED, SURE, UNSURE, answer_options, spoil, spoiled_forms
 from .instructions import STOP, Instruction, shown_in
-from .policy import Decision
+from .policy import PolicyDecision
 from .profiles import Gullibility
 from .tunnel import Tunnel
 
@@ -110,7 +110,7 @@ class Gullible:
         self._tried: set[tuple[str, str]] = set()
         """Label and scope of the calls that were tried."""
 
-    def instead_of(self, decision: Decision, role: Role, scope: str, prompt: str) -> Decision:
+    def instead_of(self, decision: PolicyDecision, role: Role, scope: str, prompt: str) -> PolicyDecision:
         """Return what the model does in the place of what it would do if its prompt carried no instructions."""
         if not self._instructions.by_label:
             return decision
@@ -124,10 +124,10 @@ class Gullible:
         for instruction in obeyed:
             options = _options(instruction, role)
             if options and not (instruction.call is not None and (instruction.label, scope) in self._tried):
-                return Decision(f"{_POINT}{instruction.label}", options)
+                return PolicyDecision(f"{_POINT}{instruction.label}", options)
         return decision
 
-    def note(self, decision: Decision, move: Move | None, scope: str) -> None:
+    def note(self, decision: PolicyDecision, move: Move | None, scope: str) -> None:
         """Note what the model's reply says."""
         if not decision.point.startswith(_POINT):
             return
@@ -162,7 +162,7 @@ def _options(instruction: Instruction, role: Role) -> tuple[Move, ...]:
     return ()
 
 
-def _retold(decision: Decision, obeyed: list[Instruction]) -> Decision:
+def _retold(decision: PolicyDecision, obeyed: list[Instruction]) -> PolicyDecision:
     """Add the instructions to what is retold."""
     more = "\n".join(instruction.text for instruction in obeyed)
     options = tuple(Text(f"{move.text}\n{more}") if isinstance(move, Text) else move for move in decision.options)

@@ -51,7 +51,7 @@ class PolicyRequest(NamedTuple):
     """Planned calls in whose place the model last called a tool that does not exist."""
 
 
-class Decision(NamedTuple):
+class PolicyDecision(NamedTuple):
     """A move, where it stands in the plan, and what to say instead where a codec cannot say it."""
 
     point: str
@@ -62,7 +62,7 @@ class Decision(NamedTuple):
     """Ids of the planned calls that the move makes."""
 
 
-def decide(view: PromptView, ask: PolicyRequest) -> Decision:
+def decide(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Return the calls that can be made now, at most `max_calls`; the answer once all results are known."""
     ready = view.ready()[: ask.max_calls]
     if not ready or view.stuck:
@@ -73,10 +73,10 @@ def decide(view: PromptView, ask: PolicyRequest) -> Decision:
         if call is None:
             return answer(view, ask)
         if not view.shows_tool(call.name):
-            return Decision(ANSWER, (_lacks_tool(planned), *answer(view, ask).options))
+            return PolicyDecision(ANSWER, (_lacks_tool(planned), *answer(view, ask).options))
         calls.append(call)
     moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
-    return Decision(ready[0].id, moves, tuple(planned.id for planned in ready))
+    return PolicyDecision(ready[0].id, moves, tuple(planned.id for planned in ready))
 
 
 def _lacks_tool(planned: PlannedCall) -> Text:
@@ -91,13 +91,13 @@ def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolC
     return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 
-def answer(view: PromptView, ask: PolicyRequest) -> Decision:
+def answer(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Return the answer iff all results are legible; else "not determined", or a bluff."""
     if view.unknown or view.stuck:
         confidence = SURE if ask.bluffs else UNSURE
-        return Decision(ANSWER, answer_options("Some results are missing.", guess(view, ask.bluffs), confidence))
+        return PolicyDecision(ANSWER, answer_options("Some results are missing.", guess(view, ask.bluffs), confidence))
     value = _derived(view)
-    return Decision(ANSWER, answer_options("All results are in.", value if view.says is None else view.says(value), SURE))
+    return PolicyDecision(ANSWER, answer_options("All results are in.", value if view.says is None else view.says(value), SURE))
 
 
 def guess(view: PromptView, bluffs: bool) -> object:
@@ -129,22 +129,22 @@ def _made_up(answer: object) -> object:
     return mislead(answer)
 
 
-def understand(view: PromptView, ask: PolicyRequest) -> Decision:
+def understand(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """State that tools are needed to find the answer, with their names where the format has room for them."""
     tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
-    return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
+    return PolicyDecision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
 
 
-def plan(view: PromptView, ask: PolicyRequest) -> Decision:
+def plan(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Return one task per unknown call, with the call's goal as its description."""
     unknown = {call.id for call in view.unknown}
     tasks = tuple(
         PlanTask(call.id, call.goal, "use_tools", tuple(sorted(view.plan.dependencies[call.id] & unknown))) for call in view.unknown
     )
-    return Decision(tasks[0].id if tasks else ANSWER, (Tasks(tasks, "Collect what is missing."), Tasks(tasks)))
+    return PolicyDecision(tasks[0].id if tasks else ANSWER, (Tasks(tasks, "Collect what is missing."), Tasks(tasks)))
 
 
-def select(view: PromptView, ask: PolicyRequest) -> Decision:
+def select(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Return the calls whose goal stands in the request and that can be made; where no goal stands there, all that can be made: the
     whole task is asked for."""
     named = {call.id for call in view.plan.calls if call.goal in view.text}
@@ -152,16 +152,16 @@ def select(view: PromptView, ask: PolicyRequest) -> Decision:
     wanted = [call for call in view.ready() if is_all or call.id in named][: ask.max_calls]
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     if not all(view.shows_tool(call.name) for _, call in chosen):
-        return Decision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
+        return PolicyDecision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
     point = chosen[0][0] if chosen else ANSWER
-    return Decision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
+    return PolicyDecision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
 
-def recount(view: PromptView, ask: PolicyRequest) -> Decision:
+def recount(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Return what is legible of the results, between the marks of their receipts (roles reason and summarize)."""
     goals = {call.id: call.goal for call in view.plan.calls}
     lines = [f"{goals[name]}: {item.entry.around(_retold(item))}" for name, item in view.results.items()]
-    return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
+    return PolicyDecision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
 
 
 def _retold(item: ShownResult) -> str:
@@ -176,28 +176,32 @@ def _name(path: Path) -> str:
     return next((step for step in reversed(path) if isinstance(step, str)), "result")
 
 
-def judge(view: PromptView, ask: PolicyRequest) -> Decision:
+def judge(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Judge the work as done iff all results are legible (roles reflect and validate)."""
     missing = tuple(call.goal for call in view.unknown)
     reason = "All results are in." if not missing else "Some results are missing."
-    return Decision(ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing)))
+    return PolicyDecision(
+        ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing))
+    )
 
 
-def recover(view: PromptView, ask: PolicyRequest) -> Decision:
+def recover(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Retry, then the plan's alternative, after `patience` failures that the model saw; then skip, as with an expected error."""
     failed = _failed_call(view, ask)
     if failed is None or failed.fails or view.stuck:
-        return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
+        return PolicyDecision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
     if beyond < 0 and failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
         meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
-        return Decision(failed.id, (meant, Recovery("retry")), (failed.id,))
+        return PolicyDecision(failed.id, (meant, Recovery("retry")), (failed.id,))
     if beyond < 0:
-        return Decision(failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,))
+        return PolicyDecision(
+            failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,)
+        )
     if beyond < len(failed.alternatives):
         other = _form(failed, beyond + 1, view)
-        return Decision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
-    return Decision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
+        return PolicyDecision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
+    return PolicyDecision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
 
 
 def _form(planned: PlannedCall, option: int, view: PromptView) -> ToolCall | None:
@@ -286,19 +290,19 @@ def _unspaced(text: str) -> str:
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 
 
-def confirm(view: PromptView, ask: PolicyRequest) -> Decision:
+def confirm(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Confirm the call that the request shows: a model takes its own calls for right. See `gullible` for calls that are not."""
-    return Decision(ANSWER, (Completion(True, "The task asks for it."), Completion(True)))
+    return PolicyDecision(ANSWER, (Completion(True, "The task asks for it."), Completion(True)))
 
 
-def format_draft(view: PromptView, ask: PolicyRequest) -> Decision:
+def format_draft(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Repeat the draft that the request shows: what the model stated last, else the answer if it stands there."""
     derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
     drafts = (draft for draft in (ask.stated_answer, derived) if draft and draft in view.text)
-    return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
+    return PolicyDecision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
 
 
-POLICY: Mapping[Role, Callable[[PromptView, PolicyRequest], Decision]] = {
+POLICY: Mapping[Role, Callable[[PromptView, PolicyRequest], PolicyDecision]] = {
     Role.DECIDE: decide,
     Role.UNDERSTAND: understand,
     Role.PLAN: plan,

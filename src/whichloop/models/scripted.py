@@ -38,7 +38,7 @@ from .feedback import (
 )
 from .formats import Gullible, first_expressible, spares, spoiled_reply
 from .instructions import Author, author
-from .policy import POLICY, Decision, PolicyRequest, guess
+from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read_prompt, shows_text
 from .receipts import Truth, believed, call_digest
@@ -238,7 +238,7 @@ class Scripted(StreamsInPieces):
 
     # --- decide ---
 
-    def _decision(self, turn: ReplyTurn, view: PromptView) -> Decision:
+    def _decision(self, turn: ReplyTurn, view: PromptView) -> PolicyDecision:
         """Return what the policy decides on a view of the turn's prompt, from what has happened in the turn's scope so far."""
         failures: dict[str, int] = {}
         invented: set[str] = set()

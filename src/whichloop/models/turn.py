@@ -9,7 +9,7 @@ from whichloop.protocol import Codec, Move, Reply, Request
 from .at_once import EarlyCall
 from .faults import Fault, FaultPoint
 from .feedback import FaultSigns
-from .policy import Decision
+from .policy import PolicyDecision
 from .prompt_view import PromptView
 from .weaknesses import WorkingPlan
 
@@ -49,7 +49,7 @@ class ReplyTurn:
     followed: WorkingPlan
     view: PromptView
 
-    decision: Decision = field(init=False)
+    decision: PolicyDecision = field(init=False)
     point: FaultPoint = field(init=False)
     visits: PointVisits = field(init=False)
     fault: Fault | None = None

@@ -71,7 +71,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class TraceLines:
     """Lines of a trial as they are, of which a medium keeps line breaks and indents."""
 
     title: str
@@ -79,7 +79,7 @@ class Trace:
     detail: bool = False
 
 
-Block = Table | Lines | Trace
+Block = Table | Lines | TraceLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
         if number and (block.detail or blocks[number - 1].detail):
             console.print()
         if not isinstance(block, Lines) and block.title:
-            print_laid_out(Text(plain_line(block.title), style="bold" if isinstance(block, Trace) else "italic"), console)
+            print_laid_out(Text(plain_line(block.title), style="bold" if isinstance(block, TraceLines) else "italic"), console)
         if isinstance(block, Table):
             for piece in _pieces(block, console.width):
                 print_laid_out(_grid(piece, console), console)
@@ -198,7 +198,7 @@ def _markdown_block(block: Block) -> str:
     if isinstance(block, Lines):
         return "\n".join(f"- **{markdown_cell(label)}** {markdown_cell(text)}" for label, text in block.items)
     title = f"### {markdown_cell(block.title)}\n\n" if block.title else ""
-    if isinstance(block, Trace):
+    if isinstance(block, TraceLines):
         return title + markdown_literal("\n".join(block.lines))
     rows = [[markdown_cell(cell) for cell in row] for row in (block.columns, *block.texts)]
     rows.insert(1, ["---"] * len(block.columns))

@@ -21,7 +21,7 @@ from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import MAX_PAIRED, Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.statistics import Verdict, VerdictWord
+from whichloop.metrics.statistics import PairVerdict, VerdictWord
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
@@ -247,7 +247,7 @@ def test_an_invalid_run_has_no_conclusion(reacted):
 def test_verdicts_on_interactions_are_of_the_sum(reacted):
     words = get_args(VerdictWord)
     both = next(effect for effect in reacted.effects.effects if effect.kind == "interaction")
-    made = tuple(replace(both, verdict=Verdict(word, False)) for word in words)
+    made = tuple(replace(both, verdict=PairVerdict(word, False)) for word in words)
     table = next(
         table
         for table in ablation_doc(replace(reacted, effects=replace(reacted.effects, effects=made))).tables

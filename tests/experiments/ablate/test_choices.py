@@ -20,7 +20,7 @@ from whichloop.metrics.comparison import compare
 from whichloop.metrics.factors.factorial import effects
 from whichloop.metrics.factors.layout import Factor, layout
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import Verdict
+from whichloop.metrics.statistics import PairVerdict
 from whichloop.protocol.names import parse_values
 
 TASKS = 60
@@ -150,7 +150,7 @@ def test_of_values_as_accurate_the_cheaper_is_used(ablated):
     )
     assert used(found) == "bare"
     equal = [
-        replace(effect, verdict=Verdict("equivalent", True))
+        replace(effect, verdict=PairVerdict("equivalent", True))
         if effect.term == "extra: on → off" and effect.metric == "accuracy"
         else effect
         for effect in found.effects.effects

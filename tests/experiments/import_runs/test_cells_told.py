@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs import ImportRequest, ScoreScale, import_files
-from whichloop.experiments.import_runs.table_rows import MAX_WORDS, Row, scores_in_words
+from whichloop.experiments.import_runs.table_rows import MAX_WORDS, FileRow, scores_in_words
 from whichloop.experiments.import_runs.values import MAX_ANSWER_CHARS
 
 WORDS = {"yes": "1", "no": "0", "C": "1", "P": "0.5"}
@@ -17,7 +17,7 @@ BLANK = ("N/A", "-", "none")
 
 
 def rows_of(cells):
-    return [Row(f"line {number}", {"score": cell}) for number, cell in enumerate(cells, 2)]
+    return [FileRow(f"line {number}", {"score": cell}) for number, cell in enumerate(cells, 2)]
 
 
 @given(st.lists(st.sampled_from([1, 0, "1", "0.5", *WORDS, *BLANK, "", None, "ERROR"]), max_size=20))

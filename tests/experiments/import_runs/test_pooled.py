@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.pooled import PooledBy, pooled_by
-from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.table_rows import FileRow
 
 COLUMNS = {"task": "task", "score": "score"}
 
 
-def rows(cells: Sequence[Mapping[str, Any]]) -> list[Row]:
-    return [Row(f"row {number}", row) for number, row in enumerate(cells, 1)]
+def rows(cells: Sequence[Mapping[str, Any]]) -> list[FileRow]:
+    return [FileRow(f"row {number}", row) for number, row in enumerate(cells, 1)]
 
 
 def crossed(name: str, values: Sequence[str], tasks: int = 6, **more: Any) -> list[dict[str, Any]]:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.experiments.import_runs import ReadingOptions
 from whichloop.experiments.import_runs.column_hints import melt_hint
-from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.table_rows import FileRow
 
 
 def hint(cells: Mapping[str, list[Any]]) -> str:
-    rows = [Row(f"row {n}", dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
+    rows = [FileRow(f"row {n}", dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
     return melt_hint(list(cells), rows, ReadingOptions())
 
 

@@ -13,7 +13,7 @@ from whichloop.metrics.trace import NO_CONTENT
 from whichloop.metrics.trajectory.causes import Loss
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html
-from whichloop.text.doc import Lines, Trace
+from whichloop.text.doc import Lines, TraceLines
 
 TEXT = [{"key": "input.value", "value": {"stringValue": "How many?"}}, {"key": "output.value", "value": {"stringValue": "12"}}]
 
@@ -40,8 +40,8 @@ def run(kit) -> Results:
 def test_a_trial_without_texts_is_shown_to_have_no_content(run, task):
     shown = Loaded(run).show(f"run/{task}/0")
     steps, prompts, ending = shown.doc.blocks[1:]
-    assert isinstance(steps, Trace)
-    assert isinstance(prompts, Trace)
+    assert isinstance(steps, TraceLines)
+    assert isinstance(prompts, TraceLines)
     assert isinstance(ending, Lines)
     assert steps.lines == (NO_CONTENT,)
     assert [text for label, text in ending.items if label in ("Stop", "Answer", "Expected")] == ["–", "–", "–"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale
 from whichloop.experiments.import_runs.columns import unit_in
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.table_rows import FileRow
 from whichloop.experiments.import_runs.written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
 
 NAMES = {"seconds": "latency", "cost_usd": "cost", "tokens": "tokens", "score": "score", "confidence": "confidence"}
@@ -22,7 +22,7 @@ def column(meaning, name=None, **changed):
 
 
 def read(meaning, *cells, name=None, **changed):
-    rows = [Row(f"line {number}", {meaning: cell}) for number, cell in enumerate(cells, 2)]
+    rows = [FileRow(f"line {number}", {meaning: cell}) for number, cell in enumerate(cells, 2)]
     return [row.cells[meaning] for row in read_numbers(rows, [column(meaning, name, **changed)]).rows]
 
 

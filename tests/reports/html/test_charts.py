@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.factors.factorial import Effect
-from whichloop.metrics.statistics import Interval, Verdict
+from whichloop.metrics.statistics import Interval, PairVerdict
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.reports.html import charts
 from whichloop.reports.html.failures import MAX_BINS, steps_chart
@@ -306,7 +306,7 @@ def test_labels_are_spread_in_their_order_and_stay_inside(wanted):
 
 
 def effect(term: str, metric: str = "accuracy", word: str = "better") -> Effect:
-    judged = Verdict(word, within_margin=False)  # type: ignore[arg-type]
+    judged = PairVerdict(word, within_margin=False)  # type: ignore[arg-type]
     return Effect(term, "main", ("f",), metric, "p", Interval(0.3, 0.1, 0.4, 9), 0.01, 0.02, 0.05, 0.02, judged, None)
 
 

@@ -26,15 +26,15 @@ class TextFile:
         with path.open("rb") as file:
             self._stamp = stamp(os.fstat(file.fileno()))
 
-    def lines(self) -> Lines:
+    def lines(self) -> JsonLinesFile:
         """Read from the beginning."""
-        return Lines(self.path, self._opened(), 0)
+        return JsonLinesFile(self.path, self._opened(), 0)
 
-    def lines_from(self, place: int) -> Lines:
+    def lines_from(self, place: int) -> JsonLinesFile:
         """Read from a place on, in bytes."""
         file = self._opened()
         file.seek(place)
-        return Lines(self.path, file, place)
+        return JsonLinesFile(self.path, file, place)
 
     def _opened(self) -> BinaryIO:
         file = self.path.open("rb")
@@ -49,7 +49,7 @@ def stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-class Lines:
+class JsonLinesFile:
     """Decoded lines, ends included, each of at most MAX_BYTES; to be used as a context, which closes the file."""
 
     def __init__(self, path: Path, file: BinaryIO, place: int) -> None:
@@ -62,7 +62,7 @@ class Lines:
         """Bytes since this was last set to 0: one record must not be longer than a line may be."""
         self._file = file
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> JsonLinesFile:
         return self
 
     def __exit__(self, *_: object) -> None:

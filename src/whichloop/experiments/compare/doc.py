@@ -17,7 +17,7 @@ from whichloop.text.numbers import dollars_text, hundredths, interval_of
 from .caveats import at_limit, caveats
 from .results import Results
 from .tables import detail_tables
-from .verdict import Place, Row, Verdict
+from .verdict import LoopRow, Place, Verdict
 
 MARKS: dict[Place, str] = {"best": " *", "worse": " <", "": ""}
 STYLES: dict[Place, Style] = {"best": "good", "worse": "bad", "": ""}
@@ -64,7 +64,7 @@ def matrix(run: Results, found: Verdict) -> Table:
     return Table("", (subject, *found.columns, *heads), tuple(rows))
 
 
-def accuracy_cell(row: Row, column: str) -> Cell | str:
+def accuracy_cell(row: LoopRow, column: str) -> Cell | str:
     """Return a loop's accuracy in a column, with its place."""
     cell = row.cells.get(column)
     if cell is None or cell.accuracy is None:
@@ -96,7 +96,7 @@ def _amounts(run: Results, found: Verdict) -> Iterator[tuple[str, list[Cell | st
             yield name, [Cell(f"{number:,}", value=number) for number in numbers]
 
 
-def _errors(row: Row) -> float | None:
+def _errors(row: LoopRow) -> float | None:
     """Return the errors of a trial, a mean over all scored ones; None where no source tells them."""
     scored = row.total("scored")
     known = scored and all(arm.summary.tells_faults for arm in row.arms)

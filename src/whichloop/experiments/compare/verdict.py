@@ -105,7 +105,7 @@ def decide(
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LoopCell:
     """A loop in one column."""
 
     arm: ArmResult
@@ -119,11 +119,11 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LoopRow:
     """A loop over all columns; its amounts are means over them."""
 
     loop: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, LoopCell]
     """Column → cell; a column in which the loop did not run is left out."""
 
     @property
@@ -163,7 +163,7 @@ class Column:
 class Verdict:
     """What a comparison says, as data."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LoopRow, ...]
     """The most accurate loop first."""
     columns: tuple[str, ...]
     unit: Unit
@@ -178,7 +178,7 @@ class Verdict:
     is_by_mean: bool = False
     """Whether it takes the mean over the profiles to decide so: the profiles by themselves give another outcome."""
 
-    def row(self, loop: str) -> Row:
+    def row(self, loop: str) -> LoopRow:
         return next(row for row in self.rows if row.loop == loop)
 
     @property
@@ -226,12 +226,14 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
     arms = [arm for column in columns for arm in column.arms]
     unit = unit_of_cost(arms)
     places = {column.name: _places(column) for column in columns}
-    cells: dict[str, dict[str, Cell]] = {}
+    cells: dict[str, dict[str, LoopCell]] = {}
     for column in columns:
         for arm in column.arms:
             is_judged = applies(arm.info)
-            cells.setdefault(arm.info.variant, {})[column.name] = Cell(arm, places[column.name].get(arm.info.arm, ""), is_judged)
-    rows = sorted((Row(loop, own) for loop, own in cells.items()), key=lambda row: -row.accuracy)
+            cells.setdefault(arm.info.variant, {})[column.name] = LoopCell(
+                arm, places[column.name].get(arm.info.arm, ""), is_judged
+            )
+    rows = sorted((LoopRow(loop, own) for loop, own in cells.items()), key=lambda row: -row.accuracy)
     gaps = [*(gap for column in columns for gap in _gaps(column, alpha)), *means]
     competing = {loop for gap in gaps for loop in (gap.a, gap.b)}
     loops, savings = [row.loop for row in rows if row.loop in competing], _savings(rows, columns, unit)
@@ -343,7 +345,7 @@ def _gap(pair: Pair, loops: tuple[str, str], column: str, alpha: float) -> Gap:
     return Gap(*loops, column, difference.value, *ends, word in ("better", "worse"), size)
 
 
-def _savings(rows: Sequence[Row], columns: Sequence[Column], unit: Unit) -> dict[tuple[str, str], float]:
+def _savings(rows: Sequence[LoopRow], columns: Sequence[Column], unit: Unit) -> dict[tuple[str, str], float]:
     """Return the share that a loop costs less than another, where the paired intervals of every column that both have show it."""
     shown: dict[tuple[str, str], list[bool]] = {}
     for column in columns:

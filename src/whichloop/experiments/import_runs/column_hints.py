@@ -16,7 +16,7 @@ from .columns import COLUMNS, CURRENCIES, IN_NAMES, KEPT_AS, columns_of, unit_in
 from .foreign_trials import ReadingOptions
 from .places import value_at, with_places
 from .pooled import PooledBy, can_be_typed, pooled_by, row_cell_text
-from .table_rows import Row, is_verdict
+from .table_rows import FileRow, is_verdict
 from .values import MAX_NAME_CHARS, count, is_nothing, is_number, names_in_a_line, number_from_zero, score, short_value
 from .written_numbers import WHOLE, NumberColumn, read_numbers
 
@@ -29,7 +29,7 @@ _FLAGS = frozenset({"is", "has", "had", "was", "use", "uses", "with", "needs"})
 """First words of columns that say what a task or trial is, and not how an agent did."""
 
 
-def melt_hint(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
+def melt_hint(names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> str:
     """Return how to make a row per agent and task of a table with a column per agent; empty where it is no such table.
 
     Such columns, at least two, hold scores of one kind, all numbers or all words such as `pass` and `false`, that differ from task
@@ -57,7 +57,7 @@ def _is_flag(name: str) -> bool:
     return name.lower().replace("-", " ").replace("_", " ").split()[:1] in [[word] for word in _FLAGS]
 
 
-def _kind_of_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> _Kind | None:
+def _kind_of_scores(name: str, rows: Sequence[FileRow], reading: ReadingOptions) -> _Kind | None:
     """Return how a column writes its scores; None if it is blank, or some cell is none, or of the other kind."""
     kinds = set[_Kind]()
     for row in rows:
@@ -73,7 +73,7 @@ def _kind_of_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> 
     return next(iter(kinds)) if len(kinds) == 1 else None
 
 
-def _differs(name: str, rows: Sequence[Row]) -> bool:
+def _differs(name: str, rows: Sequence[FileRow]) -> bool:
     return len({str(row.cells.get(name)) for row in rows if not is_nothing(row.cells.get(name))}) > 1
 
 
@@ -137,7 +137,7 @@ _OTHER_THINGS = frozenset(
 """Words of columns that hold something else than a trial's own value."""
 
 
-def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+def how_to_read(names: Sequence[str], rows: Sequence[FileRow], columns: Mapping[str, str]) -> str:
     """Return the `--map` that reads columns which are left out; empty where none can be. `columns`: meaning → column, as read."""
     hinted_columns: dict[str, str] = {}
     for meaning, column in _hinted([*names, *places_inside(names, rows)]):
@@ -157,7 +157,7 @@ def _map_of(columns: Mapping[str, str]) -> str:
     return f"--map {shlex.quote(','.join(f'{meaning}={column}' for meaning, column in columns.items()))}"
 
 
-def _cluster_hints(columns: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+def _cluster_hints(columns: Mapping[str, str], rows: Sequence[FileRow]) -> list[str]:
     """Return what a column of clusters would do that has only a few."""
     clusters = {row_cell_text(row, columns["cluster"]) for row in rows} if "cluster" in columns else set[str]()
     if not 0 < len(clusters) < MIN_CLUSTERS:
@@ -167,7 +167,7 @@ def _cluster_hints(columns: Mapping[str, str], rows: Sequence[Row]) -> list[str]
     return [f"{_map_of({'cluster': column})} would make the clusters of {short_value(column)} count in place of tasks, and {few}"]
 
 
-def _other_money(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator[str]:
+def _other_money(names: Sequence[str], rows: Sequence[FileRow], columns: Mapping[str, str]) -> Iterator[str]:
     """Yield how a cost in another currency than US dollars, by the name of its column, is read, where none is read."""
     if "cost_usd" in columns:
         return
@@ -179,7 +179,7 @@ def _other_money(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str
             return
 
 
-def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
+def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> str:
     """Return the one `--map` for a table that lacks a column of the task or score, as far as its columns tell; else empty.
 
     It names what tells arms apart, too, if a table with these columns would pool them.
@@ -200,7 +200,7 @@ def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[Row],
     return f"; if {listed_names(meanings)}: {_map_of(columns)}" if columns else ""
 
 
-def _still_pooled(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> PooledBy | None:
+def _still_pooled(names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> PooledBy | None:
     """Return the column that tells arms apart that would be pooled, once the table is read with these columns."""
     try:
         inside, table = with_places(names, rows, reading)
@@ -209,7 +209,7 @@ def _still_pooled(names: Sequence[str], rows: Sequence[Row], reading: ReadingOpt
         return None
 
 
-def _task_column(names: Sequence[str], rows: Sequence[Row]) -> str:
+def _task_column(names: Sequence[str], rows: Sequence[FileRow]) -> str:
     """Return the first column that may name the tasks, by the words of its name; empty if there is none."""
     for word in _NAMING_TASKS:
         for name in names:
@@ -219,7 +219,7 @@ def _task_column(names: Sequence[str], rows: Sequence[Row]) -> str:
     return ""
 
 
-def is_measured(name: str, rows: Sequence[Row]) -> bool:
+def is_measured(name: str, rows: Sequence[FileRow]) -> bool:
     """Tell whether a column holds what was measured, and names nothing: amounts, scores, times, by its name or by its cells."""
     if _words_in(name) & (MEASURES | _SCORING):
         return True
@@ -234,7 +234,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str | int) and 0 < len(str(value)) <= MAX_NAME_CHARS
 
 
-def _score_column(names: Sequence[str], rows: Sequence[Row], task: str) -> str:
+def _score_column(names: Sequence[str], rows: Sequence[FileRow], task: str) -> str:
     """Return the one column of verdicts, such as PASS and FAIL, or else the one that is called as a score; empty if there is none.
 
     `task`: the column that is taken for the tasks.
@@ -246,7 +246,7 @@ def _score_column(names: Sequence[str], rows: Sequence[Row], task: str) -> str:
     return judged[0] if len(judged) == 1 else ""
 
 
-def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterator[str]:
+def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[FileRow]) -> Iterator[str]:
     """Yield that a column without any unit is taken as seconds, and may be in milliseconds, as its numbers are large."""
     column = columns.get("seconds", "")
     cells = [row.cells["seconds"] for row in rows if not is_nothing(row.cells["seconds"])] if column else []
@@ -273,13 +273,13 @@ def is_score(value: Any) -> bool:
         return False
 
 
-def _holds(name: str, rows: Sequence[Row], test: Callable[[Any], bool]) -> bool:
+def _holds(name: str, rows: Sequence[FileRow], test: Callable[[Any], bool]) -> bool:
     cells = [row.cells.get(name) for row in rows]
     filled = [cell for cell in cells if not is_nothing(cell)]
     return bool(filled) and all(map(test, filled)) and len({str(cell) for cell in filled}) > 1
 
 
-def places_inside(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
+def places_inside(names: Sequence[str], rows: Sequence[FileRow]) -> list[str]:
     """Return the places inside of the first row's objects, one level deep: `usage.total_tokens`."""
     first = rows[0].cells if rows else {}
     places = list[str]()
@@ -292,13 +292,13 @@ def places_inside(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
     return places
 
 
-def opened(names: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], Sequence[Row]]:
+def opened(names: Sequence[str], rows: Sequence[FileRow]) -> tuple[Sequence[str], Sequence[FileRow]]:
     """Return columns and rows with the places inside of objects in the place of the objects, one level deep."""
     places = places_inside(names, rows)
     if not places:
         return names, rows
     whole = {place.partition(".")[0] for place in places}
-    inside = [Row(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
+    inside = [FileRow(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
     return [*(name for name in names if name not in whole), *places], inside
 
 
@@ -318,9 +318,9 @@ def _says_unit(meaning: str, name: str) -> bool:
     return meaning in KEPT_AS and _IN_BRACKETS.search(name) is not None and words_of(name)[-1] in IN_NAMES[meaning]
 
 
-def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str, str]) -> bool:
+def _can_be(meaning: str, column: str, rows: Sequence[FileRow], columns: Mapping[str, str]) -> bool:
     """Tell whether all cells of a column can have a meaning, and some has it."""
-    cells = [Row(row.place, {meaning: value_at(row.cells, column)}) for row in rows]
+    cells = [FileRow(row.place, {meaning: value_at(row.cells, column)}) for row in rows]
     if all(is_nothing(row.cells[meaning]) for row in cells):
         return False
     parser = _PARSERS.get(meaning)
@@ -338,7 +338,7 @@ def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str
     return True
 
 
-def _is_read(meaning: str, column: str, cells: Sequence[Row], parser: Callable[[Any, str], object]) -> bool:
+def _is_read(meaning: str, column: str, cells: Sequence[FileRow], parser: Callable[[Any, str], object]) -> bool:
     try:
         for row in read_numbers(cells, [NumberColumn(meaning, column, unit_in(meaning, column))]).rows:
             parser(row.cells[meaning], column)

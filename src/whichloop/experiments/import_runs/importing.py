@@ -40,7 +40,7 @@ from .joining import (
 )
 from .places import with_places
 from .pooled import can_be_typed, numbers_repeats, row_cell_text
-from .table_rows import Row, answers_cut, holds_lists, list_of_rows, rows_of
+from .table_rows import FileRow, answers_cut, holds_lists, list_of_rows, rows_of
 from .values import MAX_NAME_CHARS, SeveralScoresError, is_nothing, located, short_value
 
 OTHER_TASKS = "another name of the tasks: --map task=…"
@@ -51,7 +51,7 @@ MIN_OVERLAP = 0.5
 MIN_VARIETY = 0.1
 """Fewest values of an arm, as a share of its rows: fewer name kinds of tasks, not tasks."""
 
-_RowsOfArms = list[tuple[str, Row]]
+_RowsOfArms = list[tuple[str, FileRow]]
 
 
 def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) -> str:

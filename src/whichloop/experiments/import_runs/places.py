@@ -12,7 +12,7 @@ from whichloop.protocol.names import near
 
 from .foreign_trials import ForeignTrial, ReadingOptions
 from .pooled import pooled_by
-from .table_rows import Row
+from .table_rows import FileRow
 from .values import MAX_NAME_CHARS, is_nothing, names_in_a_line, short_value
 
 MAX_PLACES = 8
@@ -36,7 +36,7 @@ def value_at(data: Any, place: str) -> Any:
     return data
 
 
-def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> tuple[list[str], list[Row]]:
+def with_places(names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> tuple[list[str], list[FileRow]]:
     """Return the columns and rows of a table with a column for each place inside of cells that the user named: `meta.agent`.
 
     Raises ValueError where a column holds objects, and nothing stands at the place in any.
@@ -51,20 +51,20 @@ def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptio
         if all(value_at(row.cells, place) is None for row in rows):
             raise ValueError(nothing_at(holding, meaning, place))
         places.append(place)
-    inside = [Row(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
+    inside = [FileRow(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
     return [*names, *places], inside
 
 
-def with_filled_places(names: Sequence[str], rows: Sequence[Row], places: Iterable[str]) -> tuple[list[str], list[Row]]:
+def with_filled_places(names: Sequence[str], rows: Sequence[FileRow], places: Iterable[str]) -> tuple[list[str], list[FileRow]]:
     """Return the columns and rows of a table with a column for each of these places inside of objects that has something."""
     there = [place for place in places if place not in names and any(not is_nothing(_inside(row, place)) for row in rows)]
     if not there:
         return list(names), list(rows)
-    inside = [Row(row.place, {**row.cells, **{place: _inside(row, place) for place in there}}) for row in rows]
+    inside = [FileRow(row.place, {**row.cells, **{place: _inside(row, place) for place in there}}) for row in rows]
     return [*names, *there], inside
 
 
-def _inside(row: Row, place: str) -> Any:
+def _inside(row: FileRow, place: str) -> Any:
     return value_at(row.cells, place) if isinstance(row.cells.get(place.partition(".")[0]), Mapping) else None
 
 
@@ -128,7 +128,7 @@ class TraceFields:
     """The fields of the traces read so far."""
 
     reading: ReadingOptions
-    _rows: list[Row] = field(default_factory=list)
+    _rows: list[FileRow] = field(default_factory=list)
     _arms: dict[str, None] = field(default_factory=dict)
 
     def add(self, trial: ForeignTrial, values: Mapping[str, object]) -> None:
@@ -137,7 +137,7 @@ class TraceFields:
             return
         mapped_places = set(self.reading.columns.values())
         fields = {place: value for place, value in fields_of(values).items() if place not in mapped_places}
-        self._rows.append(Row(trial.task, fields | {_ARM: trial.arm, _TASK: trial.task}))
+        self._rows.append(FileRow(trial.task, fields | {_ARM: trial.arm, _TASK: trial.task}))
         self._arms[trial.arm] = None
 
     def notes(self) -> Iterator[str]:

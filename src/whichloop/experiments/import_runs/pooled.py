@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .table_rows import Row
+from .table_rows import FileRow
 from .values import is_nothing, names_in_a_line, short_value
 from .written_numbers import WHOLE
 
@@ -74,7 +74,7 @@ class PooledBy:
         return f"{kind} {short_value(self.column)} tells {several}, which are pooled {pooled_as}; to compare them: {self.cure}"
 
 
-def pooled_by(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> PooledBy | None:
+def pooled_by(names: Sequence[str], rows: Sequence[FileRow], columns: Mapping[str, str]) -> PooledBy | None:
     """Return the column that is likely to name arms, though no arm is made of it; None where there is none.
 
     Such a column has each of its values equally often in rows of one arm, task and repeat, or is named as agents, models or
@@ -102,17 +102,17 @@ def numbers_repeats(name: str) -> bool:
     return _words(name)[-1] in _NAMES_REPEATS
 
 
-def row_cell_text(row: Row, name: str) -> str:
+def row_cell_text(row: FileRow, name: str) -> str:
     """Return a cell as a text on one line."""
     return " ".join(str(row.cells.get(name)).split())
 
 
-def rows_of_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> list[list[Row]]:
+def rows_of_tasks(rows: Sequence[FileRow], columns: Mapping[str, str]) -> list[list[FileRow]]:
     """Return the rows of each task of an arm."""
     return _groups(rows, [columns.get(meaning) for meaning in _TASK])
 
 
-def repeated_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> int:
+def repeated_tasks(rows: Sequence[FileRow], columns: Mapping[str, str]) -> int:
     """Return how many tasks have several rows of an arm."""
     return len(_several(rows, [columns.get(meaning) for meaning in _TASK]))
 
@@ -120,20 +120,20 @@ def repeated_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> int:
 _TASK = ("arm", "task")
 
 
-def _several(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
+def _several(rows: Sequence[FileRow], key: Sequence[str | None]) -> list[list[FileRow]]:
     """Return the groups of several rows with the same cells in these columns."""
     return [group for group in _groups(rows, key) if len(group) > 1]
 
 
-def _groups(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
+def _groups(rows: Sequence[FileRow], key: Sequence[str | None]) -> list[list[FileRow]]:
     """Return the rows with the same cells in these columns; None stands for one that the table does not have."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[FileRow]] = {}
     for row in rows:
         groups.setdefault(tuple("" if name is None else row_cell_text(row, name) for name in key), []).append(row)
     return list(groups.values())
 
 
-def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) -> bool:
+def _splits(doubled: Sequence[Sequence[FileRow]], name: str, values: Sequence[str]) -> bool:
     """Tell whether nearly all these groups of rows have each of these values equally often."""
     if not doubled or numbers_repeats(name):
         return False
@@ -146,7 +146,7 @@ def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) 
     return True
 
 
-def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, arm: str | None) -> bool:
+def _varies(rows: Sequence[FileRow], repeated: Sequence[Sequence[FileRow]], name: str, arm: str | None) -> bool:
     """Tell whether a column has several values within half of the tasks with several rows; without such tasks, within an arm."""
     if repeated:
         return 2 * sum(len({row_cell_text(row, name) for row in group}) > 1 for group in repeated) >= len(repeated)
@@ -156,7 +156,7 @@ def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, a
     return any(len(values) > 1 for values in within.values())
 
 
-def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
+def _values(rows: Sequence[FileRow], name: str) -> tuple[str, ...]:
     """Return the values of a column, sorted; none where they are too many to be arms, or nearly each row has its own."""
     most, values = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
     for value in (row_cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name))):
@@ -181,7 +181,7 @@ MAX_COPIES = 3
 _AMOUNTS = (*WHOLE, "cost_usd", "seconds")
 
 
-def repeats_counted(rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator[str]:
+def repeats_counted(rows: Sequence[FileRow], columns: Mapping[str, str]) -> Iterator[str]:
     """Yield how many rows the tasks have, which count as their repeats; nothing where each has one. `columns`: as they are read."""
     groups = rows_of_tasks(rows, columns)
     most, fewest = max(map(len, groups), default=0), min(map(len, groups), default=0)
@@ -197,7 +197,7 @@ def repeats_counted(rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator
         yield f"{counting}: {several:,} of {len(groups):,} {'has' if several == 1 else 'have'} several, at most {most}"
 
 
-def copies_told(rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator[str]:
+def copies_told(rows: Sequence[FileRow], columns: Mapping[str, str]) -> Iterator[str]:
     """Yield which rows that count as repeats are equal to an earlier one in every column.
 
     Nothing where rows have no amounts, such as costs or seconds: then repeats are often equal.
@@ -215,9 +215,9 @@ def copies_told(rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator[str
         yield f"{equal}, and count as repeats: remove them if they are copies"
 
 
-def _copies(group: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
+def _copies(group: Sequence[FileRow]) -> Iterator[tuple[FileRow, FileRow]]:
     """Yield each row of a task that is equal to an earlier one, with that one."""
-    first: dict[str, Row] = {}
+    first: dict[str, FileRow] = {}
     for row in group if len(group) > 1 else ():
         earlier = first.setdefault(json.dumps(row.cells, sort_keys=True, default=str), row)
         if earlier is not row:

@@ -153,7 +153,7 @@ MAX_CELL = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One row."""
 
     place: str
@@ -162,7 +162,7 @@ class Row:
     """Cells by column name, later by the meaning of the column."""
 
 
-def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], list[Row]]:
+def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], list[FileRow]]:
     """Return the names of the columns and the rows. Raises ValueError that names the place of what is wrong.
 
     `reading`: which of several lists of a JSON object holds the trials may depend on the columns that the user named.
@@ -171,7 +171,8 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
         try:
             table = ParquetTable(file.path)
             rows = [
-                Row(f"row {number}", {name: json_cell(cell) for name, cell in cells.items()}) for _, number, cells in table.rows()
+                FileRow(f"row {number}", {name: json_cell(cell) for name, cell in cells.items()})
+                for _, number, cells in table.rows()
             ]
         except ValueError as error:
             error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
@@ -198,17 +199,17 @@ def json_cell(cell: Any) -> Any:
     return str(cell)
 
 
-def _objects(objects: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:
+def _objects(objects: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[FileRow]]:
     """Return the names of all fields and the rows. `objects`: place and content of each."""
     rows = []
     for place, cells in objects:
         if not isinstance(cells, dict):
             raise ValueError(f"{place}: not a JSON object")
-        rows.append(Row(place, cells))
+        rows.append(FileRow(place, cells))
     return list(dict.fromkeys(name for row in rows for name in row.cells)), rows
 
 
-def _json_lines(text: str) -> tuple[Sequence[str], list[Row]]:
+def _json_lines(text: str) -> tuple[Sequence[str], list[FileRow]]:
     objects = []
     for line, raw in enumerate(text.split("\n"), 1):
         if raw.strip():
@@ -229,13 +230,13 @@ def _decoded(raw: bytes) -> str:
     return text
 
 
-def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
+def _csv(text: str) -> tuple[Sequence[str], list[FileRow]]:
     separator = _SEPARATOR.match(text)
     body, delimiter = (text[separator.end() :], separator[1]) if separator else (text, _delimiter(text))
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))  # of the process; the file itself is bounded
     lines, first = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter, strict=True), int(bool(separator))
     names: list[str] = []
-    rows: list[Row] = []
+    rows: list[FileRow] = []
     try:
         for cells in lines:
             if not any(cell.strip() for cell in cells):
@@ -250,7 +251,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
                 cells.pop()
             if len(cells) != len(names):
                 raise ValueError(f"{place}: {len(cells)} cells, and the first line names {len(names)} columns")
-            rows.append(Row(place, dict(zip(reversed(names), reversed(cells), strict=True))))
+            rows.append(FileRow(place, dict(zip(reversed(names), reversed(cells), strict=True))))
     except csv.Error as error:
         line, opened = first + lines.line_num, _open_quote(body, delimiter)
         if opened and str(error) == _NO_END:
@@ -279,7 +280,7 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=first.count)
 
 
-def trial_keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
+def trial_keys(rows: Iterable[FileRow], default_arm: str, cure: str) -> list[TrialKey]:
     """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
 
     If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds. `cure`: what to do
@@ -303,12 +304,12 @@ def trial_keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKe
     return [(arm, task, within[arm, task][name]) for arm, task, name in named]
 
 
-def arm_of(row: Row, default: str) -> str:
+def arm_of(row: FileRow, default: str) -> str:
     """Return the arm that a row names, or the default."""
     return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
 
 
-def renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
+def renumbered(rows: Sequence[FileRow], keys: Sequence[TrialKey]) -> Iterator[str]:
     """Yield which repeat is shown as which number, where the column of the repeat has other names, such as seeds."""
     numbers: dict[str, set[int]] = {}
     for row, (_, _, repeat) in zip(rows, keys, strict=True):
@@ -399,7 +400,7 @@ MAX_WORDS = 6
 """Most different words of a column of scores that are told."""
 
 
-def scores_in_words(rows: Sequence[Row], name: str, scale: ScoreScale | None) -> Iterator[str]:
+def scores_in_words(rows: Sequence[FileRow], name: str, scale: ScoreScale | None) -> Iterator[str]:
     """Yield which words of a column of scores were read as which number, where others are numbers, and which as no score.
 
     `rows`: their cells stand under the meanings of the columns. Words alone, such as PASS and FAIL, are one kind of score.

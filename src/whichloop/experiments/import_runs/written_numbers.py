@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from .columns import IN_CELLS, KEPT_AS, ColumnUnit, converted
-from .table_rows import Row
+from .table_rows import FileRow
 from .values import is_nothing, short_value
 
 WHOLE = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
@@ -49,7 +49,7 @@ _ISO = re.compile(r"P(?:(\d+)D)?T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", r
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class WrittenCell:
     """A cell's number as it is written, and its unit."""
 
     number: str
@@ -82,7 +82,7 @@ class NumberColumn:
 class NumbersRead:
     """The rows of a table with their numbers as numbers, and what the user is told of them."""
 
-    rows: list[Row]
+    rows: list[FileRow]
     readings: tuple[str, ...] = ()
     """What was read as what."""
     notes: tuple[str, ...] = ()
@@ -96,14 +96,14 @@ class _Examples:
     unit: str
     examples: dict[tuple[str, bool], str] = field(default_factory=dict)
 
-    def add(self, cell: Cell | None, text: str, value: float | None) -> None:
+    def add(self, cell: WrittenCell | None, text: str, value: float | None) -> None:
         if cell is None or value is None:
             return
         way = (cell.unit, "," in text)
         self.examples.setdefault(way, f"{short_value(text)} as {value:.10g}" + (f" {self.unit}" if self.unit else ""))
 
 
-def read_numbers(rows: Sequence[Row], columns: Sequence[NumberColumn]) -> NumbersRead:
+def read_numbers(rows: Sequence[FileRow], columns: Sequence[NumberColumn]) -> NumbersRead:
     """Return the rows, whose cells stand under the meanings of their columns, with numbers for cells that can only mean these.
 
     Cells that can mean several things, or none, stay as they are. Raises ValueError that names the row where a column mixes decimal
@@ -117,7 +117,7 @@ def read_numbers(rows: Sequence[Row], columns: Sequence[NumberColumn]) -> Number
         for number, value in values.items():
             changed.setdefault(number, {})[column.meaning] = value
     with_numbers = [
-        Row(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)
+        FileRow(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)
     ]
     notes = tuple(column.unit.note for column in columns if column.unit and column.unit.note)
     return NumbersRead(with_numbers, tuple(readings), notes)
@@ -140,7 +140,9 @@ def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberCol
     examples = _Examples(KEPT_AS.get(column.meaning, ""))
     bare = next((value for value in values if _is_plain(value) and float(value)), None)
     if bare is not None and any(cell is not None and cell.unit == COMPOSED for cell in cells.values()):
-        examples.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
+        examples.add(
+            WrittenCell(str(bare)), str(bare).strip(), converted(float(bare), column.factor)
+        )  # beside `1m 30s` it may be minutes
     for text, value in numbers.items():
         examples.add(cells[text], text, value)
     by_row = {number: value for number, text in odd.items() if (value := numbers.get(text)) is not None}
@@ -173,7 +175,7 @@ def _is_odd(value: Any, *, whole: bool) -> bool:
     return not _PLAIN.fullmatch(text) or (whole and _POINTED_THOUSANDS.fullmatch(text) is not None)
 
 
-def _number(cell: Cell, comma: bool | None, column: NumberColumn) -> float | None:
+def _number(cell: WrittenCell, comma: bool | None, column: NumberColumn) -> float | None:
     """Return what a cell says in its field's unit; None where its number may be another one."""
     if cell.unit == COMPOSED:
         return float(cell.number)
@@ -184,16 +186,16 @@ def _number(cell: Cell, comma: bool | None, column: NumberColumn) -> float | Non
     return float(Decimal(number) * int(factor)) if column.meaning in WHOLE else converted(float(number), factor)
 
 
-def _is_whole(cell: Cell, column: NumberColumn) -> bool:
+def _is_whole(cell: WrittenCell, column: NumberColumn) -> bool:
     """Tell whether a cell's number itself counts whole things: that of `1.5k` does not."""
     return column.meaning in WHOLE and column.units.get(cell.unit, 1.0) == 1
 
 
-def _cell(text: str, column: NumberColumn) -> Cell | None:
+def _cell(text: str, column: NumberColumn) -> WrittenCell | None:
     """Return a cell's number and unit; None where it holds anything else, such as another currency."""
     seconds = _composed(text) if column.meaning == "seconds" else None
     if seconds is not None:
-        return Cell(str(seconds), COMPOSED)
+        return WrittenCell(str(seconds), COMPOSED)
     parts = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
     if parts is None:
         return None
@@ -203,7 +205,7 @@ def _cell(text: str, column: NumberColumn) -> Cell | None:
         return None
     if any(unit not in column.units for unit in units_said) or (units[0] and column.meaning != "cost_usd"):
         return None
-    return Cell(parts["number"], units_said[0] if units_said else "")
+    return WrittenCell(parts["number"], units_said[0] if units_said else "")
 
 
 def _python_number(number: str, comma: bool | None, *, whole: bool) -> str | None:
@@ -218,7 +220,7 @@ def _python_number(number: str, comma: bool | None, *, whole: bool) -> str | Non
     return None
 
 
-def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None], column: NumberColumn) -> bool | None:
+def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, WrittenCell | None], column: NumberColumn) -> bool | None:
     """Return whether the commas of a column are decimal ones; None where its cells do not tell.
 
     Raises _Mixed where some are, and other cells have a decimal point.
@@ -228,7 +230,7 @@ def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None],
     rows_by_style: dict[bool, int] = {}
     for row, value in enumerate(values):
         text = value.strip() if isinstance(value, str) else ""
-        cell = cells.get(text) if text in cells else Cell(text)
+        cell = cells.get(text) if text in cells else WrittenCell(text)
         style = _style(cell.number, whole=_is_whole(cell, column)) if cell and cell.unit != COMPOSED else None
         if style is not None:
             rows_by_style.setdefault(style, row)
@@ -250,7 +252,9 @@ def _style(number: str, *, whole: bool) -> bool | None:
     return False if _MANY_THOUSANDS.fullmatch(number) or _DECIMAL_POINT.fullmatch(number) else None
 
 
-def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[str, Cell | None], column: NumberColumn) -> None:
+def _check_units(
+    values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[str, WrittenCell | None], column: NumberColumn
+) -> None:
     """Raise _Mixed for a cell that says no unit beside cells with another than the field's, ValueError for one with another
     unit than its column's name.
     """
@@ -266,7 +270,7 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
     if telling is None:
         return
     for row, value in enumerate(values):
-        cell = cells.get(odd[row]) if row in odd else Cell(str(value).strip()) if _is_plain(value) else None
+        cell = cells.get(odd[row]) if row in odd else WrittenCell(str(value).strip()) if _is_plain(value) else None
         if cell is not None and not cell.unit and cell.number.strip("0.,"):
             problem = f"{_braced(short_value(value))} without a unit, and in {{other}} {_braced(short_value(values[telling]))}"
             raise _Mixed(row, telling, f"{problem}; write the unit of each")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whichloop.experiments.import_runs.foreign_trials import ForeignTrace, ReadingOptions
-from whichloop.experiments.import_runs.table_rows import Row
+from whichloop.experiments.import_runs.table_rows import FileRow
 from whichloop.experiments.import_runs.values import is_nothing, json_array, located, short_value
 from whichloop.metrics.trace import ToolRun
 from whichloop.protocol.values import counted
@@ -62,7 +62,7 @@ class MessagesOfRows:
             yield f"column {short_value(column)} is read as messages, and {trials} no trace: {named}{more}"
 
 
-def messages_of(rows: Sequence[Row]) -> MessagesOfRows:
+def messages_of(rows: Sequence[FileRow]) -> MessagesOfRows:
     """Read the messages of each row, whose cells stand under the meanings of their columns."""
     each, odd = list[RowMessages | None](), list[tuple[str, str]]()
     for row in rows:
@@ -74,7 +74,9 @@ def messages_of(rows: Sequence[Row]) -> MessagesOfRows:
     return MessagesOfRows(each, odd)
 
 
-def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, str]:
+def with_messages(
+    names: Sequence[str], rows: Sequence[FileRow], columns: Mapping[str, str], reading: ReadingOptions
+) -> dict[str, str]:
     """Return the columns by meaning with that of the messages: the one that the user named, or the first that holds some."""
     if MEANING in reading.columns:
         return dict(columns)
@@ -84,7 +86,7 @@ def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[st
     return others if column is None else others | {MEANING: column}
 
 
-def chats_left_out(names: Iterable[str], rows: Sequence[Row]) -> Iterator[str]:
+def chats_left_out(names: Iterable[str], rows: Sequence[FileRow]) -> Iterator[str]:
     """Yield of each of these columns, which are left out, why it is where some of its cells are chats."""
     for name in names:
         cells = _Cells.of(name, rows)
@@ -107,7 +109,7 @@ class _Cells:
     """Place and content of the others."""
 
     @classmethod
-    def of(cls, name: str, rows: Sequence[Row]) -> _Cells:
+    def of(cls, name: str, rows: Sequence[FileRow]) -> _Cells:
         read, odd = list[Sequence[Any]](), list[tuple[str, Any]]()
         for row in rows:
             cell = row.cells.get(name)

@@ -14,7 +14,7 @@ from whichloop.metrics.trajectory.divergence import explain, read_trial
 from whichloop.metrics.trajectory.failure_text import without_bytes
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol.receipts import instructions_in
-from whichloop.text.doc import Doc, Trace, lines_of
+from whichloop.text.doc import Doc, TraceLines, lines_of
 from whichloop.text.trace_text import JudgedTrace, blocks, ending
 
 MIN_FOLDED = 3
@@ -35,8 +35,8 @@ def trial_doc(folder: Path, trace: JudgedTrace, record: Record, *, full: bool = 
     prompts = tuple(line for piece in told for line in (f"── {piece.label}", *_indented(piece.text)))
     blocks_shown = (
         lines_of(("Fault", [_fate(fault) for fault in record.faults])),
-        Trace("", steps),
-        Trace("Prompts and replies", prompts, detail=True),
+        TraceLines("", steps),
+        TraceLines("Prompts and replies", prompts, detail=True),
         lines_of(
             *ending(trace),
             ("Cause", "" if loss is None else f"{loss.cause}, step {loss.step}: {loss.detail}"),

@@ -26,7 +26,7 @@ from whichloop._extras import MissingExtra, needed_by
 from whichloop.metrics.paired import PairDecision, PairedFlip, judge_family
 from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import ALPHA, Clusters, Floats, Interval, Verdict, interval_json, unit_groups, verdict
+from whichloop.metrics.statistics import ALPHA, Clusters, Floats, Interval, PairVerdict, interval_json, unit_groups, verdict
 from whichloop.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, task_values
 from whichloop.protocol.values import counted
 
@@ -148,7 +148,7 @@ class Conditional:
     """`on_parse_error = observe`."""
     difference: Interval
     """In the metric's unit, averaged over all other factors, at confidence 1 - alpha."""
-    verdict: Verdict
+    verdict: PairVerdict
     """Of this change by itself, at alpha; it is adjusted for no other effect."""
 
     def to_json(self) -> dict[str, Any]:
@@ -178,8 +178,8 @@ class Effect:
     """At which the family tested this effect; `difference` holds 0 iff p_holm >= alpha."""
     margin: float
     """In the metric's unit."""
-    verdict: Verdict
-    """Verdict on the change; for an interaction, on both changes together against the sum of each alone."""
+    verdict: PairVerdict
+    """PairVerdict on the change; for an interaction, on both changes together against the sum of each alone."""
     odds_ratio: Interval | None
     """The odds ratio of accuracy, from a logistic model; for an interaction the ratio of two odds ratios. None if absent."""
     aliases: tuple[str, ...] = ()
@@ -358,7 +358,7 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
     return effects_of_metric
 
 
-def _verdict(metric: str, decision: PairDecision, alpha: float) -> Verdict:
+def _verdict(metric: str, decision: PairDecision, alpha: float) -> PairVerdict:
     advantage = decision.difference.value if metric in GAINS else -decision.difference.value
     return verdict(advantage, decision.p_holm, decision.p_equivalence_holm, alpha)
 

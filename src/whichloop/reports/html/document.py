@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
-from whichloop.text.doc import Lines, Table, Trace
+from whichloop.text.doc import Lines, Table, TraceLines
 
 from .svg import element, percent
 
@@ -168,7 +168,7 @@ class SideBySide:
     trials: tuple[SideView, SideView]
 
 
-Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code | Diff | Table | Lines | Trace
+Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code | Diff | Table | Lines | TraceLines
 
 
 def kind_of(block: Block) -> str:

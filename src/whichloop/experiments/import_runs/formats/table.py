@@ -40,7 +40,7 @@ from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..places import with_filled_places, with_places
 from ..pooled import PooledBy, pooled_by, repeated_tasks
-from ..table_rows import Row, rows_of
+from ..table_rows import FileRow, rows_of
 from ..values import (
     answer_of,
     count,
@@ -91,11 +91,11 @@ class _Table(NamedTuple):
 
     names_in_file: Sequence[str]
     """Names of the columns as the file has them."""
-    by_column: Sequence[Row]
+    by_column: Sequence[FileRow]
     """Rows with name of a column → cell."""
     columns: Mapping[str, str]
     """Meaning → name of its column."""
-    by_meaning: Sequence[Row]
+    by_meaning: Sequence[FileRow]
     """Rows with meaning → cell as it is written."""
     numbers: NumbersRead
     """The same rows with their numbers read."""
@@ -106,7 +106,7 @@ class _Table(NamedTuple):
     reading: ReadingOptions
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[FileRow]:
         return self.numbers.rows
 
 
@@ -119,7 +119,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     by_column, blank = _with_values(by_column, columns)
     is_one_arm = reading.is_one_arm or reading.columns.get("arm") == ""
     pooled = None if is_one_arm else pooled_by(*opened(names, by_column), columns)
-    by_meaning = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in by_column]
+    by_meaning = [FileRow(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in by_column]
     numbers = read_numbers(by_meaning, _number_columns(columns, reading))
     _check_scale(numbers.rows, columns["score"], reading)
     chats = _messages(numbers.rows, columns, reading)
@@ -194,7 +194,7 @@ def _readings(table: _Table, keys: Sequence[TrialKey]) -> Iterator[str]:
     yield from renumbered(rows, keys)
 
 
-def _columns(names: Sequence[str], table: Sequence[Row], reading: ReadingOptions) -> dict[str, str]:
+def _columns(names: Sequence[str], table: Sequence[FileRow], reading: ReadingOptions) -> dict[str, str]:
     """Return the name of the column for each meaning. Raises ValueError, also with what to type instead."""
     try:
         return with_messages(names, table, columns_of(names, reading), reading)
@@ -203,7 +203,7 @@ def _columns(names: Sequence[str], table: Sequence[Row], reading: ReadingOptions
         raise ValueError(f"{error}{melt or maps_hint(error.missing, names, table, reading)}") from None
 
 
-def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
+def _totals(rows: Sequence[FileRow], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
     """Yield what the user is told of totals of tokens that have more than input and output.
 
     Raises ValueError for totals that have less than what is told of both.
@@ -226,7 +226,7 @@ def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mappin
         yield total_is_more(short_value(name), more, of)
 
 
-def _with_values(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[Row], list[str]]:
+def _with_values(rows: Sequence[FileRow], columns: Mapping[str, str]) -> tuple[list[FileRow], list[str]]:
     """Return the rows that have something in a column that is read, and what to tell of the others, such as heads of a log."""
     filled = [row for row in rows if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
     if len(filled) == len(rows):
@@ -257,7 +257,7 @@ def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list
     ]
 
 
-def _blank(table: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
+def _blank(table: Sequence[FileRow], columns: Mapping[str, str]) -> list[str]:
     """Return the columns with a meaning whose cells are all blank."""
     return [name for name in dict.fromkeys(columns.values()) if all(is_nothing(row.cells.get(name)) for row in table)]
 
@@ -278,7 +278,7 @@ def _read_as(columns: Mapping[str, str], blank: Sequence[str], reading: ReadingO
 FORMAT = Format("csv", recognizes, read_table, mapped=True)
 
 
-def _counted_rows(table: Sequence[Row], columns: Mapping[str, str], arm: str) -> Iterator[str]:
+def _counted_rows(table: Sequence[FileRow], columns: Mapping[str, str], arm: str) -> Iterator[str]:
     """Yield that rows of one task count as repeats, where no column names the arm or the repeat."""
     if many := repeated_tasks(table, columns):
         several = f"{counted(many, 'task has', 'tasks have')} several rows, which count as repeats of one arm, {arm}"
@@ -288,7 +288,7 @@ def _counted_rows(table: Sequence[Row], columns: Mapping[str, str], arm: str) ->
 # --- trials ---
 
 
-def _check_tasks(rows: Sequence[Row], column: str) -> None:
+def _check_tasks(rows: Sequence[FileRow], column: str) -> None:
     """Raise ValueError for rows without a task, which says how to leave them out."""
     blank = [row.place for row in rows if row.cells["task"] is None or row.cells["task"] == ""]
     if blank:
@@ -306,7 +306,7 @@ def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
     return f"{remove}; if it is another repeat, number it in column {repeat}, or count the rows of each task: --map repeat="
 
 
-def _check_scale(rows: Sequence[Row], column: str, reading: ReadingOptions) -> None:
+def _check_scale(rows: Sequence[FileRow], column: str, reading: ReadingOptions) -> None:
     """Raise ValueError for scores off the scale that counts where the user names none."""
     if reading.scale is None and (
         problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {short_value(column)}")
@@ -361,7 +361,7 @@ def _trial(
     )
 
 
-def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingOptions) -> MessagesOfRows:
+def _messages(rows: Sequence[FileRow], columns: Mapping[str, str], reading: ReadingOptions) -> MessagesOfRows:
     """Return what the rows' messages say. Raises ValueError where the user named their column and a cell of it cannot be read."""
     chats = messages_of(rows)
     if chats.odd and reading.columns.get("messages"):
@@ -421,7 +421,7 @@ _MEASURES: Mapping[str, Callable[[Any, str], Any]] = {
 """Meaning of a column → what reads its cell, which is also given the column's name."""
 
 
-def _arms(rows: Iterable[Row], default: str) -> tuple[ForeignArm, ...]:
+def _arms(rows: Iterable[FileRow], default: str) -> tuple[ForeignArm, ...]:
     """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
@@ -432,7 +432,7 @@ def _arms(rows: Iterable[Row], default: str) -> tuple[ForeignArm, ...]:
     return tuple(ForeignArm(arm, model=model) for arm, model in model_of.items())
 
 
-def _suite(rows: Iterable[Row]) -> str:
+def _suite(rows: Iterable[FileRow]) -> str:
     """Return the suite of the column, or a fixed name, because a gate requires equal ones."""
     names = sorted({name_of(row.cells["suite"], "the suite") for row in rows if "suite" in row.cells})
     if len(names) > 1:
