@@ -2,7 +2,7 @@
 
 Looking for a result's value in the prompt does not work: "9" may stand in the question too. So the metered toolbox puts every
 result that a tool really gave between the two marks of a receipt, `[r:CALL.CONTENT] 9 [CALL.CONTENT:r]`. A planned call counts as
-known iff its receipt stands in the request and, beside a mark of it, each value that the plan goes on to use (see `legibility`).
+known iff its receipt stands in the request and, beside a mark of it, each value that the plan goes on to use (see `legible_parts`).
 There is a mark on either side, because a loop may cut off the end of a result or its beginning. Plain characters, so that JSON,
 JSON in JSON, XML and prose carry them alike. An error that the tool itself raised has them too: a task may want the model to learn
 from it.

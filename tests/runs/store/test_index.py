@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from whichloop.runs.run_state import read_records
 from whichloop.runs.store import each_record as finding
 from whichloop.runs.store import journal as index_writer
 from whichloop.runs.store.each_record import each_record, find_trial
-from whichloop.runs.store.files import TRIALS, DiskError, RunError, write_manifest_json
+from whichloop.runs.store.files import TRIALS, DiskError, RunError, append_whole, write_manifest_json
 from whichloop.runs.store.index import INDEX, blocks_of
 from whichloop.runs.store.journal import Journal
 
@@ -171,8 +172,10 @@ def test_a_damaged_line_is_not_shown_by_the_index(copied, monkeypatch):
 
 
 def test_an_index_that_cannot_be_written_costs_no_trial(tmp_path, patched, monkeypatch):
-    def full(*args: object, **options: object) -> None:
-        raise DiskError("No space left on device")
+    def full(file: FileIO, data: bytes, path: Path, **options: bool) -> None:
+        if path.name == INDEX:
+            raise DiskError("No space left on device")
+        append_whole(file, data, path, **options)
 
     monkeypatch.setattr(index_writer, "append_whole", full)
     write(tmp_path, SOME)

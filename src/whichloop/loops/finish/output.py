@@ -1,4 +1,7 @@
-"""What `__finish__` takes: the tool's parameters, and the check of its arguments against a JSON schema or a pydantic model."""
+"""What `__finish__` takes: the tool's parameters, and the check of its arguments against a JSON schema or a pydantic model.
+
+Rows such as G-6 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

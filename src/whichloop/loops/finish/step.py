@@ -1,4 +1,7 @@
-"""What a user gives, hooks and a model, and the arguments of hooks: a step with its calls and results, the pieces of a reply."""
+"""What a user gives, hooks and a model, and the arguments of hooks: a step with its calls and results, the pieces of a reply.
+
+Rows such as S3-17 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

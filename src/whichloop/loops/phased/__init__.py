@@ -9,12 +9,12 @@ Follow a run, from the top:
 - `Phased.run` (loop.py) collects what a run is given and starts `PhasedRun.run` (phases.py).
 - `PhasedRun._rounds` (phases.py) is the loop: understand once, then plan, execute and reflect until a judgement or a limit ends it.
 - Each phase asks by `RunContext.ask` (run.py), with a text of prompts.py and in a format of codecs.py.
-- `RoundTasks.execute` (tasks.py) starts each task of a round once what it depends on has ended.
+- `RoundTasks.execute` (phases.py) starts each task of a round once what it depends on has ended.
 - A task that needs tools has its calls picked by `ToolSelector.select_tools` (executor.py), and made by
-  `ToolExecutor.execute_tools` (executor.py) or, one after the other, by `AgentTools.execute_tools` (agent_tools.py).
+  `ToolExecutor.execute_tools` (executor.py) or, one after the other, by `AgentTools.execute_tools` (loop.py).
 - `ToolContextManager.save` (context.py) keeps each result.
 - `PhasedRun._answer` (phases.py) loads the results that the model chooses, and asks for the answer.
-- `RunEnd.checkpoint` (ending.py) stops all of this where the run's token is set or a task has failed.
+- `RunEnd.checkpoint` (state.py) stops all of this where the run's token is set or a task has failed.
 """
 
 from .context import Scratchpad, ScratchpadEntry, ToolContext, ToolContextManager

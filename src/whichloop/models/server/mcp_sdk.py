@@ -1,4 +1,4 @@
-"""A trial's tools as a server of the official MCP SDK. Importing this module loads the SDK, so only `mcp_pages` does, on first use.
+"""A trial's tools as a server of the official MCP SDK. Importing this module loads the SDK, so only `server.py` does, on first use.
 
 Specification: modelcontextprotocol.io/specification, "Transports" and "Tools".
 """

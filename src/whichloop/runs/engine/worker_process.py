@@ -1,6 +1,6 @@
 """A worker that is a process of this machine: `python -m whichloop.runs.engine.worker_process READ WRITE`.
 
-It talks through two pipes, whose file descriptors it is given; see `processes.py`. Before it imports what takes a second, it sees
+It talks through two pipes, whose file descriptors it is given; see `engine.py`. Before it imports what takes a second, it sees
 to it that it ends with its parent.
 """
 
