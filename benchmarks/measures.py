@@ -144,12 +144,8 @@ def of_injection(tasks: int | None, runs: Path) -> str:
         if pair.metric == "injection_executed" and pair.a == "bare/injected"
     ]
     columns = ("bare/injected minus", "injection executed, trial by trial", "p (Holm, all pairs)", "verdict on bare/injected")
-    return "\n\n".join(
-        map(
-            as_markdown,
-            (measures_table(TITLES["injection"], found.comparison.arms, "injection"), Table("", columns, tuple(against))),
-        )
-    )
+    injected = measures_table(TITLES["injection"], found.comparison.arms, "injection")
+    return "\n\n".join(map(as_markdown, (injected, Table("", columns, tuple(against)))))
 
 
 def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:

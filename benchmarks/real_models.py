@@ -220,24 +220,16 @@ def with_rows(tables: str, new: tuple[list[str], ...]) -> str:
     """Return the tables with the rows in them, in place of those of the same prediction in the first, and of the same model."""
     renewed = []
     for place, ((head, rule), rows) in enumerate(zip(HEADS, new, strict=True)):
-        same = _first_cell if place else _prediction_cell
-        replaced = set(map(same, rows))
-        kept = [row for row in _rows_below(tables, head) if same(row) not in replaced]
-        renewed.append("\n".join([head, rule, *sorted([*kept, *rows], key=_first_cell)]))
+        same = 0 if place else 3  # the cell that names the model, or the prediction
+        replaced = {row.split(" | ")[same] for row in rows}
+        kept = [row for row in _rows_below(tables, head) if row.split(" | ")[same] not in replaced]
+        renewed.append("\n".join([head, rule, *sorted([*kept, *rows], key=lambda row: row.split(" | ")[0])]))
     return "\n\n".join(renewed)
 
 
 def _rows_below(text: str, head: str) -> list[str]:
     lines = text.partition(f"{head}\n")[2].splitlines()[1:]
     return lines[: next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))]
-
-
-def _first_cell(row: str) -> str:
-    return row.split(" | ")[0]
-
-
-def _prediction_cell(row: str) -> str:
-    return row.split(" | ")[3]
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
-NARROW = 0.1
-"""Share of an interval's width: a difference that is shown by less than this is said to be shown narrowly."""
 NO_SPREAD = 1e-12
 """A standard error of scores, or a relative one, that is no more than a rounding error."""
 
@@ -241,21 +239,6 @@ def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: f
     if p_holm < alpha and advantage != 0:
         return PairVerdict("better" if advantage > 0 else "worse", within)
     return PairVerdict("equivalent" if within else "undecided", within)
-
-
-def clearance(difference: Interval) -> float:
-    """Return how far the end of an interval next to 0 is away from it, in widths of the interval; negative where it holds 0."""
-    distance, width = max(difference.low, -difference.high), difference.high - difference.low
-    return distance / width if 0 < width < math.inf else math.copysign(math.inf, distance)
-
-
-def is_narrow(difference: Interval) -> bool:
-    """Whether a difference is shown, its interval being on one side of 0, and yet is close to not being shown.
-
-    That is so where the end next to 0 is less than `NARROW` of the interval's width away from it. Were the estimate true, a fresh
-    run of the same size would show the difference again with a chance of 50 % (an end at 0) to about two in three.
-    """
-    return 0 < clearance(difference) < NARROW
 
 
 def unit_count(clusters: Sequence[str]) -> int:

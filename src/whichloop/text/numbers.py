@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.measures import Measure
 from whichloop.metrics.pairs import Pair
-from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord, is_narrow
+from whichloop.metrics.statistics import NO_SPREAD, Interval, VerdictWord
 from whichloop.protocol.values import counted, joined
 
 if TYPE_CHECKING:
@@ -59,11 +59,6 @@ def verdict(pair: Pair) -> str:
     if word in ("equivalent", "undecided"):
         return word
     return f"a is {word}" + (", within the margin" if pair.verdict.within_margin else "")
-
-
-def narrowly(pairs: Sequence[Pair]) -> str:
-    """Return that one of these verdicts was close; empty where none was."""
-    return " narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
 
 
 def interval(value: Interval | None, digits: int) -> str:

@@ -60,9 +60,6 @@ class BaseRate:
         return counts | {"sample": self.is_sample, "p": self.p, "doubtful": self.is_doubtful}
 
 
-BaseRates = Mapping[Cause, BaseRate]
-
-
 def base_rates(
     traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]
 ) -> dict[str, dict[Cause, BaseRate]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from whichloop.experiments.compare.prepare import Experiment
-from whichloop.reports.notebook import preformatted
 from whichloop.runs.engine.runner import Progress
 
 from . import search, trials
@@ -67,7 +67,7 @@ def _in_cell(view: RenderableType, display: Any) -> Iterator[None]:
     def draw() -> float:
         with console.capture() as captured:
             console.print(view)
-        handle.update(_Html(preformatted(captured.get())))
+        handle.update(_Html(f'<pre style="margin: 0; line-height: 1.3;">{escape(captured.get())}</pre>'))
         return REDRAWN_EVERY_S
 
     handle = display(_Html(""), display_id=True)
