@@ -257,6 +257,7 @@ VERDICTS: Mapping[str, dict[str, Any]] = {
     "size.md": {"loops": ("bare", "react_extract"), "profiles": ("flaky-format",), "repeats": 2},
     "notebooks.md": {"loops": ("bare", "react_extract", "finish"), "profiles": ("flaky-format",)},
     "gate.md": {"loops": ("finish", "finish(parse_retries=0)"), "profiles": ("flaky-format",)},
+    "few tasks": {"loops": ("bare", "finish"), "profiles": ("clean",), "tasks": 5},
     **{
         f"results.md, seed {seed}": {"loops": LOOPS, "profiles": STRESS, "suite": "arithmetic(size=300)", "seed": seed}
         for seed in range(5)
@@ -271,12 +272,12 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     ),
 }
 """Of what stands in files, or is no comparison: the commands, the last of which prints it."""
-QUICK_VERDICTS = ("why.md", "size.md", "notebooks.md", "gate.md")
+QUICK_VERDICTS = ("why.md", "size.md", "notebooks.md", "gate.md", "few tasks")
 """Those that `make test` makes, too."""
 
 
-def rounded(values: Mapping[str, float], *names: str) -> list[float]:
-    return [float(f"{values[name]:.6g}") for name in names]
+def rounded(values: Mapping[str, float | None], *names: str) -> list[float | None]:
+    return [None if (value := values[name]) is None else float(f"{value:.6g}") for name in names]
 
 
 def verdict_case(case: str) -> Any:
