@@ -124,8 +124,8 @@ def test_a_scorer_a_measure_and_a_loop_are_added_and_pass_ruff(copy: Path) -> No
     cases = [("one", 1), ("two words", 1), ("three", 3)]
     tasks = [_task(text, f"brief(words={most})") for text, most in cases]
     (copy / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks), "utf-8")
-    run = ["--suite", "jsonl", "--data", "tasks.jsonl", "--loop", "yours", "--no-mlflow", "--quiet", "--json"]
-    (arm,) = json.loads(said_in(copy, "whichloop", "compare", *run))["arms"]
+    run = ["--suite", "jsonl", "--data", "tasks.jsonl", "--loop", "yours", "--profile", "clean"]
+    (arm,) = json.loads(said_in(copy, "whichloop", "compare", *run, "--no-mlflow", "--quiet", "--json"))["arms"]
     assert arm["accuracy"]["value"] == pytest.approx(2 / 3)
     assert arm["repeated_calls"]["value"] == 0
 

@@ -32,7 +32,7 @@ def test_the_trajectory_is_imported_explained_and_exported(tmp_path: Path) -> No
     (tmp_path / place).parent.mkdir()
     (tmp_path / place).write_text(document, encoding="utf-8")
     commands = [shlex.split(line)[1:] for line in block.splitlines()]
-    assert re.search(r"^careful +1\.000 \[", output_of(commands[:1], tmp_path), re.MULTILINE)
+    assert re.search(r"^careful +1\.00 \[", output_of(commands[:1], tmp_path), re.MULTILINE)
     assert "bash(command='wc -l a.csv') → 12 a.csv" in output_of([["show", "agents", "careful/count-lines/0"]], tmp_path)
     output_of(commands[1:], tmp_path)
     (exported,) = (tmp_path / "agents-atif").rglob("*.json")

@@ -83,6 +83,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "my_gemini" in command and not (is_installed("google") and is_installed("google.genai")):
         pytest.skip("google.genai is not installed")
     _, *words = shlex.split(command)
+    words += [] if "--profile" in words else ["--profile", "clean"]
     out = run(page, "-m", "whichloop", *words, "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json")
     arms = json.loads(out)["arms"]
     assert len(arms) == 2
@@ -97,7 +98,8 @@ import runpy, sys
 from whichloop.cli.main import main
 
 runpy.run_module("in_python", run_name="__main__", alter_sys=True)
-sys.argv = ["whichloop", "compare", "--loop", "in_python:my_agent", "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json"]
+sys.argv = ["whichloop", "compare", "--loop", "in_python:my_agent", "--suite", "arithmetic(size=2)"]
+sys.argv += ["--profile", "clean", "--no-mlflow", "-q", "--json"]
 main()
 """
 """In one process, as to import the vendor's SDK takes longer than all else."""
@@ -107,6 +109,7 @@ main()
 def test_the_loop_inside_of_python_runs_in_both_ways(page: Path) -> None:
     (page / "both_ways.py").write_text(BOTH_WAYS)
     said, _, compared = run(page, "both_ways.py").rpartition("\n{")
-    assert "Worse: __main__:my_agent." in said
+    assert re.search(r"^__main__:my_agent +\S+ \[.*\] <", said, re.MULTILINE)
+    assert "\nAdopt      finish\n" in said
     arm = json.loads("{" + compared)["arms"][0]
     assert (arm["arm"], arm["scored"]) == ("in_python:my_agent/clean", 2)
