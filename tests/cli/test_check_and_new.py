@@ -236,10 +236,8 @@ def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(whichlo
     file.write_text(re.sub(r"\n    @bounded.*", "", file.read_text()))
     ended = whichloop("check", "loop", "my_loop:MyLoop")
     assert (ended.code, ended.out.count("FAILED")) == (1, 1)
-    assert "FAILED\ttyped answers" in ended.out
-    assert "the answer is 'hello'; it must be an int or None: decorate `run` with whichloop.loops.bounded" in " ".join(
-        ended.out.split()
-    )
+    assert "FAILED         typed answers " in ended.out
+    assert "the answer is 'hello'; it must be an int or None: decorate `run` with whichloop.loops.bounded" in ended.out
 
 
 def test_into_another_folder_the_next_commands_lead_there(whichloop, tmp_path):
