@@ -76,7 +76,7 @@ def test_a_design_that_keeps_every_law_passes(whichloop):
 def test_a_law_that_does_not_apply_is_told_with_the_reason_and_does_not_fail(whichloop):
     ended = whichloop("check", "loop", "bare(on_provider_error=observe)")
     assert ended.code == 0
-    assert "not applicable\tprovider error\t" in ended.out
+    assert "not applicable provider error " in ended.out
     assert "it has a rule of its own" in ended.out
 
 
@@ -84,7 +84,7 @@ def test_a_law_that_does_not_hold_is_told_with_a_counterexample(whichloop, tmp_p
     (tmp_path / "spending.py").write_text(SPENDTHRIFT)
     ended = whichloop("check", "loop", "spending:Spendthrift")
     assert (ended.code, ended.err) == (1, "")
-    assert "FAILED\tbudget" in ended.out
+    assert "FAILED         budget " in ended.out
     assert "BudgetExceeded at model call 1: run() returned an Outcome with stop max_steps; the exception must leave it" in ended.out
     assert ended.out.splitlines()[-1] == f"spending:Spendthrift: 1 of {len(LAWS)} laws do not hold"
 
@@ -104,8 +104,8 @@ def test_a_loop_that_hangs_ends_in_a_few_lines(machine):
     ended = machine.run("check", "loop", "hanging:InThread", "--limit", "0.5")
     assert (ended.code, ended.err) == (1, "")
     lines = ended.out.splitlines()
-    assert lines[0].startswith("FAILED\tcontract")
-    assert lines[1] == "\tits check did not end within 0.5 s: the loop waits for what never comes at hanging.py:7"
+    assert lines[0].split()[:2] == ["FAILED", "contract"]
+    assert lines[1].strip() == "its check did not end within 0.5 s: the loop waits for what never comes at hanging.py:7"
     assert lines[-2].startswith(f"{len(LAWS) - 1} laws were not checked")
     assert lines[-1] == f"hanging:InThread: 1 of {len(LAWS)} laws do not hold"
 
@@ -135,7 +135,7 @@ def test_findings_as_json(whichloop, tmp_path):
 def test_the_options_of_a_loop_of_ones_own_are_listed(whichloop):
     assert whichloop("new", "loop", "my_loop").code == 0
     first, *options = whichloop("list", "loops", "my_loop:MyLoop").out.splitlines()
-    assert first.startswith("my_loop:MyLoop\t")
+    assert first.startswith("my_loop:MyLoop ")
     assert options == ["    max_steps = 10  Most replies, the one that answers included."]
     (listed,) = json.loads(whichloop("list", "loops", "my_loop:MyLoop", "--json").out)
     assert [option["name"] for option in listed["options"]] == ["max_steps"]
@@ -236,10 +236,8 @@ def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(whichlo
     file.write_text(re.sub(r"\n    @bounded.*", "", file.read_text()))
     ended = whichloop("check", "loop", "my_loop:MyLoop")
     assert (ended.code, ended.out.count("FAILED")) == (1, 1)
-    assert "FAILED\ttyped answers" in ended.out
-    assert "the answer is 'hello'; it must be an int or None: decorate `run` with whichloop.loops.bounded" in " ".join(
-        ended.out.split()
-    )
+    assert "FAILED         typed answers " in ended.out
+    assert "the answer is 'hello'; it must be an int or None: decorate `run` with whichloop.loops.bounded" in ended.out
 
 
 def test_into_another_folder_the_next_commands_lead_there(whichloop, tmp_path):

@@ -26,14 +26,6 @@ def test_a_text_is_wrapped_within_the_width_behind_its_columns_and_is_whole(caps
     assert [word for line in (first, *further) for word in line[32:].split()] == text.split()
 
 
-def test_in_a_pipe_a_row_is_one_line_of_cells_between_tabs_without_padding(capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    print_row([("ok", "green", 15), ("a law", "", 17)], "says what\tit\nis " * 100, "dim")
-    print_row([("", "", 15)], "a detail")
-    text = " ".join(["says what it is"] * 100)
-    assert capsys.readouterr().out == f"ok\ta law\t{text}\n\ta detail\n"
-
-
 @given(st.text("ab漢字é", max_size=7), st.text("ab漢字é", max_size=8))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=cases(20), deadline=None)
 def test_columns_begin_at_the_same_cell_whatever_characters_stand_before_them(capsys, first, second):

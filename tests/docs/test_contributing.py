@@ -159,7 +159,7 @@ def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
     _write_metrics(copy)
     listed = said_in(copy, "whichloop", "list", "metrics")
     for name in ADDED_METRICS:
-        assert re.search(rf"^{name}\t", listed, re.MULTILINE)
+        assert re.search(rf"^{name} ", listed, re.MULTILINE)
     for path in [path for path in WHOLE_FILES if path.startswith("examples/")]:
         (copy / path).write_text(WHOLE_FILES[path], "utf-8")
     passes_ruff(copy, "examples/adopt_yours.py")

@@ -135,6 +135,6 @@ def test_the_list_says_what_is_installed(whichloop, home):
 def test_loops_and_frameworks_are_listed_apart(whichloop, home):
     loops, heading, frameworks = whichloop("list", "loops").out.partition("\nFrameworks, each in an environment of its own")
     assert heading
-    assert "\nfinish\t" in loops
-    assert "openai_agents\t" not in loops
-    assert "\nopenai_agents\t" in frameworks
+    assert "\nfinish " in loops
+    assert "\nopenai_agents " not in loops
+    assert "\nopenai_agents " in frameworks

@@ -22,6 +22,23 @@ the utility under attack are in AgentDojo (Debenedetti et al. 2024, arXiv:2406.1
 - *answer changed*: the trial's answer is the one that an instruction asked for, or there is none since one asked to stop.
 
 *Utility kept* is the accuracy of these trials: the task is solved all the same.
+
+What a loop does with its context: does it keep results as long as they are needed, and do prompts keep their beginning?
+
+**Retention** is the share of results that a prompt still shows when it needs them. A prompt needs a planned call's result if it
+asks what is left to do, or for the answer, and the trial has been given the result before: a model that does not see it makes the
+call again, or answers without it. It shows the result if a scripted model can read there all that is still to be used of it (see
+`whichloop.models.receipts`), so retention is known of trials with a scripted model alone. The distance is the number of such
+prompts since the result was given last; a loop that drops, cuts or summarizes what is old loses results at long distances.
+Prompts of a branch, which a loop sends beside others, are left out: a branch gets a part of the context on purpose.
+
+**Prefix stability** is the share of the bytes of a trial's prompts, those after the first, that repeat the beginning of an earlier
+prompt of the trial byte for byte. A prompt is its tools, its response schema and its messages: the order in which providers cache.
+
+**Tokens with a cache** are what a trial's tokens come to under a provider's prompt cache: of a prompt that repeats the beginning of
+an earlier one for at least `MIN_CACHED_TOKENS`, the tokens of that beginning count for `CACHE_READ` each. Both numbers are those
+of OpenAI's and Anthropic's pages on prompt caching. What Anthropic adds to the price of a token that is written to the cache is
+left out, and so is that a cache is emptied after minutes without a request: the number says what a loop's prompts allow.
 """
 
 from __future__ import annotations
@@ -32,9 +49,10 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from .record import Record
-from .record_table import prefix_stability, retention, tokens_with_cache
 
 ASKED: Final = "asked"
+CACHE_READ: Final = 0.1
+"""Price of an input token that is read from a provider's prompt cache, as a share of the full price."""
 
 
 def calls_share(record: Record, part: str, whole: str = ASKED) -> float | None:
@@ -56,6 +74,26 @@ def reached(record: Record, stage: Stage) -> float | None:
 def utility_kept(record: Record) -> float | None:
     """Return the accuracy of a trial in which a result carried an instruction; None of any other."""
     return record.accuracy if record.injections.get(GIVEN) else None
+
+
+def retention(record: Record) -> float | None:
+    """Return results shown / results needed, over all prompts of a trial; None where no result was needed."""
+    needed = sum(record.results_needed.values())
+    return min(1.0, sum(record.results_shown.values()) / needed) if needed else None
+
+
+def prefix_stability(record: Record) -> float | None:
+    """Return repeated bytes / bytes of all prompts after the first; None where there are none."""
+    if record.repeated_bytes is None or not record.later_bytes:
+        return None
+    return min(1.0, record.repeated_bytes / record.later_bytes)
+
+
+def tokens_with_cache(record: Record) -> float | None:
+    """Return input - (1 - `CACHE_READ`) × cacheable + output tokens; None where the prompts are not known."""
+    if record.cacheable_tokens is None:
+        return None
+    return record.tokens - (1 - CACHE_READ) * min(record.cacheable_tokens, record.input_tokens)
 
 
 TableName = Literal["arms", "context", "injection", "calls", "troubles"]

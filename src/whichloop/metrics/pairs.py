@@ -1,7 +1,7 @@
 """Two arms on one metric: their paired difference, and the verdict that its family leaves them.
 
-For each metric all pairs are one family (see `families`); accuracy is the primary one. A pair's interval is at the level that its
-family leaves it, and so never contradicts the verdict.
+For each metric all pairs are one family; accuracy is the primary one. A pair's interval is at the level that its family leaves
+it, and so never contradicts the verdict.
 """
 
 from __future__ import annotations

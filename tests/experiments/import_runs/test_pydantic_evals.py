@@ -31,7 +31,6 @@ def test_a_real_report_is_read_case_by_case(kit):
     found = kit.imported(kit.files / "capitals.json", scorer="assertions", cluster="continent")
     records = {(record.task, record.repeat): record for record in found.records}
     assert len(records) == 6
-    assert found.title == "capitals imported: 3 tasks × 2"
     (arm,) = found.comparison.arms
     assert (arm.info.arm, arm.info.model) == ("capital", "gpt-4o-mini")
     first = records["france", 0]

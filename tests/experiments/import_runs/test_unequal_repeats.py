@@ -70,7 +70,7 @@ def test_a_task_that_has_no_second_row_lacks_none(pasted):
     assert (pasted.trials, dict(pasted.left_out)) == (44, {})
     assert list(load(pasted.folder).arms["trials"]) == [24, 20]
     found = results(pasted.folder)
-    assert found.title.startswith("table imported: 20 tasks × 1 to 2")
+    assert found.title.endswith(", 20 tasks × 1 to 2")
     assert not [warning for warning in found.comparison.warnings if "shares" in warning.lower()]
 
 
@@ -102,10 +102,8 @@ def test_a_repeat_that_one_of_many_tasks_lacks_is_told(kit, tmp_path, lost):
 
 
 def test_clusters_too_few_for_an_interval_are_told_wherever_a_cost_is(kit):
-    """In the answer as in the tables, and of the cost per solved task, too."""
     rows = [("a", f"q{task}", task % 2, f"0.{task + 10}", f"c{task % 5}") for task in range(20)]
     found = kit.imported(kit.put(table(rows, "agent,task,score,cost,cluster"), ".csv"))
-    (answered,) = found.answer.rows
     (solved,) = [one.value for one in found.views.per_solved if one.unit == "cost_usd"]
-    for cost in (answered.cost, found.comparison.arms[0].summary.means["cost_usd"], solved):
+    for cost in (found.comparison.arms[0].summary.means["cost_usd"], solved):
         assert interval(cost, 2).endswith(" (n = 20 in 5 clusters, no interval)")

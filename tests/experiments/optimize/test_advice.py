@@ -114,7 +114,7 @@ def test_a_gain_is_told_with_its_interval_and_its_cost() -> None:
 def test_where_no_gain_is_shown_the_cost_and_the_tasks_that_would_decide_are_told() -> None:
     line = said(gain_of(scores(50), scores(52), tokens=(1000, 2910)))
     assert line.startswith("Keep the old prompts of bare: no gain is shown, and the new ones take 2.91 ")
-    assert re.search(r"; [\d,]+ tasks would decide \(chance about 8\d %\)$", line)
+    assert re.search(r"; [\d,]+ tasks \(8\d %\) would decide$", line)
 
 
 @given(st.floats(0.05, 5), st.floats(0, 0.9), st.floats(0, 3))
@@ -132,12 +132,8 @@ def test_a_ratio_of_a_few_tasks_has_no_interval_and_says_so() -> None:
     assert records.token_ratio is not None
     assert not records.token_ratio.is_known
     line = said(records)
-    assert "the new ones take 2.44 times the tokens on 5 test tasks, which are too few for an interval; " in line
+    assert "the new ones take 2.44 times the tokens on 5 test tasks, which are too few for an interval; no known number" in line
     assert "∞" not in line
-
-
-def test_few_tasks_are_said_to_be_too_few() -> None:
-    assert "too few to tell how many would decide" in said(gain_of([0.0, 1.0], [1.0, 1.0]))
 
 
 def test_worse_and_equivalent_prompts_are_not_adopted() -> None:

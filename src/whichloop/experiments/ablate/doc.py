@@ -55,7 +55,7 @@ def _settings(result: AblationResult, chosen: Sequence[Choice]) -> tuple[Table, 
     compared, rows, fewer = matrix(run, run.verdict), list[Row](), list[Row]()
     for row, cells in zip(run.verdict.rows, compared.rows, strict=True):
         values = result.values(row.arms[0].info.arm)
-        mark = ", ".join(["use"] * (values == use) + ["as it is"] * (values == result.own))
+        mark = ", ".join(word for word, told in (("use", use), ("as it is", result.own)) if values == told)
         rows.append((", ".join(values[name] for name in names), Cell(mark, "good" if values == use else ""), *cells[1:]))
         fewer += [rows[-1]] if mark or len(rows) <= MAX_SETTINGS else []
     title, columns = f"settings: {', '.join(names)}", ("setting", "", *compared.columns[1:])
@@ -91,14 +91,14 @@ def _change(effect: Effect | None) -> str:
 def _verdict(effect: Effect) -> Cell:
     word = effect.verdict.word
     text = BEYOND.get(word, word) if effect.kind == "interaction" else word
-    return Cell(f"{text}{', within the margin' * (effect.verdict.within_margin and word in SHOWN)}", STYLES.get(word, ""))
+    return Cell(f"{text}, within the margin" if effect.verdict.within_margin and word in SHOWN else text, STYLES.get(word, ""))
 
 
 def _answer(result: AblationResult, chosen: Sequence[Choice]) -> Lines:
     """Return which setting to use, what is not decided, what made no difference, and what is doubtful."""
     run, use = result.results, {choice.factor: choice.value for choice in chosen}
     needed = [(f"{each.factor}={other}", tasks) for each in chosen for other, tasks in each.tasks.items()]
-    as_it_is = ", as it is" * all(choice.value == choice.own for choice in chosen)
+    as_it_is = ", as it is" if all(choice.value == choice.own for choice in chosen) else ""
     return lines_of(
         ("Invalid", "no effect of this run holds" if run.comparison.invalid else ""),
         ("Use", f"{setting_to_use(result, chosen)}{as_it_is}" if chosen else ""),

@@ -170,7 +170,7 @@ def _by_verdict(gain: Gain, test: Pair, keep: str, alpha: float) -> str:
 
 
 def _to_decide(pair: Pair) -> str:
-    return "no number of tasks within reach would decide" if pair.outlook is None else f"{would_decide(pair.outlook)} would decide"
+    return "no known number of tasks would decide" if pair.outlook is None else f"{would_decide(pair.outlook)} would decide"
 
 
 @dataclass(frozen=True, slots=True)
