@@ -27,7 +27,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    return whichloop.compare(["bare", "finish"], tasks=3, mlflow=False, runs=tmp_path_factory.mktemp("runs"))
+    return whichloop.compare(["bare", "finish"], tasks=3, profiles=["clean"], mlflow=False, runs=tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")

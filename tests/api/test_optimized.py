@@ -96,7 +96,9 @@ def test_a_loop_of_its_test_has_the_optimized_program(found: OptimizeAnswer) -> 
 
 def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeAnswer, tmp_path: Path) -> None:
     file, other = (str(design.program) for design in found.finding.designs)
-    run = whichloop.compare([f"finish@{file}"], suite="arithmetic(size=6)", mlflow=False, runs=tmp_path, progress=False)
+    run = whichloop.compare(
+        [f"finish@{file}"], suite="arithmetic(size=6)", profiles=["clean"], mlflow=False, runs=tmp_path, progress=False
+    )
     arm = f"finish@{OPTIMIZED}"
     with pytest.raises(RunError) as refused:
         run.loop(arm)
@@ -206,10 +208,10 @@ def test_a_metric_that_never_gives_a_score_fails_the_search(tmp_path: Path) -> N
 def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"tasks": 6, "mlflow": False, "runs": tmp_path, "progress": False}
     with pytest.warns(whichloop.WhichloopWarning, match="trial"):
-        cut = whichloop.compare(["bare"], budget={"calls": 3}, name="cut", **settings)
+        cut = whichloop.compare(["bare"], budget={"calls": 3}, name="cut", profiles=["clean"], **settings)
     with pytest.raises(ValueError, match="no run 'cur'"):
         whichloop.resume("cur", runs=tmp_path)
-    whole = whichloop.compare(["bare"], **settings)
+    whole = whichloop.compare(["bare"], profiles=["clean"], **settings)
     assert len(cut.results.records) < len(whole.results.records) == 6
     with pytest.warns(whichloop.WhichloopWarning, match="trial"):  # its budget is used up
         again = whichloop.resume("cut", runs=tmp_path, progress=False)

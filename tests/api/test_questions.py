@@ -71,7 +71,7 @@ def test_a_comparison_prints_as_its_document(pair: Loaded, capsys: pytest.Captur
 
 
 def test_one_arm_has_no_verdict_and_a_name_is_printed_and_found(quiet: dict[str, Any]) -> None:
-    run = whichloop.compare([Bare], **quiet | {"repeats": 2, "name": "nb first"})
+    run = whichloop.compare([Bare], profiles=["clean"], **quiet | {"repeats": 2, "name": "nb first"})
     assert run.verdict.decision is None
     assert run.doc.tables[0].texts[0][:2] == ["bare", "1.00 [.74, 1.00]"]
     assert f"{run.results.folder.name} (nb first)" in " ".join(repr(run).split())
@@ -204,7 +204,7 @@ def test_a_suite_object_and_a_scorer_of_ones_own(quiet: dict[str, Any]) -> None:
 
 def test_it_works_where_an_event_loop_is_running(quiet: dict[str, Any]) -> None:
     async def cell() -> Loaded:
-        return whichloop.compare(["bare"], **quiet)
+        return whichloop.compare(["bare"], profiles=["clean"], **quiet)
 
     assert len(asyncio.run(cell()).trials) == 12
 
@@ -302,10 +302,10 @@ class Mine(Bare):
     pass
 
 
-print(repr(whichloop.compare([Mine(max_steps=9)], tasks=3, mlflow=False, runs={runs!r})).splitlines()[2])
+print(repr(whichloop.compare([Mine(max_steps=9)], tasks=3, profiles=["clean"], mlflow=False, runs={runs!r})).splitlines()[2])
 for loop in (Mine, RepeatGuard(Mine())):
     try:
-        whichloop.compare([loop], tasks=3, mlflow=False, workers=2, runs={runs!r})
+        whichloop.compare([loop], tasks=3, profiles=["clean"], mlflow=False, workers=2, runs={runs!r})
     except ValueError as error:
         print(error)
 """
@@ -345,11 +345,11 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, Any], shown: list[str]) -> None:
-    whichloop.compare(["bare"], **quiet)
+    whichloop.compare(["bare"], profiles=["clean"], **quiet)
     assert "12/12" in shown[-1]
     assert shown[-1].startswith("<pre")
     shown.clear()
-    whichloop.compare(["bare"], progress=False, **quiet)
+    whichloop.compare(["bare"], progress=False, profiles=["clean"], **quiet)
     assert not shown
 
 
@@ -375,7 +375,7 @@ class _Plain(Bare):
 
 def test_an_object_is_the_same_arm_in_every_run(quiet: dict[str, Any], tmp_path: Path) -> None:
     loop, suite, quiet = _Plain(), arithmetic.load(6), quiet | {"tasks": 6}
-    first, second = (whichloop.compare(["bare", loop], suite=suite, **quiet) for _ in range(2))
+    first, second = (whichloop.compare(["bare", loop], suite=suite, profiles=["clean"], **quiet) for _ in range(2))
     assert list(first.arms["arm"]) == list(second.arms["arm"])
     write_baseline(tmp_path / "baseline.json", bless(first.results))
     assert whichloop.gate(tmp_path / "baseline.json", second).finding.outcome == "identical"

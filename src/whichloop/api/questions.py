@@ -94,7 +94,7 @@ OPTIMIZE_KNOWN = (*(name for name in OPTIMIZE_SETTINGS if name not in OPTIMIZE_E
 def compare(
     loops: Sequence[AnyLoop] = (),
     suite: AnySuite = "arithmetic",
-    profiles: Sequence[AnyProfile] = ("clean",),
+    profiles: Sequence[AnyProfile] = (),
     *,
     scorer: AnyScorer | None = None,
     progress: bool | None = None,
@@ -103,7 +103,8 @@ def compare(
     """Run loops over a suite's tasks under fault profiles, and return the run, which prints as its verdict.
 
     `loops`: names such as `"finish(parse_retries=0)"`, classes or objects; the five designs if empty. `suite`: a name, a Suite,
-    or a function that makes one. `profiles`: names, TOML files or Profile objects. `scorer`: judges every task of the suite.
+    or a function that makes one. `profiles`: names, TOML files or Profile objects; two stress tests if empty, of a real model
+    none. `scorer`: judges every task of the suite.
     `progress`: None shows it in a terminal and in a notebook. `settings`: fields of CompareConfig.
 
     Raises ValueError for bad input, before anything is run; and KeyboardInterrupt, which leaves a run that can be resumed.
@@ -119,7 +120,7 @@ def ablate(
     factors: Mapping[str, Sequence[Any]],
     *,
     suite: AnySuite = "arithmetic",
-    profiles: Sequence[AnyProfile] = ("clean",),
+    profiles: Sequence[AnyProfile] = (),
     progress: bool | None = None,
     **settings: Any,
 ) -> Loaded:
