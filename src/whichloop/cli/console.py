@@ -51,7 +51,7 @@ def print_row(columns: Sequence[tuple[str, str, int]], text: str, style: str = "
     """Print columns, each a text with its style and its width in cells, and behind them a text that a terminal wraps."""
     grid = Grid.grid()
     for _, _, width in columns:
-        grid.add_column(width=width, no_wrap=True)
+        grid.add_column(width=width, overflow="fold")
     grid.add_column(overflow="fold")
     grid.add_row(*(Text(plain_line(column), style=own) for column, own, _ in columns), Text(plain_line(text), style=style))
     print_laid_out(grid, out())

@@ -96,7 +96,8 @@ class Results:
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
         limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
         tasks = f"{counted(suite.tasks, 'task')}{self._clusters} × {self._repeats}"
-        return f"{suite.name} (version {suite.version}), {tasks}{seed}{limits}{state}"
+        version = "" if self.manifest.imported is not None else f" (version {suite.version})"
+        return f"{suite.name}{version}, {tasks}{seed}{limits}{state}"
 
     @property
     def _clusters(self) -> str:
