@@ -120,7 +120,7 @@ def of_harness(tasks: int | None, runs: Path) -> str:
     """How much of accuracy is the design, and how much the fault profile that stands in for a model."""
     found = compared(DESIGNS, "arithmetic", PROFILES, tasks or 60, runs)
     (table,) = map(harness_table, found.harness)
-    return "\n\n".join([f"*{found.harness[0].sentence}.*", as_markdown(table)])
+    return as_markdown(table)
 
 
 def of_calls(tasks: int | None, runs: Path) -> str:

@@ -36,7 +36,7 @@ def test_agents_crossed_with_models_say_which_moves_accuracy(whichloop, tmp_path
     assert "careful-small: x-1, x-1-20250514 are taken as the one model of --model\n" in made.err
     (harness,) = made.json["harness"]
     assert (harness["loops"], harness["conditions"], harness["tasks"]) == (["careful", "hasty"], ["small", "large"], 20)
-    assert harness["sentence"].startswith("Changing the loop moves accuracy more than changing the model")
+    assert harness["difference"]["low"] > 0
     assert {arm["arm"] for arm in made.json["arms"]} == {"careful/small", "careful/large", "hasty/small", "hasty/large"}
 
 

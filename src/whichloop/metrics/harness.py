@@ -33,7 +33,6 @@ import scipy
 
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
-from .pairs import MARGIN
 from .record import Record
 from .record_table import records_by_arm
 from .statistics import ALPHA, Clusters, Floats, Interval, independent_difference
@@ -92,21 +91,6 @@ class Harness:
     conditions_reverse: float
     """The same of pairs of models under another loop."""
 
-    @property
-    def sentence(self) -> str:
-        """What was found, in words."""
-        low, high = self.difference.low, self.difference.high
-        moves = {source.source: source.deviation for source in self.parts}
-        by = f"({moves['loop'].value:.3f} against {moves['model'].value:.3f}, standard deviations of accuracy)"
-        both = moves["loop × model"]
-        if self.loops_reverse > 0 and both.low > moves["loop"].high:
-            by += f"; which loop is better depends on the {self.kind} ({both.value:.3f})"
-        if low > 0 or high < 0:
-            return f"Changing the loop moves accuracy {'more' if low > 0 else 'less'} than changing the {self.kind} {by}"
-        if low >= -MARGIN and high <= MARGIN:
-            return f"Changing the loop moves accuracy as much as changing the {self.kind}, within {MARGIN:g} {by}"
-        return f"Whether changing the loop moves accuracy more than changing the {self.kind} is undecided {by}"
-
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {
@@ -119,7 +103,6 @@ class Harness:
             "difference": self.difference.as_dict(),
             "loops_reverse": self.loops_reverse,
             "conditions_reverse": self.conditions_reverse,
-            "sentence": self.sentence,
         }
 
 
