@@ -69,7 +69,7 @@ def test_the_metric_on_the_page_steers_a_search(tmp_path: Path) -> None:
     script = block("def short_and_right").replace('profile="teachable")', f'profile="teachable", {small})')
     (tmp_path / "metric.py").write_text(f"{script}\nprint(found)\n", "utf-8")
     said = ran(tmp_path, "metric.py")
-    assert re.search(r"^(Adopt the new|Keep the old) prompts of finish: ", said, re.MULTILINE)
+    assert re.search(r"^ *(Adopt the new|Keep the old) prompts of finish: ", said, re.MULTILINE)
 
 
 @pytest.mark.thorough
