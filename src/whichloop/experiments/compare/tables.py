@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.harness import Harness
-from whichloop.metrics.measures import TableName, in_table_order
+from whichloop.metrics.measures import Measure, TableName, in_table_order
 from whichloop.metrics.outlook import Chance, Outlook
 from whichloop.metrics.pairs import OnTask, Pair
 from whichloop.metrics.record_table import DISTANCES
 from whichloop.metrics.reliability import Reliability
+from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from whichloop.metrics.views import AtBudget, Front, PerSolved, Unit
 from whichloop.protocol.values import counted
@@ -89,13 +90,19 @@ def measures_table(title: str, arms: Sequence[ArmResult], name: TableName) -> Ta
         (
             arm.info.arm,
             *(str(getattr(arm.summary, each)) for each in trials),
-            *(measure_text(arm.summary.means[each], measure) for each, measure in measures.items()),
+            *(_with_tasks(arm.summary.means[each], measure) for each, measure in measures.items()),
             *(interval(arm.summary.retention_at.get(each), 3) for each in distances),
         )
         for arm in arms
         if is_main or any(arm.summary.means[each] is not None for each in measures)
     ]
     return table_of(title, columns, rows)
+
+
+def _with_tasks(mean: Interval | None, measure: Measure) -> str:
+    """Return a mean with its interval, and how many tasks it is over where the measure is known of some trials alone."""
+    text = measure_text(mean, measure)
+    return f"{text}, n = {mean.n}" if mean is not None and measure.of_some and mean.is_known else text
 
 
 def _faults(arms: Sequence[ArmResult]) -> Table:
