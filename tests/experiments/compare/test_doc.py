@@ -103,7 +103,10 @@ def test_the_verdict_its_price_its_basis_and_its_doubts_are_lines(five):
     assert told["Basis"] == ["scripted model, stress rates"]
     assert told["Warning"][0].startswith("ended at the step limit (--max-tool-steps): phased ")
     assert compare_doc(five).data["answer"]["outcome"] == found.decision.outcome.lower()
-    assert {each["kind"] for each in compare_doc(five).data["warnings"]} >= {"at limit"}
+    data = compare_doc(five).data
+    assert {each["kind"] for each in data["warnings"]} >= {"at limit"}
+    assert [data["basis"]] == told["Basis"]
+    assert {row["loop"]: row["at_limit"] for row in data["answer"]["rows"]} == column(compare_doc(five).tables[0], "limit")
 
 
 def test_the_basis_names_what_the_verdict_rests_on(five: Results, ran: Callable[..., Results]) -> None:

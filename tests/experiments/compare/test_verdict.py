@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.experiments.compare.verdict import EQUAL, MAX_TASKS, MEAN, SAVING, Decision, Gap, decide, verdict
 from whichloop.metrics.pairs import MARGIN
+from whichloop.metrics.statistics import Interval
 
 LOOPS = tuple("abcde")
 
@@ -124,6 +125,14 @@ def test_of_equals_the_cheaper_is_adopted_and_a_cheaper_loop_that_is_beaten_is_n
     assert found.decision == Decision("Adopt", ("cheap",))
     assert found.cheaper == ("bad",)
     assert found.savings["cheap", "dear"] == pytest.approx(1 - 101 / 301, rel=1e-3)
+
+
+def test_a_saving_is_that_of_the_columns_that_both_loops_have(compared):
+    both = compared({"dear": (0.9, 0.9), "cheap": (0.9,)}, {"dear": 200, "cheap": 100})
+    assert verdict(both).savings["cheap", "dear"] == pytest.approx(1 - 101 / 201, rel=1e-3)
+    dearer = [replace(arm, summary=replace(arm.summary, means={**arm.summary.means, "tokens": Interval(9e9, 9e9, 9e9, 100)}))
+              if arm.info.arm == "dear/rough" else arm for arm in both.arms]  # fmt: skip
+    assert verdict(replace(both, arms=tuple(dearer))).savings == verdict(both).savings
 
 
 def test_two_arms_have_each_its_own_interval(compared):
