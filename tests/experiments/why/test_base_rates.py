@@ -64,6 +64,19 @@ def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -
     assert not arm.base_rates
 
 
+def test_what_most_solved_trials_show_too_is_told_with_both_counts_and_stands_in_no_arm(tmp_path: Path) -> None:
+    """What a forgetful model asks for again is a step more, which is no loss by itself."""
+    made = prepare(
+        CompareConfig(runs=tmp_path, mlflow=False, loops=("bare", "stateless"), suite="library", profiles=("forgetful",), tasks=12)
+    )
+    run(made, Unwatched())
+    for arm in losses_explained(results(made.folder)).arms:
+        rate = arm.base_rates["lost observation"]
+        assert (rate.lost, rate.of_lost, rate.of_solved) == (arm.causes["lost observation"], arm.lost, arm.trials - arm.lost)
+        assert 2 * rate.solved > rate.of_solved
+        assert not arm.stands("lost observation")
+
+
 @given(st.integers(1, 40), st.integers(1, 40), st.data())
 def test_a_cause_is_in_doubt_only_if_solved_trials_show_it_too(of_lost: int, of_solved: int, data: st.DataObject) -> None:
     lost, solved = data.draw(st.integers(1, of_lost)), data.draw(st.integers(0, of_solved))
