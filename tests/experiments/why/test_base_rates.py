@@ -14,6 +14,7 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.why import base_rates
 from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
+from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trajectory.divergence import explain, read_trial
 from whichloop.runs.config import CompareConfig
@@ -70,8 +71,13 @@ def test_what_most_solved_trials_show_too_is_told_with_both_counts_and_stands_in
         CompareConfig(runs=tmp_path, mlflow=False, loops=("bare", "stateless"), suite="library", profiles=("forgetful",), tasks=12)
     )
     run(made, Unwatched())
-    for arm in losses_explained(results(made.folder)).arms:
+    found = results(made.folder)
+    why = losses_explained(found)
+    (table,) = [each for each in why_doc(found, why).tables if each.title.startswith("Lost trials, and solved ones")]
+    told = {(row[0], row[1]): row[table.columns.index("solved")] for row in table.texts}
+    for arm in why.arms:
         rate = arm.base_rates["lost observation"]
+        assert told[arm.arm, "lost observation"] == f"{rate.solved} of {rate.of_solved}"
         assert (rate.lost, rate.of_lost, rate.of_solved) == (arm.causes["lost observation"], arm.lost, arm.trials - arm.lost)
         assert 2 * rate.solved > rate.of_solved
         assert not arm.stands("lost observation")
