@@ -136,10 +136,13 @@ def test_a_saving_is_that_of_the_columns_that_both_loops_have(compared):
 
 
 def test_two_arms_have_each_its_own_interval(compared):
-    found = verdict(compared({"good": (0.9,), "bad": (0.4,)}, profiles=("calm",)))
+    comparison = compared({"good": (0.9,), "bad": (0.4,)}, profiles=("calm",))
+    found = verdict(comparison)
     good, bad = (each for loop in ("good", "bad") if (each := found.row(loop).cells["calm"].accuracy) is not None)
     assert good.low > bad.high
     assert (round(good.value, 6), round(bad.value, 6)) == (0.9, 0.4)
+    assert [arm["accuracy"] for arm in comparison.to_json()["arms"]] == [good.as_dict(), bad.as_dict()]
+    assert [row["cells"]["calm"]["accuracy"] for row in found.to_json()["rows"]] == [good.as_dict(), bad.as_dict()]
 
 
 def test_an_outcome_that_takes_the_mean_over_the_profiles_says_so(compared):
