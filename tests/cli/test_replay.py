@@ -34,6 +34,13 @@ def test_the_smallest_set_loses_the_trial_again_and_no_fault_does_not(whichloop,
         assert whichloop("replay", "latest", trial, "--faults", "none", "--json").json["now"]["scores"] == {"accuracy": 1.0}
 
 
+def test_where_the_runs_are_used_up_all_faults_remain_and_are_not_called_the_smallest(whichloop, here, lost):
+    found = [whichloop("why", "latest", trial, "--minimal", "--max-runs", "2", "--json").json for trial in lost]
+    several = [each for each in found if len(each["landed"]) > 1]
+    assert several
+    assert all((each["faults"], each["runs"], each["smallest"]) == (each["landed"], 2, False) for each in several)
+
+
 def test_what_is_found_names_a_command_and_a_profile_that_lose_it_too(whichloop, here, lost):
     said = whichloop("why", "latest", lost[0], "--minimal", "--out", "fewest.toml")
     assert said.err == "wrote fewest.toml\n"

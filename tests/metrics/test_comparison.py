@@ -165,6 +165,24 @@ def test_each_metric_is_a_family_of_its_own():
         assert min(item.p_holm for item in family) == pytest.approx(min(1.0, 3 * min(item.p for item in family)))
 
 
+def test_the_pairs_of_all_profiles_are_one_family():
+    arms = [arm(f"{loop}/{profile}", loop=loop, profile=profile) for profile in ("p", "q") for loop in "abc"]
+    solved = {"a": 40, "b": 30, "c": 37}
+    records = [item for info in arms for item in outcomes(info.arm, [float(n < solved[info.loop]) for n in range(40)])]
+    family = compare(records, arms).pairs_on("accuracy")
+    assert len(family) == 6
+    assert min(item.p_holm for item in family) == pytest.approx(6 * min(item.p for item in family))
+
+
+def test_an_interval_is_at_the_level_that_the_family_leaves_its_pair():
+    """Alone the pair would be apart, beside two others it is not: then its interval holds 0, too."""
+    lost = {"a": range(0), "b": range(8), "c": range(20, 26)}
+    records = [item for name, own in lost.items() for item in outcomes(name, [float(n not in own) for n in range(40)])]
+    found = pair(compare(records, [*map(arm, "abc")]), names=("a", "c"))
+    assert (round(found.p, 3), round(found.p_holm, 3), found.verdict.word) == (0.031, 0.094, "undecided")
+    assert (round(found.difference.low, 3), round(found.difference.high, 3)) == (-0.009, 0.332)
+
+
 def test_only_tasks_scored_in_both_arms_are_paired():
     a = [record("a", 0, 1.0), record("a", 1, 1.0), record("a", 2, 0.0), record("a", 3, 0.0, status="errored")]
     b = [record("b", 1, 0.0), record("b", 2, 0.0), record("b", 3, 1.0), record("b", 4, 1.0)]

@@ -135,17 +135,18 @@ MAX_ARMS = 4
 COUNTED = dict(zip(COSTS, ("the number of tokens", "the cost", "the duration in seconds"), strict=True))
 
 
-def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[str]:
-    """Yield of each arm why no verdict on it holds. `arms`: name → what it gave."""
+def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[tuple[str, str]]:
+    """Yield of each arm why no verdict on it holds, with the kind of the warning. `arms`: name → what it gave."""
     for name, summary in arms.items():
         if not summary.scored:
-            yield f"{name}: no trial was scored."
+            yield "no scored trial", f"{name}: no trial was scored."
         if summary.faults.short:
-            yield short_warning(name, summary)
+            yield "faults did not land", short_warning(name, summary)
         if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             yield (
+                "right though never shown",
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
-                "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
+                "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds.",
             )
 
 

@@ -32,7 +32,6 @@ from .paired import ONCE, LookLevel
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
-from .reliability import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .statistics import ALPHA, interval_json, too_few_units
 from .summary import (
     FAULT_COUNTS,
@@ -204,8 +203,6 @@ class Comparison:
     """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
     same: tuple[tuple[str, str], ...] = ()
     """Pairs of arms that did the same in every trial."""
-    solved_costs: SolvedCosts = NO_SOLVED_COSTS
-    """What arms solved and spent on each task, where they are compared."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -283,12 +280,9 @@ def compare(
     scores = measures.values(PRIMARY)
     of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
     pairs = with_repeats(of_accuracy, by_arm, agents)
-    spent: dict[str, Mapping[str, TaskValues]] = {}
     for metric in (name for name in METRICS if name != PRIMARY):
         values = measures.values(metric)
         pairs += rules.decided(metric, _matched_values(matched, values))
-        if metric in UNITS:
-            spent[metric] = values
 
     compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
     summaries = {arm.info.arm: arm.summary for arm in compared}
@@ -303,7 +297,7 @@ def compare(
             *_caveats("recording lacks requests", unrecorded),
             *_caveats("plans do not replay", unreplayable),
             *_caveats("dead arm", filter(None, dead)),
-            *_caveats("unsound arm", unsound_arm_warnings(summaries)),
+            *(Caveat(kind, text) for kind, text in unsound_arm_warnings(summaries)),
             *_caveats("no common tasks", apart),
             *_caveats("errored trials", errored_warnings(summaries, same_air)),
             *_caveats("lost repeats", lost_repeats_warnings(by_arm, same_air)),
@@ -318,7 +312,6 @@ def compare(
         pooled=tuple(rules.decided(PRIMARY, pooled_values(scores, agents))) if paired else (),
         on_tasks=on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else (),
         same=same_pairs(matched, summaries, by_arm),
-        solved_costs=SolvedCosts(scores, spent, rules.level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
 
 
@@ -425,8 +418,8 @@ def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[t
 
 
 def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
-    """Warn of pairs that cannot show any difference: they have too few units, and no repeats were tested in their place."""
-    few = [pair for pair in pairs if pair.metric == PRIMARY and pair.within is None and too_few_units(pair.units, alpha)]
+    """Warn of pairs that cannot show any difference of other tasks: they have too few units."""
+    few = [pair for pair in pairs if pair.metric == PRIMARY and too_few_units(pair.units, alpha)]
     if not few:
         return []
     first, most = f"{few[0].a} and {few[0].b}", max(few, key=lambda pair: pair.units)

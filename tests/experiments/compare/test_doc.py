@@ -62,6 +62,19 @@ def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms(five):
     assert [row[0] for row in table.rows] == sorted(arms_by_mean(five), key=lambda loop: -arms_by_mean(five)[loop])
 
 
+def test_each_arm_has_its_own_interval_in_the_matrix_and_in_the_table_of_arms(five):
+    matrix, arms = compare_doc(five).tables[:2]
+    assert arms.title == "Arms"
+    accuracies = {row[0]: row[arms.columns.index("accuracy")] for row in arms.texts}
+    cells = {(row[0], name): text for row in matrix.texts for name, text in zip(matrix.columns, row, strict=True)}
+    for arm in five.comparison.arms:
+        own = arm.summary.accuracy
+        told = (accuracies[arm.info.arm], cells[arm.info.variant, arm.info.profile])
+        for digits, text in zip((3, 2), told, strict=True):
+            low, high = map(float, text.partition("[")[2].partition("]")[0].split(", "))
+            assert (low, high) == (round(own.low, digits), round(own.high, digits))
+
+
 def arms_by_mean(run: Results) -> dict[str, float]:
     means: dict[str, list[float]] = {}
     for arm in run.comparison.arms:
@@ -103,7 +116,10 @@ def test_the_verdict_its_price_its_basis_and_its_doubts_are_lines(five):
     assert told["Basis"] == ["scripted model, stress rates"]
     assert told["Warning"][0].startswith("ended at the step limit (--max-tool-steps): phased ")
     assert compare_doc(five).data["answer"]["outcome"] == found.decision.outcome.lower()
-    assert {each["kind"] for each in compare_doc(five).data["warnings"]} >= {"at limit"}
+    data = compare_doc(five).data
+    assert {each["kind"] for each in data["warnings"]} >= {"at limit"}
+    assert [data["basis"]] == told["Basis"]
+    assert {row["loop"]: row["at_limit"] for row in data["answer"]["rows"]} == column(compare_doc(five).tables[0], "limit")
 
 
 def test_the_basis_names_what_the_verdict_rests_on(five: Results, ran: Callable[..., Results]) -> None:

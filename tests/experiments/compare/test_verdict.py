@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.experiments.compare.verdict import EQUAL, MAX_TASKS, MEAN, SAVING, Decision, Gap, decide, verdict
 from whichloop.metrics.pairs import MARGIN
+from whichloop.metrics.statistics import Interval
 
 LOOPS = tuple("abcde")
 
@@ -126,11 +127,22 @@ def test_of_equals_the_cheaper_is_adopted_and_a_cheaper_loop_that_is_beaten_is_n
     assert found.savings["cheap", "dear"] == pytest.approx(1 - 101 / 301, rel=1e-3)
 
 
+def test_a_saving_is_that_of_the_columns_that_both_loops_have(compared):
+    both = compared({"dear": (0.9, 0.9), "cheap": (0.9,)}, {"dear": 200, "cheap": 100})
+    assert verdict(both).savings["cheap", "dear"] == pytest.approx(1 - 101 / 201, rel=1e-3)
+    dearer = [replace(arm, summary=replace(arm.summary, means={**arm.summary.means, "tokens": Interval(9e9, 9e9, 9e9, 100)}))
+              if arm.info.arm == "dear/rough" else arm for arm in both.arms]  # fmt: skip
+    assert verdict(replace(both, arms=tuple(dearer))).savings == verdict(both).savings
+
+
 def test_two_arms_have_each_its_own_interval(compared):
-    found = verdict(compared({"good": (0.9,), "bad": (0.4,)}, profiles=("calm",)))
+    comparison = compared({"good": (0.9,), "bad": (0.4,)}, profiles=("calm",))
+    found = verdict(comparison)
     good, bad = (each for loop in ("good", "bad") if (each := found.row(loop).cells["calm"].accuracy) is not None)
     assert good.low > bad.high
     assert (round(good.value, 6), round(bad.value, 6)) == (0.9, 0.4)
+    assert [arm["accuracy"] for arm in comparison.to_json()["arms"]] == [good.as_dict(), bad.as_dict()]
+    assert [row["cells"]["calm"]["accuracy"] for row in found.to_json()["rows"]] == [good.as_dict(), bad.as_dict()]
 
 
 def test_an_outcome_that_takes_the_mean_over_the_profiles_says_so(compared):

@@ -14,6 +14,7 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.why import base_rates
 from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
+from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trajectory.divergence import explain, read_trial
 from whichloop.runs.config import CompareConfig
@@ -62,6 +63,24 @@ def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -
     (arm,) = losses_explained(results(made.folder)).arms
     assert arm.causes
     assert not arm.base_rates
+
+
+def test_what_most_solved_trials_show_too_is_told_with_both_counts_and_stands_in_no_arm(tmp_path: Path) -> None:
+    """What a forgetful model asks for again is a step more, which is no loss by itself."""
+    made = prepare(
+        CompareConfig(runs=tmp_path, mlflow=False, loops=("bare", "stateless"), suite="library", profiles=("forgetful",), tasks=12)
+    )
+    run(made, Unwatched())
+    found = results(made.folder)
+    why = losses_explained(found)
+    (table,) = [each for each in why_doc(found, why).tables if each.title.startswith("Lost trials, and solved ones")]
+    told = {(row[0], row[1]): row[table.columns.index("solved")] for row in table.texts}
+    for arm in why.arms:
+        rate = arm.base_rates["lost observation"]
+        assert told[arm.arm, "lost observation"] == f"{rate.solved} of {rate.of_solved}"
+        assert (rate.lost, rate.of_lost, rate.of_solved) == (arm.causes["lost observation"], arm.lost, arm.trials - arm.lost)
+        assert 2 * rate.solved > rate.of_solved
+        assert not arm.stands("lost observation")
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.data())

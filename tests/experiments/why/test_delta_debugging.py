@@ -76,6 +76,10 @@ def test_no_more_runs_are_made_than_allowed_and_what_is_found_fails(culprits, mo
     assert found.is_proven or found.runs == most
 
 
+def test_a_set_at_which_the_runs_were_used_up_is_not_called_the_smallest():
+    assert smallest_set(ITEMS, fails_with([{"b"}]), 2) == SmallestSet(ITEMS, 2, is_proven=False)
+
+
 def test_one_run_is_too_few():
     with pytest.raises(ValueError, match="at least 2 runs"):
         smallest_set(ITEMS, fails_with(()), 1)

@@ -76,6 +76,11 @@ def test_where_two_arms_part_is_shown_where_they_were_asked_for(found: Results) 
     shown = why_doc(found, why, named=True).shown(detail=False)
     (counts,) = [block for block in shown if isinstance(block, Table) and block.title == "Solved trials of two arms"]
     assert [row[:2] for row in counts.texts] == [list(pair) for pair in pairs]
+    assert counts.columns == ("a", "b", "both", "only a", "only b", "neither", "tasks")
+    solved = {record.key for record in found.records if record.is_solved}
+    for a, b, *numbers in counts.texts:
+        of_a, of_b = ({key[1:] for key in solved if key[0] == arm} for arm in (a, b))
+        assert [int(number) for number in numbers[:3]] == [len(of_a & of_b), len(of_a - of_b), len(of_b - of_a)]
     (lost,) = [block for block in shown if isinstance(block, Table) and block.title == "Lost where the other arm solved"]
     assert sum(int(row[3]) for row in lost.texts) == sum(pair.only_a + pair.only_b for pair in why.pairs) > 0
     every = why_doc(found, losses_explained(found))

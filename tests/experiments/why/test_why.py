@@ -115,6 +115,18 @@ def test_a_trial_by_itself_is_told_as_in_the_list(found):
     assert [lost_trial(found, records[arm.arm, one.task, one.repeat]) for one in arm.examples] == list(arm.examples)
 
 
+def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(found):
+    """Three replies in a row that cannot be read end a trial: its cause begins at the first of them, not at the end."""
+    (arm,) = losses_explained(found, pairs=(), arms=["bare/flaky-format"]).arms
+    records = {record.key: record for record in found.records}
+    ended = [one for one in arm.examples if (one.loss.cause, one.stop) == ("parse", "error_valve")]
+    assert ended
+    for one in ended:
+        steps = course(read_trace(found.folder, records[arm.arm, one.task, one.repeat]))
+        at = one.loss.step - 1
+        assert (len(steps) - at, [step.text for step in steps[at:-1]]) == (4, ["decide"] * 3)
+
+
 def test_designs_lose_for_what_they_are_known_for(reasons):
     causes = {arm.arm: arm.causes for arm in reasons.arms}
     assert next(iter(causes["react_extract/flaky-format"])) == "parse"

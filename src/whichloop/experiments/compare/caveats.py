@@ -38,22 +38,23 @@ def _at_limit(comparison: Comparison) -> Iterator[Caveat]:
         by_loop.setdefault(arm.info.variant, []).append(arm)
     often = []
     for loop, arms in by_loop.items():
-        ended = [comparison.limits.ended.get(arm.info.arm, 0) for arm in arms]
+        ended = [at_limit(comparison, arm) for arm in arms]
         if any(n and n >= OFTEN * arm.summary.scored for n, arm in zip(ended, arms, strict=True)):
             often.append((sum(ended), f"{loop} {sum(ended):,} of {sum(arm.summary.scored for arm in arms):,} trials"))
     if often:
         each = ", ".join(text for _, text in sorted(often, reverse=True))
-        yield Caveat("at limit", f"ended at the step limit (--max-tool-steps): {each}")
+        limit = "limit that the run set" if comparison.limits.words else "step limit (--max-tool-steps)"
+        yield Caveat("at limit", f"ended at the {limit}: {each}")
 
 
 def _forms(arms: Sequence[ArmResult]) -> Iterator[Caveat]:
     """Yield which profiles do not apply to a loop's form of calls, and where loops met different ones."""
     for profile in dict.fromkeys(arm.info.profile for arm in arms):
         own = [arm.info for arm in arms if arm.info.profile == profile]
-        strangers = list(dict.fromkeys(info.variant for info in own if not applies(info)))
+        strangers = {info.variant: form_of(info) for info in own if not applies(info)}
         if strangers:
-            form = FORMS[form_of(own[0])]
-            yield Caveat("profile does not apply", f"{profile}: measured of {form}, does not apply to {listed_names(strangers)}")
+            form = FORMS[next(iter(strangers.values()))]
+            yield Caveat("profile does not apply", f"{profile}: measured of {form}, does not apply to {listed_names([*strangers])}")
         met = {info.variant: info.met for info in own if info.met}
         if len(set(met.values())) > 1:
             each = "; ".join(f"{loop} met {name}" for loop, name in met.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.views import Unit
 from whichloop.models.evidence import evidence_for, stress_tests
 from whichloop.protocol.names import SCRIPTED
@@ -47,7 +46,10 @@ def compare_doc(run: Results) -> Doc:
     shown = found.decision is not None or len(found.rows) > 1
     title = f"{run.title} · {LEGEND if shown else 'accuracy'}"
     blocks: tuple[Block, ...] = (matrix(run, found), answer_lines(run, found), *detail_tables(run), READING, notes(run))
-    return Doc(title, blocks, run.to_json())
+    data = run.to_json()
+    for row, told in zip(found.rows, data["answer"]["rows"], strict=True):
+        told["at_limit"] = sum(at_limit(run.comparison, arm) for arm in row.arms)
+    return Doc(title, blocks, data | {"basis": basis(run), "same": run.same_loops})
 
 
 def matrix(run: Results, found: Verdict) -> Table:
@@ -80,7 +82,8 @@ def _amounts(run: Results, found: Verdict) -> Iterator[tuple[str, list[Cell | st
     yield "tokens", [_amount(row.mean("tokens"), 0) for row in rows]
     if found.unit != "tokens":
         yield "USD", [cost_cell(row.mean(found.unit), found.unit) for row in rows]
-    if any(arm.info.model not in (SCRIPTED, IMPORTED) for arm in compared.arms):
+    is_real = any(arm.info.model != SCRIPTED for arm in compared.arms)
+    if is_real and any(row.mean("seconds") is not None for row in rows):
         yield "seconds", [_amount(row.mean("seconds"), 1) for row in rows]
     injected = [row.mean(INJECTED) for row in rows]
     if any(share is not None for share in injected):
@@ -149,7 +152,7 @@ def _cheaper(found: Verdict, loop: str) -> str:
     assert found.decision is not None
     adopted, row = found.row(found.decision.loops[0]), found.row(loop)
     points = round(100 * (row.accuracy - adopted.accuracy))
-    solved = f"{abs(points)} points {'more' if points > 0 else 'fewer'} solved" if points else "as many solved"
+    solved = f"{counted(abs(points), 'point')} {'more' if points > 0 else 'fewer'} solved" if points else "as many solved"
     what = "tokens" if found.unit == "tokens" else "dollars"
     return f"{loop}: {100 * found.savings[loop, adopted.loop]:.0f} % fewer {what}, {solved}"
 

@@ -86,7 +86,7 @@ def decide(
     `savings`: (a, b) → the share that a trial costs less in a than in b, where paired intervals show it in every column.
     `costs`: loop → what a trial costs, for the order of a tie.
     """
-    beaten = {g.b if g.value > 0 else g.a for g in gaps if g.is_shown and abs(g.value) > margin}
+    beaten = {g.b if g.value > 0 else g.a for g in gaps if g.is_shown and round(abs(g.value), 9) > margin}
     unbeaten = [loop for loop in loops if loop not in beaten]
     if not unbeaten:
         return Decision("Depends")
@@ -140,7 +140,8 @@ class LoopRow:
 
     @property
     def arms(self) -> list[ArmResult]:
-        return [cell.arm for cell in self.cells.values()]
+        """The loop's arms, without those whose profile does not apply to it."""
+        return [cell.arm for cell in self.cells.values() if cell.is_judged]
 
     def total(self, count: str) -> int:
         """Return the sum of a count of the arms' summaries."""
@@ -222,7 +223,10 @@ def verdict(comparison: Comparison) -> Verdict:
 
 
 def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means: Sequence[Gap] = ()) -> Verdict:
-    """Return the verdict of columns, of one run or of several. `means`: the gaps over the mean of each model's profiles."""
+    """Return the verdict of columns, of one run or of several.
+
+    `means`: the gaps over the mean of each model's profiles; several runs have none, since no family holds them together.
+    """
     arms = [arm for column in columns for arm in column.arms]
     unit = unit_of_cost(arms)
     places = {column.name: _places(column) for column in columns}
@@ -236,7 +240,7 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
     rows = sorted((LoopRow(loop, own) for loop, own in cells.items()), key=lambda row: -row.accuracy)
     gaps = [*(gap for column in columns for gap in _gaps(column, alpha)), *means]
     competing = {loop for gap in gaps for loop in (gap.a, gap.b)}
-    loops, savings = [row.loop for row in rows if row.loop in competing], _savings(rows, columns, unit)
+    loops, savings = [row.loop for row in rows if row.loop in competing], _savings(columns, unit)
     costs = {row.loop: cost for row in rows if (cost := row.mean(unit)) is not None}
     best = {
         name: tuple(row.loop for row in rows if name in row.cells and row.cells[name].place == "best")
@@ -257,7 +261,9 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
         best,
         savings,
         is_of_these_tasks=any(gap.is_of_these_tasks for gap in gaps),
-        is_by_mean=decision is not None and apart is not None and decision.loops != apart.loops,
+        is_by_mean=decision is not None
+        and apart is not None
+        and (decision.outcome, decision.loops) != (apart.outcome, apart.loops),
     )
 
 
@@ -345,16 +351,20 @@ def _gap(pair: Pair, loops: tuple[str, str], column: str, alpha: float) -> Gap:
     return Gap(*loops, column, difference.value, *ends, word in ("better", "worse"), size)
 
 
-def _savings(rows: Sequence[LoopRow], columns: Sequence[Column], unit: Unit) -> dict[tuple[str, str], float]:
-    """Return the share that a loop costs less than another, where the paired intervals of every column that both have show it."""
-    shown: dict[tuple[str, str], list[bool]] = {}
+def _savings(columns: Sequence[Column], unit: Unit) -> dict[tuple[str, str], float]:
+    """Return the share that a loop costs less than another over the columns that both have, where the paired interval of each shows
+    it."""
+    spent: dict[tuple[str, str], list[tuple[bool, float, float]]] = {}
     for column in columns:
-        variants = {arm.info.arm: arm.info.variant for arm in column.arms}
+        arms = {arm.info.arm: arm for arm in column.arms}
         for pair in (turned for each in column.costs for turned in (each, each.turned)):
-            shown.setdefault((variants[pair.a], variants[pair.b]), []).append(pair.verdict.word == "better")
-    costs = {row.loop: row.mean(unit) for row in rows}
+            a, b = arms[pair.a], arms[pair.b]
+            mean, other = a.summary.means[unit], b.summary.means[unit]
+            if mean is not None and other is not None:
+                told = (pair.verdict.word == "better", mean.value, other.value)
+                spent.setdefault((a.info.variant, b.info.variant), []).append(told)
     return {
-        (a, b): 1 - cost / other
-        for (a, b), each in shown.items()
-        if all(each) and (cost := costs[a]) is not None and (other := costs[b])
+        loops: 1 - math.fsum(mean for _, mean, _ in each) / whole
+        for loops, each in spent.items()
+        if all(is_shown for is_shown, _, _ in each) and (whole := math.fsum(other for _, _, other in each))
     }

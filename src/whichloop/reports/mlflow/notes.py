@@ -29,13 +29,15 @@ ROOM = 300
 
 
 def note(run: Results) -> str:
-    """Return what the run says in Markdown as long as MLflow takes; blocks that have no room are left to the page."""
+    """Return what the run says in Markdown as long as MLflow takes; details that have no room are left to the page."""
     doc = run_doc(run)
-    found = replace(doc, blocks=())
-    for block in doc.blocks:
+    answer = [block for block in doc.blocks if not block.detail]
+    found = replace(doc, blocks=tuple(answer))
+    for block in (block for block in doc.blocks if block.detail):
         longer = replace(found, blocks=(*found.blocks, block))
-        if len(to_markdown(longer)) <= MAX_TAG - ROOM:
-            found = longer
+        if len(to_markdown(longer)) > MAX_TAG - ROOM:
+            break
+        found = longer
     state = f"{len(run.records):,} of {counted(run.scheduled, 'trial')}. The whole page is among the artifacts: `{REPORT}`."
     return clean(f"{to_markdown(found)}\n{state}", MAX_TAG)
 
