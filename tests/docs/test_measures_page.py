@@ -33,7 +33,7 @@ def table(text: str) -> Table:
 
 def numbers(cell: str) -> list[float]:
     """Value, low and high of a share."""
-    return [float(number) for number in NUMBER.findall(cell)]
+    return [float(number) for number in NUMBER.findall(cell.partition(", n = ")[0])]
 
 
 def p_of(cell: str) -> float:

@@ -370,7 +370,7 @@ def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> 
     assert query == query.for_design == Query("What is the bill?", schema=SCHEMA)
     task = Task("t", query, {"total": 7}, scorer="schema", plan=Plan((), {"total": 7}))
     suite = Suite("bills", "1", (task,), lambda task: StatelessEnvironment(()))
-    run = whichloop.compare([Finish()], suite=suite, mlflow=False, runs=tmp_path)
+    run = whichloop.compare([Finish()], suite=suite, profiles=["clean"], mlflow=False, runs=tmp_path)
     assert list(run.trials["accuracy"]) == [1.0]
 
 
