@@ -130,7 +130,7 @@ def of_calls(tasks: int | None, runs: Path) -> str:
     ).comparison.arms
     table = measures_table(TITLES["calls"], arms, "calls")
     accuracies = {arm.info.arm: interval(arm.summary.accuracy, 3) for arm in arms}
-    rows = [(cells[0], accuracies[cells[0]], *cells[1:]) for cells in table.rows]
+    rows = [(cells[0], accuracies[str(cells[0])], *cells[1:]) for cells in table.rows]
     return as_markdown(Table("", ("arm", "accuracy", *table.columns[1:]), tuple(rows)))
 
 
