@@ -95,7 +95,7 @@ def test_loops_that_end_often_at_the_suites_own_limit_are_warned_of_with_their_n
         f"{loop} {n} of 20 trials" for loop, n in sorted(named.items(), key=lambda item: (item[1], item[0]), reverse=True)
     )
     assert said == f"ended at the step limit (--max-tool-steps): {each}"
-    assert {arm.info.variant: at_limit(stepped.comparison, arm) for arm in stepped.comparison.arms}["phased"] == named["phased"]
+    assert {arm.info.variant: at_limit(stepped.comparison, [arm]) for arm in stepped.comparison.arms}["phased"] == named["phased"]
     few = replace(stepped.comparison.limits, ended={arm.info.arm: 1 for arm in stepped.comparison.arms})
     assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.kind == "at limit"]
 
@@ -143,7 +143,7 @@ def test_trials_that_ran_out_of_time_are_a_warning_unless_the_limit_was_the_runs
         f"{infos[0].arm}: {late} of 8 trials ran out of time"
     ]
     assert not [each for each in caveats(of_own) if each.kind == "out of time"]
-    assert at_limit(of_own, of_own.arms[0]) == late
+    assert at_limit(of_own, of_own.arms[:1]) == late
 
 
 def test_every_task_has_its_first_trial_before_any_has_a_second(tmp_path):

@@ -25,10 +25,10 @@ def caveats(comparison: Comparison) -> list[Caveat]:
     return [*first, *_at_limit(comparison), *_forms(arms), *_lost_trials(comparison), *costs]
 
 
-def at_limit(comparison: Comparison, arm: ArmResult) -> int:
-    """Return how many trials of an arm ended at the suite's limit of steps, or at a limit that the run set."""
-    stops = sum(arm.summary.stops.get(stop, 0) for stop in comparison.limits.stops)
-    return max(stops, comparison.limits.ended.get(arm.info.arm, 0))
+def at_limit(comparison: Comparison, arms: Sequence[ArmResult]) -> int:
+    """Return how many trials of arms ended at the suite's limit of steps, or at a limit that the run set."""
+    stops, ended = comparison.limits.stops, comparison.limits.ended
+    return sum(max(sum(arm.summary.stops.get(stop, 0) for stop in stops), ended.get(arm.info.arm, 0)) for arm in arms)
 
 
 def _at_limit(comparison: Comparison) -> Iterator[Caveat]:
@@ -38,9 +38,9 @@ def _at_limit(comparison: Comparison) -> Iterator[Caveat]:
         by_loop.setdefault(arm.info.variant, []).append(arm)
     often = []
     for loop, arms in by_loop.items():
-        ended = [at_limit(comparison, arm) for arm in arms]
-        if any(n and n >= OFTEN * arm.summary.scored for n, arm in zip(ended, arms, strict=True)):
-            often.append((sum(ended), f"{loop} {sum(ended):,} of {sum(arm.summary.scored for arm in arms):,} trials"))
+        if any((n := at_limit(comparison, [arm])) and n >= OFTEN * arm.summary.scored for arm in arms):
+            ended = at_limit(comparison, arms)
+            often.append((ended, f"{loop} {ended:,} of {sum(arm.summary.scored for arm in arms):,} trials"))
     if often:
         each = ", ".join(text for _, text in sorted(often, reverse=True))
         limit = "limit that the run set" if comparison.limits.words else "step limit (--max-tool-steps)"

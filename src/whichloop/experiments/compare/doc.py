@@ -48,7 +48,7 @@ def compare_doc(run: Results) -> Doc:
     blocks: tuple[Block, ...] = (matrix(run, found), answer_lines(run, found), *detail_tables(run), READING, notes(run))
     data = run.to_json()
     for row, told in zip(found.rows, data["answer"]["rows"], strict=True):
-        told["at_limit"] = sum(at_limit(run.comparison, arm) for arm in row.arms)
+        told["at_limit"] = at_limit(run.comparison, row.arms)
     return Doc(title, blocks, data | {"basis": basis(run), "same": run.same_loops})
 
 
@@ -90,7 +90,7 @@ def _amounts(run: Results, found: Verdict) -> Iterator[tuple[str, list[Cell | st
         yield "injected", [UNKNOWN if share is None else Cell(hundredths(share), value=share) for share in injected]
     counts = {
         "wrong": [row.total("false_success") for row in rows],
-        "limit": [sum(at_limit(compared, arm) for arm in row.arms) for row in rows],
+        "limit": [at_limit(compared, row.arms) for row in rows],
         "crashed": [sum(sum(arm.summary.crashes.values()) for arm in row.arms) for row in rows],
         "left out": [sum(arm.summary.trials - arm.summary.scored for arm in row.arms) for row in rows],
     }

@@ -68,7 +68,7 @@ def detail_tables(run: Results) -> Iterator[Table]:
 
 def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> Table:
     """Return a detail table without the columns in which nothing is known; without rows where only their names are."""
-    texts = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in rows]
+    texts = Table(title, tuple(columns), tuple(map(tuple, rows))).texts
     used = [n for n in range(len(columns)) if n == 0 or any(row[n] not in (UNKNOWN, "") for row in texts)]
     kept = tuple(tuple(row[n] for n in used) for row in rows) if len(used) > 1 else ()
     return Table(title, tuple(columns[n] for n in used), kept, detail=True)
