@@ -9,7 +9,7 @@ from whichloop.experiments.gate import GateResult
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.size.sizes import Sizing
 from whichloop.reports.html import doc_html
-from whichloop.reports.row_frames import flat, rows_frame, without_none
+from whichloop.reports.row_frames import flat, rows_frame
 from whichloop.text.doc import Doc
 
 if TYPE_CHECKING:
@@ -84,55 +84,37 @@ class SizeAnswer(Conclusion[Sizing]):
 # --- gates ---
 
 _LINES = {
-    **dict.fromkeys(("arm", "baseline_arm", "metric", "outcome"), "string"),
-    **dict.fromkeys(("baseline", "run", "effect", "effect_low", "effect_high"), "float64"),
+    **dict.fromkeys(("arm", "metric", "result", "reason"), "string"),
+    **dict.fromkeys(("was", "is", "effect", "effect_low", "effect_high"), "float64"),
     "ratio": "bool",
-    **dict.fromkeys(("typical", "margin"), "float64"),
+    "margin": "float64",
     **dict.fromkeys(("tasks", "units"), "int64"),
     **dict.fromkeys(("p_worse", "p_holm", "p_beyond"), "float64"),
-    **dict.fromkeys(("worse", "better"), "bool"),
+    "tasks_to_decide": "Int64",
 }
 _CHANGED = {
     **dict.fromkeys(("arm", "task", "became"), "string"),
     **dict.fromkeys(("was", "now"), "float64"),
     "repeat": "int64",
-    **dict.fromkeys(("step", "parts_at"), "Int64"),
-    **dict.fromkeys(("cause", "detail"), "string"),
-}
-_STOPS = {
-    **dict.fromkeys(("arm", "task"), "string"),
-    "repeat": "int64",
-    **dict.fromkeys(("was", "now"), "string"),
-    **dict.fromkeys(("same_score", "graver"), "bool"),
-    "reason": "string",
+    **dict.fromkeys(("was_stop", "now_stop"), "string"),
+    "step": "Int64",
+    **dict.fromkeys(("cause", "detail", "command"), "string"),
 }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GateAnswer(Conclusion[GateResult]):
-    """Whether a run is worse than its baseline; `finding.outcome` is the word for it."""
+    """Whether a run is worse than its baseline; `finding.outcome` is the word for it, `finding.reasons` say why."""
 
     @property
     def lines(self) -> pd.DataFrame:
-        """A row per arm and metric: both sides, the effect (where `ratio` holds, a ratio, else a difference), the outcome."""
-        rows = [
-            {"arm": arm.arm, "baseline_arm": arm.baseline_arm, **flat(without_none(line.to_json(), "outlook", "more_repeats"))}
-            for arm in self.finding.arms
-            for line in arm.lines
-        ]
-        return rows_frame(rows, _LINES)
+        """A row per arm and metric: both sides, the effect (where `ratio` holds, a ratio, else a difference), result and reason."""
+        return rows_frame([flat(line.to_json()) for line in self.finding.lines], _LINES)
 
     @property
     def changes(self) -> pd.DataFrame:
         """A row per task whose score or stop differs: mean accuracy before and now, and by which step and cause it was lost."""
-        rows = [task.to_json() | {"was": task.was.mean, "now": task.now.mean} for task in self.finding.tasks]
-        return rows_frame([{name: row[name] for name in _CHANGED} for row in rows], _CHANGED)
-
-    @property
-    def stops(self) -> pd.DataFrame:
-        """A row per trial that ends otherwise: with the same score, or by a crash."""
-        rows = [change.to_json() for change in self.finding.stops]
-        return rows_frame([{name: row[name] for name in _STOPS} for row in rows], _STOPS)
+        return rows_frame([task.to_json() for task in self.finding.tasks], _CHANGED)
 
 
 # --- optimizations ---

@@ -7,7 +7,6 @@ Settings beyond the named parameters are fields of `CompareConfig`, such as `tas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -18,10 +17,6 @@ from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import run as run_trials
-from whichloop.experiments.gate.data.damaged import check_suffix
-from whichloop.experiments.gate.output import brief
-from whichloop.experiments.gate.output import sentences as gate_sentences
-from whichloop.experiments.gate.output import text as gate_outputs
 from whichloop.experiments.optimize import tables as optimize_tables
 from whichloop.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
@@ -41,7 +36,7 @@ from whichloop.runs.permissions import Permissions
 from whichloop.text.doc import Doc, Lines
 
 from .arguments import check_known, naming_files, question
-from .carry_out import CutSearch, carry_out_run, warn_caller
+from .carry_out import CutSearch, carry_out_run
 from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
 from .objects import AnyScorer, AnySuite, check_workers_can_import, loop_name, optimizer_name, profile_name, suite_name
 
@@ -51,20 +46,16 @@ AnyRun = str | Path | Loaded | Conclusion[OptimizationResult]
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
-COMMON = "common_tasks"
 
 
 class RerunOptions(TypedDict, total=False):
-    """The settings of `gate`: those of a new run, and `common_tasks`."""
+    """The settings of `gate`: those of a new run."""
 
     seed: int
-    repeats: int
-    trial_timeout_s: float
     runs: str | Path
     allow: Sequence[str]
     base_url: str
     cassette: str | Path
-    common_tasks: bool
 
 
 class SizeSettings(TypedDict, total=False):
@@ -80,7 +71,7 @@ class SizeSettings(TypedDict, total=False):
     """The level of its tests; None: the pilot's."""
 
 
-RERUN_SETTINGS = tuple(name for name in RerunOptions.__annotations__ if name != COMMON)
+RERUN_SETTINGS = tuple(RerunOptions.__annotations__)
 RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
 OPTIMIZE_ELSEWHERE = {
     "profiles": "designs are optimized and compared under the same conditions: pass one as profile",
@@ -141,22 +132,23 @@ def ablate(
 
 
 @question
-def bless(run: AnyRun, baseline: str | Path, *, runs: str | Path | None = None) -> Path:
+def bless(
+    run: AnyRun,
+    baseline: str | Path,
+    *,
+    metrics: Mapping[str, float] | None = None,
+    accept: Sequence[str] = (),
+    runs: str | Path | None = None,
+) -> Path:
     """Write a run as the baseline file that `gate` compares later runs with, in the place of an older one; return its path.
 
-    `runs`: the folder of a run that is named; None: `runs`. A folder of the baseline that does not exist is made, and a warning
-    names it.
-
-    Raises ValueError for a run that is no baseline, such as one that is not complete, and for a file that is something else.
+    `metrics`: metric → margin, `accept`: reasons that pass, as `whichloop gate --bless` takes them. `runs`: the folder of a run
+    that is named; None: `runs`. Raises ValueError for a run that is no baseline, such as one that is not complete, and for a file
+    that is something else.
     """
     path = Path(baseline)
-    check_suffix("baseline", path)
     with naming_files({"baseline": path}):
-        new = gates.bless(gates.read_run(_loaded(run, runs).results.folder))
-        gates.replaced(path, new)  # a file that is not a baseline is not replaced
-        notes = [] if path.parent.is_dir() else [f"made the folder {path.parent}"]
-        gates.write_baseline(path, new)
-    warn_caller(notes)
+        gates.write_baseline(path, gates.bless(_loaded(run, runs).results, metrics, accept))
     return path
 
 
@@ -166,34 +158,32 @@ def gate(
     run: AnyRun | None = None,
     *,
     loops: Sequence[AnyLoop] = (),
-    metrics: Mapping[str, float] = gates.DEFAULT_METRICS,
-    alpha: float = 0.05,
+    metrics: Mapping[str, float] | None = None,
+    accept: Sequence[str] = (),
     progress: bool | None = None,
     **settings: Unpack[RerunOptions],
 ) -> GateAnswer:
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
-    `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
-    `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. Objects that this program handed over need no
-    `allow`. Of a finished run, too, `runs` is the folder of one that is named, and `common_tasks=True` judges by the tasks that
-    are the same in both where the suite has changed since. `metrics`: metric → margin.
+    `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with `settings`:
+    seed, runs, allow, base_url, cassette. Objects that this program handed over need no `allow`. Of a finished run `runs` is the
+    folder of one that is named. `metrics`: metric → margin, `accept`: reasons that pass, both beside those of the baseline.
 
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
-    check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
-    blessed = _blessed(path)
-    common = settings.pop("common_tasks", False)
-    gates.check_request(blessed, metrics, alpha)
-    rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)
+    check_known(settings, RERUN_SETTINGS, RERUN_ELSEWHERE)
+    with naming_files({"baseline": path}):
+        blessed = gates.read_baseline(path)
+    blessed = blessed.model_copy(update={"gate": blessed.gate.changed(metrics or {}, accept)})
     if run is None:
-        ended_run = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
+        judged = _run_again(blessed, path, loops, progress, settings)
     elif loops or settings.keys() - {"runs"}:
         of_a_new_run = next((name for name in settings if name != "runs"), "loops")
         raise ValueError(f"{of_a_new_run} is for a new run; leave it out, or leave run out")
     else:
-        ended_run = gates.EndedRun(gates.read_run(_loaded(run, settings.get("runs")).results.folder))
-    return _gate_answer(ended_run.judged(blessed, rules, path))
+        judged = gates.judge(gates.read_run(_loaded(run, settings.get("runs")).results.folder), blessed, path=path)
+    return GateAnswer(gates.gate_doc(judged), judged)
 
 
 @question
@@ -321,54 +311,29 @@ def _value_text(option: str, value: Any) -> str:
     return "none" if value is None else value_text(value)
 
 
-def _blessed(path: Path) -> gates.Baseline:
-    """Read a baseline file. Raises ValueError, which says how to make one where there is none."""
-    if not path.exists():
-        raise ValueError(f"baseline: {path}: no such file; whichloop.bless(run, {str(path)!r}) makes a run the baseline")
-    with naming_files({"baseline": path}):
-        return gates.read_baseline(path)
-
-
-def _gate_answer(judged: gates.GateResult) -> GateAnswer:
-    """Return a gate's result as the answer that a Python program prints."""
-    judged = replace(judged, advice=replace(judged.advice, asker="python"))
-    lines = [
-        *gate_sentences.further_lines(judged),
-        *brief.changed(judged, "finding.tasks"),
-        *brief.brief_sentences(judged),
-        *brief.examples(judged, "finding.tasks"),
-    ]
-    return GateAnswer(Doc(gate_sentences.headline(judged), (_notes(lines), gate_outputs.table(judged))), judged)
-
-
 def _notes(lines: Sequence[str]) -> Lines:
     return Lines(tuple(("", line) for line in lines))
 
 
 def _run_again(
-    baseline: gates.Baseline,
-    path: Path,
-    loops: Sequence[AnyLoop],
-    progress: bool | None,
-    settings: Mapping[str, Any],
-    rules: gates.Rules,
-) -> gates.EndedRun:
-    """Run a baseline's configuration again, and return the run."""
+    baseline: gates.Baseline, path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: Mapping[str, Any]
+) -> gates.GateResult:
+    """Run a baseline's configuration again, and judge the run."""
     cassette, runs = settings.get("cassette"), Path(settings.get("runs") or "runs")
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
-    named = [loop_name(loop) for loop in loops]
-    rerun_fields = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
-    again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **rerun_fields)
-    files = {**settings, "runs": runs}
-    ended_runs: list[gates.EndedRun] = []
+    rerun = gates.Rerun([loop_name(loop) for loop in loops], settings.get("seed"), allowed, runs)
+    judged: list[gates.GateResult] = []
+
+    def prepared() -> Experiment:
+        return gates.prepare_again(baseline, path, gates.config_again(baseline, path, rerun))
 
     def carry_on(experiment: Experiment, watched: Progress) -> str:
-        ended_runs.append(gates.run_to_judge(experiment, watched, baseline, rules, run_trials))
-        return ended_runs[0].stopped
+        judged.append(gates.run_and_judge(experiment, watched, baseline, baseline.gate, path, run_trials)[1])
+        return ""
 
-    carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on)
-    return ended_runs[0]
+    carry_out_run(prepared, {**settings, "runs": runs}, progress, carry_on)
+    return judged[0]
 
 
 def _loaded(run: AnyRun, runs: str | Path | None = None) -> Loaded:

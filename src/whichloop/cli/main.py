@@ -48,7 +48,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "validate": ("validate:validate", "Say how well the tunnel predicts a run: fit to half of its tasks, held against the rest."),
     "size": ("size:size", "Compute from a pilot run how many tasks and repeats a decision needs."),
     "gate": ("gate:gate", "Say whether a run is worse than a baseline."),
-    "bless": ("gate:bless", "Write a run as the baseline that `whichloop gate` compares later runs with."),
     "import": ("import_:import_", "Import and compare results of other tools."),
     "export": ("export:export", "Write each kept trial of a run in a format that other tools read."),
     "check loop": ("check_loop:check_loop", "Test a loop against every law, with generated models and tools."),
@@ -98,7 +97,6 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "tasks",
         "skip-unplanned",
         "quarantine",
-        "common-tasks",
         "repeats",
         "looks",
         "seed",
@@ -107,7 +105,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "dev",
         "test",
     ),
-    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided", "on-worse-here", "on-other-answers"),
+    "Statistics": ("alpha", "margin", "power", "metric", "accept", "amortize"),
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
         *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),
@@ -177,7 +175,7 @@ def _section(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> N
 HEADINGS: Mapping[str, Sequence[str]] = {
     "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
     "Read a run": ("report", "why", "show", "replay", "validate", "export"),
-    "Guard against regressions": ("gate", "bless", "check", "card"),
+    "Guard against regressions": ("gate", "check", "card"),
     "Optimize prompts": ("optimize", "show-program", "diff"),
     "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
 }

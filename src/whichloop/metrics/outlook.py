@@ -27,9 +27,6 @@ CHANCES = (0.5, 0.8)
 """Sizes are sought at which a decision is as likely as not, and likely."""
 MAX_TIMES = 100
 """Sizes beyond so many times the tasks that there were are not told."""
-REPEATS = (2, 3, 5, 10, 20)
-"""Numbers of repeats that are tried."""
-MAX_REPEATS = REPEATS[-1]
 GROWTH = 1.25
 """Of the sizes that are tried."""
 _QUANTILES = (np.arange(11) + 0.5) / 11
@@ -72,21 +69,6 @@ class Outlook:
         return plain if self.is_median else {name: value for name, value in plain.items() if name != "is_median"}
 
 
-@dataclass(frozen=True, slots=True)
-class MoreRepeats:
-    """What more repeats of the same tasks do, tasks that differ among themselves being as they are."""
-
-    repeats: int | None
-    """A number of repeats that is likely to decide; None where none is, or where nothing says."""
-    chance: float | None
-    """The chance that it does; of None repeats that of `MAX_REPEATS`. None where no task ran more than once on both sides, so that
-    nobody can tell chance within tasks from differences between them."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return asdict(self)
-
-
 @lru_cache(maxsize=1024)  # of a family's pairs many have differed alike, and a run's results are read more than once
 def pair_outlook(spread: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
     """Return what would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks
@@ -111,31 +93,13 @@ def pair_outlook(spread: Spread, *, margin: float, alpha: float = ALPHA, cost_us
     return replace(outlook, equivalent=assurance(spread, is_alike, units))
 
 
-def gate_outlook(
-    spread: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None, grows: bool = False
-) -> Outlook | None:
+def gate_outlook(spread: Spread, *, margin: float, levels: Levels, grows: bool = False) -> Outlook | None:
     """Return what would decide an undecided gate: pass, or show a regression. None where too many tasks would.
 
     `spread`: the run minus the baseline, turned so that positive is good; `margin` in the same unit. `grows`: a larger run
     repeats these trials and adds to them.
     """
-    return _outlook(spread, _gate_decides(spread, margin, levels), arms=1, cost_usd=cost_usd, grows=grows)
-
-
-def gate_repeats(spread: Spread, *, margin: float, levels: Levels) -> MoreRepeats:
-    """Whether more repeats of the same tasks would decide an undecided gate: they average out the chance within tasks alone.
-
-    `spread`, `margin` as `gate_outlook` takes them. Both sides are supposed to run so often.
-    """
-    if not spread.within_known:
-        return MoreRepeats(None, None)
-    chance = 0.0
-    for repeats in (times for times in REPEATS if times > spread.repeats):
-        more = replace(spread, repeats=repeats)
-        chance = assurance(more, _gate_decides(more, margin, levels), spread.units)
-        if chance >= CHANCES[-1]:
-            return MoreRepeats(repeats, chance)
-    return MoreRepeats(None, chance)
+    return _outlook(spread, _gate_decides(spread, margin, levels), arms=1, cost_usd=None, grows=grows)
 
 
 def _gate_decides(spread: Spread, margin: float, levels: Levels) -> Decides:

@@ -1,417 +1,326 @@
-"""Judging a run against a baseline: the outcome, with all that stands beside it. `comparable` says first whether it can be done."""
+"""Judging a run against a baseline: the outcome, its reasons, and what the trials show."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.arm_warnings import short_words
-from whichloop.metrics.gate import MARGIN, GateLine, Held, judge_lines, overall
+from whichloop.metrics.arm_warnings import MAX_ERRORED
+from whichloop.metrics.gate import WORST_FIRST, GateLine, Held, Outcome, judge_lines, worst
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES
-from whichloop.protocol.values import counted
-from whichloop.runs.manifest import Manifest
+from whichloop.metrics.trajectory.trajectory import shortened
 
-from .case import GateCase, case_of, same_code
-from .changes.other_changes import (
-    CLAIMS,
-    differences,
-    more_claims,
-    other_answers,
-    stop_changes,
-    time_sentences,
-    unjudged_bills,
-    unjudged_sentences,
-)
-from .changes.traced_trials import TracedTrials, altered_trials, changes
-from .changes.unseen import (
-    changed_files,
-    changed_files_sentence,
-    held_open,
-    loop_differences,
-    old_and_new,
-    only_the_seed_differs,
-    other_loops,
-    tested_lines,
-    unseen,
-)
-from .changes.worst_trials import growths, worst_trials
-from .commands import Rules
-from .comparable import check_request, refuse_unknown
-from .data.advice import DRAWS, Advice
-from .data.baseline import Baseline
-from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
-from .data.sides import Sides, is_share_of_some
-from .data.troubles import hang_words, short_arm
-from .larger import larger, run_anew
+from .baseline import Baseline, GateSettings, outcome_of
+from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
+from .reasons import Reason, hung, invalid_reasons, was_interrupted
+from .sides import Pair, Sides, show_command
+from .tasks import TaskChange, causes_of, changed_tasks
 
-HAD_IT_EASIER = "its trials were easier than planned, so what got worse counts, and what did not shows nothing"
-LOST = ("regression", "worse here")
-UNKNOWN = (None, "other")
-"""Causes of a lost trial that say nothing of what it was lost to."""
+Key = tuple[str, str, int]
+"""Arm, task and repeat of a trial."""
+MAX_AGAIN = 5
+"""Trials of an arm that are run once more, since they differ from the blessed ones."""
 
 
-def shortfalls(case: GateCase) -> Mapping[str, str]:
-    """Return arm → that too few of its scheduled faults landed, in words, where nothing else keeps from judging the run.
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The trial in which a metric beside accuracy got most worse, of an arm that is not told to pass by it."""
 
-    Nothing where trials have no counterparts, so that the schedules are others.
-    """
-    if not case.paired or case.troubles(short_allowed=True):
-        return {}
-    summaries = {arm.info.arm: arm.summary for arm in case.run.comparison.arms}
-    return {side.arm: short_words(summaries[side.arm]) for side in case.sides if summaries[side.arm].faults.short}
-
-
-def lost_all_the_same(arms: Iterable[GateArm], short: Mapping[str, str], tasks: Sequence[TaskChange]) -> tuple[GateArm, ...]:
-    """Return the arms, those with a shortfall held to what they lost; none at all where no arm got worse.
-
-    `short`: arm → its shortfall in words.
-    """
-    held = [_held(arm, short[arm.arm], tasks) if arm.arm in short else arm for arm in arms]
-    return tuple(held) if any(line.outcome in LOST for arm in held for line in arm.lines) else ()
+    trial: str
+    """ARM/TASK/REPEAT."""
+    metric: str
+    was: float
+    now: float
+    command: str
 
 
-def _held(arm: GateArm, shortfall: str, tasks: Sequence[TaskChange]) -> GateArm:
-    words = f"{short_arm(arm.arm)}: {shortfall}"
-    if not _has_lost(arm) or _main_cause(arm, tasks) in UNKNOWN:
-        return replace(arm, lines=(), unjudged={}, claims=None, short_of_faults=f"{words}, so it is not judged")
-    lines = tuple(map(_against, arm.lines))
-    return replace(arm, lines=lines, short_of_faults=f"{words}: {HAD_IT_EASIER}")
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """The result of the gate."""
 
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    """The reasons, those of the outcome first."""
+    lines: tuple[GateLine, ...]
+    """One per arm and metric; empty if the run is invalid."""
+    tasks: tuple[TaskChange, ...]
+    """The tasks whose score or stop changed: worse ones first, then better ones, then the rest."""
+    worst: tuple[Worst, ...]
+    settings: GateSettings
+    run: Path
+    baseline: Path | None
+    """The baseline's file."""
+    blessed: datetime
+    """When the baseline was made."""
+    commit: str
+    """The commit at which it was; empty where nobody knows."""
+    paired: bool
+    """Whether every trial has its counterpart: seed and number of repeats are the baseline's."""
+    judged_tasks: int
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What else than the trials differs: `loop`, `files`, `versions`."""
+    not_judged: tuple[str, ...] = ()
+    """Arms that the baseline lacks, and metrics that no task has on both sides."""
+    again: tuple[int, int] = (0, 0)
+    """How many trials that differ were run once more, and how many came out as in the run."""
+    unrun: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """File of a loop → changed lines that no trial ran, as whoever made the run knows; `judge` does not."""
+    basis: str = ""
+    """What the verdict rests on: the model, and where the rates of its faults come from."""
 
-def _has_lost(arm: GateArm) -> bool:
-    return any(line.metric == PRIMARY and line.outcome in LOST for line in arm.lines)
+    @property
+    def worse_tasks(self) -> list[TaskChange]:
+        return [task for task in self.tasks if task.became == "worse"]
 
-
-def _main_cause(arm: GateArm, tasks: Sequence[TaskChange]) -> str | None:
-    """Return what most of an arm's lost tasks were lost to; None without any."""
-    causes = Counter(change.cause for change in tasks if change.arm == arm.arm and change.became == "worse")
-    return causes.most_common(1)[0][0] if causes else None
-
-
-def _against(line: GateLine) -> GateLine:
-    """Return a line as it is where it is held against the arm, else left open."""
-    if line.outcome in LOST:
-        return line
-    return replace(line, outcome="undecided", better=False, outlook=None, more_repeats=None)
-
-
-DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `gate --json` prints; its names are stable."""
+        return {
+            "outcome": self.outcome,
+            "reasons": [reason.to_json() for reason in self.reasons],
+            "lines": [line.to_json() for line in self.lines],
+            "tasks": [task.to_json() for task in self.tasks],
+            "causes": causes_of(self.tasks),
+            "worst": [{name: getattr(each, name) for name in ("trial", "metric", "was", "now", "command")} for each in self.worst],
+            "accept": list(self.settings.accept),
+            "run": str(self.run.resolve()),
+            "baseline": None if self.baseline is None else str(self.baseline.resolve()),
+            "blessed": self.blessed.isoformat(),
+            "commit": self.commit,
+            "paired": self.paired,
+            "judged_tasks": self.judged_tasks,
+            "changed": {kind: list(texts) for kind, texts in self.changed.items()},
+            "not_judged": list(self.not_judged),
+            "again": {"trials": self.again[0], "same": self.again[1]},
+            "unrun_lines": {file: list(spans) for file, spans in self.unrun.items()},
+            "basis": self.basis,
+        }
 
 
 def judge(
     run: Results,
     baseline: Baseline,
     *,
-    metrics: Mapping[str, float] = DEFAULT_METRICS,
-    alpha: float = ALPHA,
+    settings: GateSettings | None = None,
     path: Path | None = None,
-    common: bool = False,
     again: Sequence[Record] = (),
+    alpha: float = ALPHA,
 ) -> GateResult:
-    """Judge a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
+    """Judge a run against a baseline. `settings`: None takes the baseline's. `path`: the baseline's file.
 
-    `common`: where the suite has changed, judge by the tasks that are the same in both. `again`: what trials of the run gave that
-    were run once more, see `run_doubtful_again`.
-    Raises Incomparable (a ValueError) if the two cannot be compared: another suite, profile, policy, step limit or list of
-    tasks, or a metric unknown on either side; ValueError for a bad margin or level.
+    `again`: what trials of the run gave that were run once more, see `run_doubtful_again`. Raises Incomparable (a ValueError) if
+    the two cannot be compared: another suite, profile, policy or step limit, no task in common, an arm that is missing, or a
+    metric that is unknown on either side; ValueError for a bad margin or level.
     """
-    margins = {**DEFAULT_METRICS, **metrics}
-    check_request(baseline, margins, alpha)
-    return _judged(case_of(run, baseline, Rules(margins, alpha, common), path, again))
-
-
-def _judged(case: GateCase) -> GateResult:
-    """Judge a run that can be compared. Raises Incomparable for a metric that one side does not know."""
-    run, baseline, sides = case.run, case.baseline, case.sides
-    short, hung = shortfalls(case), case.hung
-    reasons = () if short else case.troubles()
-    if not reasons:
-        refuse_unknown(sides, case.rules.margins)
-    compared = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
-    stops = stop_changes(run.folder, compared, paired=case.paired, hangs=case.hangs)
-    traced = TracedTrials(run.folder, run.manifest.step_limits)
-    tasks = changes(traced, compared, paired=case.paired)
-    arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
-    reasons = reasons if arms else case.troubles()
-    outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
-    shown_sides = () if outcome == "invalid" else compared  # where nothing is judged, no trial is called worse
-    only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
-    same_result = [pair for side in shown_sides for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    answers = other_answers(run.folder, same_result) if case.fixed else None
-    broke = any(change.broke for change in stops)
-    may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(
-        case, outcome, arms, broke=broke, other_answers=answers is not None
-    )
-    notes, details = _notes(case, arms, outcome)
+    case = _Case(run, baseline, settings or baseline.gate, {record.key: record for record in again})
+    reasons, lines = case.judged(alpha)
+    outcome = worst(reason.leads_to for reason in reasons)
     return GateResult(
         outcome=outcome,
-        reasons=() if hung else reasons,
-        arms=arms,
-        tasks=_of_lost_arms_first(tasks, arms) if shown_sides else (),
-        same_result=len(same_result),
-        differs_in=differences(traced, same_result),
-        stops=stops if shown_sides else (),
-        notes=(answers.sentence, *notes) if answers is not None and outcome in PASSES else notes,
-        other_answers=answers,
-        details=details,
-        ended=_ended(run) if hung else "",
-        altered=altered_trials(traced, compared, paired=case.paired),
-        growths=tuple(growths(sides, arms, paired=case.paired)),
-        worst=worst_trials(traced, baseline, sides, arms, paired=case.paired),
-        advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
-        unit=_unit(run.manifest, sides),
-        run=run.folder,
-        baseline=case.path,
-        alpha=case.rules.alpha,
-        paired=case.paired,
-        common=case.only,
-        shared=case.shared,
-        bless=case.commands.bless() if may_be_meant else "",
-        changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
-        lead="" if case.code is None or outcome in PASSES else case.code.lead,
-    )
-
-
-def _of_lost_arms_first(tasks: Sequence[TaskChange], arms: Iterable[GateArm]) -> tuple[TaskChange, ...]:
-    """Return changed tasks, those that got worse in an arm that is held to have done so before those in which another did."""
-    lost = {line.arm for arm in arms for line in arm.lines if line.outcome in ("regression", "worse here")}
-    return tuple(sorted(tasks, key=lambda change: (change.became != "worse", change.became == "worse" and change.arm not in lost)))
-
-
-def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm], *, broke: bool, other_answers: bool) -> bool:
-    """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon.
-
-    `broke`: whether trials crash or hang that did not, which nobody wants later changes to be held to.
-    """
-    if broke or any(side.dead for side in case.sides):
-        return False
-    if outcome in PASSES and (case.only is not None or other_answers):
-        return True
-    if outcome in ("pass", "unchanged"):
-        return any(line.better for arm in arms for line in arm.lines)
-    if outcome == "undecided" and other_answers:
-        return True
-    return outcome in ("regression", "worse here", "better here") or any(arm.limit_alone for arm in arms)
-
-
-# --- the arms ---
-
-
-def _held_arms(
-    case: GateCase, stops: Sequence[StopChange], short: Mapping[str, str], tasks: Sequence[TaskChange]
-) -> tuple[GateArm, ...]:
-    """Return the judged arms; none where some have a shortfall of faults, and no arm got worse all the same."""
-    arms = _judged_arms(case, stops)
-    return lost_all_the_same(arms, short, tasks) if short else arms
-
-
-def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, ...]:
-    graver = {change.arm for change in stops if change.graver}
-    same = {side.arm: case.paired and side.identical(case.rules.margins) for side in case.sides}
-    gained = {side.arm for side in case.sides if side.arm in case.causal - graver and side.gained}
-    lost = {side.arm for side in case.sides if side.arm in case.no_chance and side.lost}
-    lines = judge_lines(
-        [
-            Held(
-                side.arm,
-                metric,
-                *side.judged_values(metric, paired=case.paired),
-                margin,
-                identical=same[side.arm],
-                cost_usd=side.cost_usd,
-                unchanged=case.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.arm in graver),
-                gained=side.arm in gained and (metric not in SHARES or side.none_worse(metric)),
-                lost=side.arm in lost,
-                grows=case.fixed,
-            )
-            for side in case.sides
-            for metric, margin in case.rules.margins.items()
-            if not METRICS[metric].of_some or side.compares(metric, paired=case.paired)
-        ],
-        case.rules.alpha,
-    )
-    arms = [
-        _arm(
-            side,
-            [line for line in lines if line.arm == side.arm],
-            same[side.arm],
-            fixed=case.fixed,
-            broke=[change for change in stops if change.arm == side.arm and change.broke] if case.fixed else (),
-            paired=case.paired,
-        )
-        for side in case.sides
-    ]
-    return held_open(arms, case.baseline.arms, case.manifest.arms)
-
-
-def _arm(
-    side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool, broke: Sequence[StopChange], paired: bool
-) -> GateArm:
-    """Return an arm with its lines. Where nothing is left to chance, a new crash or hang is a regression, whatever the margins say.
-
-    `broke`: the trials that crash or hang now and did not. `paired`: whether trials have their counterparts.
-    """
-    is_open = any(line.metric == PRIMARY and line.outcome == "undecided" for line in lines)
-    broke_alone = bool(broke) and all(line.outcome != "regression" for line in lines)
-    if broke_alone:
-        lines = _lost(lines)
-    crash_alone = broke_alone and any(change.crashed for change in broke)
-    return GateArm(
-        arm=side.arm,
-        baseline_arm=side.baseline_arm,
-        identical=identical,
-        trials=len(side.records),
-        scored=side.scored,
+        reasons=tuple(sorted(reasons, key=lambda reason: (WORST_FIRST.index(reason.leads_to), reason.metric not in ("", PRIMARY)))),
         lines=tuple(lines),
-        stop_alone=is_open and fixed and side.unchanged(PRIMARY) and not broke_alone,
-        crash_alone=crash_alone,
-        hang_alone=broke_alone and not crash_alone,
-        unjudged=unjudged_bills(side, {line.metric for line in lines}),
-        claims=None if any(line.metric == CLAIMS for line in lines) else more_claims(side, paired=paired),
+        tasks=() if outcome == "invalid" else changed_tasks(run.folder, run.manifest.step_limits, case.sides, paired=case.paired),
+        worst=tuple(case.worst(lines)) if case.paired else (),
+        settings=case.settings,
+        run=run.folder,
+        baseline=path,
+        blessed=baseline.created,
+        commit=baseline.commit,
+        paired=case.paired,
+        judged_tasks=len(case.sides[0].old),
+        changed=differences(run.manifest, baseline, case.matched.arms),
+        not_judged=tuple(case.not_judged(lines)) if lines else (),
+        again=(len(case.came_again), sum(case.came_again.values())),
+        basis=basis(run),
     )
 
 
-def _lost(lines: Iterable[GateLine]) -> list[GateLine]:
-    """Return the lines, accuracy as a regression whatever the margins say."""
-    return [
-        replace(line, outcome="regression", outlook=None, more_repeats=None) if line.metric == PRIMARY else line for line in lines
-    ]
+@dataclass(frozen=True)
+class _Case:
+    """A run and a baseline that can be compared. Raises Incomparable as `match` does."""
+
+    run: Results
+    baseline: Baseline
+    settings: GateSettings
+    again: Mapping[Key, Record]
+
+    @cached_property
+    def matched(self) -> Matched:
+        return match(self.run.folder, self.run.manifest, self.baseline)
+
+    @cached_property
+    def sides(self) -> Sequence[Sides]:
+        return [Sides.of(self.run, arm, self.baseline, old, self.matched.same) for old, arm in self.matched.arms.items()]
+
+    @property
+    def paired(self) -> bool:
+        """Whether every trial has its counterpart."""
+        manifest, baseline = self.run.manifest, self.baseline
+        return manifest.seed == baseline.seed and manifest.settings.repeats == baseline.repeats
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether a trial can come out otherwise only if something was changed, or the loop itself draws at random."""
+        return self.paired and replies_are_fixed(self.run.manifest, self.baseline, self.matched.arms)
+
+    @cached_property
+    def came_again(self) -> Mapping[Key, bool]:
+        """Trial that differs and was run once more → whether it came out as in the run."""
+        pairs = [pair.record for side in self.sides for pair in side.pairs if not pair.same and pair.record.key in self.again]
+        return {record.key: outcome_of(self.again[record.key]) == outcome_of(record) for record in pairs}
+
+    def is_no_chance(self, side: Sides) -> bool:
+        """Whether a change, and not chance, made an arm's trials come out otherwise.
+
+        If its trials that differ came out the same again, something has changed, be it nothing that a digest covers; if one did
+        not, the loop draws at random. Where nothing ran again, it is the changed code that tells.
+        """
+        ran = [same for key, same in self.came_again.items() if key[0] == side.arm]
+        entry = self.run.manifest.arm(side.arm)
+        suite = self.run.manifest.suite
+        other_code = {**(suite.imports or {}), **suite.files} != self.baseline.suite.files
+        return self.fixed and (all(ran) if ran else entry is not None and (other_code or is_changed(side.blessed, entry)))
+
+    def hanging(self, side: Sides) -> list[Record]:
+        """Return the trials that hang for sure, in an arm of which no blessed trial did: a slow one ends by itself in time."""
+        stuck = [record for record in side.records if hung(record)]
+        if side.hung_before or side.hangs:
+            return [] if side.hung_before else stuck
+        again = {key for key, record in self.again.items() if hung(record)}
+        sure = [record for record in stuck if was_interrupted(record) or record.key in again]
+        return sure if self.fixed else []
+
+    def judged(self, alpha: float) -> tuple[list[Reason], Sequence[GateLine]]:
+        """Return the reasons, and the lines where the run can be judged. Raises Incomparable for a metric that a side lacks."""
+        ended = [*self._ends()]
+        was_cut_short = any(reason.code == "hang" for reason in ended) and len(self.run.records) < self.run.scheduled
+        invalid = [reason for reason in invalid_reasons(self.run) if not (was_cut_short and reason.code == "incomplete")]
+        for side in self.sides:
+            if (share := side.errored_before) > MAX_ERRORED:
+                invalid.append(Reason("errored_baseline", "invalid", side.arm, numbers={"share": share, "most": MAX_ERRORED}))
+        if invalid or was_cut_short:
+            return invalid or ended, ()
+        self._refuse_unknown()
+        lines = judge_lines([*self._held()], alpha)
+        reasons = [*ended, *map(self._reason, lines)]
+        lost = {reason.arm for reason in reasons if reason.outcome == "regression" and reason.metric in ("", PRIMARY)}
+        for arm in self.run.comparison.arms:
+            faults = arm.summary.faults
+            if faults.short and arm.info.arm not in lost and arm.info.arm in self.matched.arms.values():
+                numbers = {"landed": faults.landed, "due": faults.due}
+                reasons.append(Reason("few_faults", "undecided" if lost else "invalid", arm.info.arm, numbers=numbers))
+        if self.matched.same is not None:
+            accepted = "tasks_changed" in self.settings.accept
+            reasons.append(Reason("tasks_changed", "undecided", numbers=self.matched.others, accepted=accepted))
+        return reasons, lines
+
+    def _ends(self) -> Iterator[Reason]:
+        """Yield new hangs and crashes, and other answers of the same score. Only a change can have caused them where `fixed`."""
+        for side in self.sides:
+            of = len(side.records)
+            if stuck := self.hanging(side):
+                yield Reason("hang", "regression", side.arm, numbers=_trials(stuck, of))
+            if self.fixed and side.crashes:
+                yield Reason("crash", "regression", side.arm, numbers=_trials(side.crashes, of))
+            if self.fixed and (others := side.other_answers):
+                was, now = others[0].answers
+                numbers = {"trials": len(others), "of": of, "first": others[0].record.name, "was": was, "now": now}
+                accepted = "other_answers" in self.settings.accept
+                yield Reason("other_answers", "undecided", side.arm, numbers=numbers, accepted=accepted)
+
+    def _refuse_unknown(self) -> None:
+        for metric in self.settings.metrics:
+            for side in self.sides:
+                sizes = [[sum(map(len, values.values.values())) for values in side.values(name)] for name in (metric, PRIMARY)]
+                few = [known < (1 - MAX_ERRORED) * scored for known, scored in zip(*sizes, strict=True)]
+                if any(few) and not METRICS[metric].of_some:
+                    where = "the baseline" if few[0] else "the run"
+                    raise Incomparable(f"{self.run.folder}: metric {metric}: not known for all trials of {side.arm} in {where}")
+
+    def _held(self) -> Iterator[Held]:
+        for side in self.sides:
+            identical = self.paired and side.identical(self.settings.metrics)
+            no_chance = self.is_no_chance(side)
+            gained = no_chance and side.gained and not side.graver
+            for metric, margin in self.settings.metrics.items():
+                old, new = side.values(metric, paired=self.paired)
+                if METRICS[metric].of_some and not old.values.keys() & new.values.keys():
+                    continue
+                yield Held(
+                    side.arm,
+                    metric,
+                    old,
+                    new,
+                    margin,
+                    identical=identical,
+                    unchanged=self.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.graver),
+                    gained=gained and (metric not in SHARES or side.none_worse(metric)),
+                    lost=no_chance and side.lost,
+                    grows=self.fixed,
+                )
+
+    def _reason(self, line: GateLine) -> Reason:
+        """Return the reason of a line. A loss whose estimate exceeds the margin is never accepted."""
+        side = next(side for side in self.sides if side.arm == line.arm)
+        code, numbers = str(line.reason), {}
+        if code == "undecided" and line.metric == PRIMARY and self.fixed and side.unchanged(PRIMARY):
+            code, numbers = "graver_stop", {"trials": len(side.graver), "first": side.graver[0].record.name}
+        elif code == "undecided":
+            numbers = {"tasks": line.tasks_to_decide or "no known number of"}
+        elif code in ("tasks_lost", "tasks_gained"):
+            sign = -1 if code == "tasks_lost" else 1
+            changed = {pair.record.task for pair in side.pairs if sign * (pair.gain() or 0) > 0}
+            numbers = {"worse" if sign < 0 else "better": len(changed)}
+        accepted = line.result != "pass" and code in self.settings.accept and line.is_within
+        return Reason(code, line.result, line.arm, line.metric, numbers, accepted)
+
+    def worst(self, lines: Sequence[GateLine]) -> Iterator[Worst]:
+        """Yield the trial that got most worse, by the difference, of each metric beside accuracy that does not pass.
+
+        Of an amount it is one that both sides solved, if any of these took more: one that failed early took little.
+        """
+        for line in (line for line in lines if line.metric != PRIMARY and line.result != "pass"):
+            side = next(side for side in self.sides if side.arm == line.arm)
+            losses = [(-gain, pair) for pair in side.pairs if (gain := pair.gain(line.metric)) is not None and gain < 0]
+            solved = [each for each in losses if line.is_ratio and min(value or 0 for value in each[1].values(PRIMARY)) >= 1]
+            if losses:
+                pair = max(solved or losses, key=lambda each: each[0])[1]
+                was, now = pair.values(line.metric)
+                assert was is not None
+                assert now is not None
+                yield Worst(pair.record.name, line.metric, was, now, show_command(self.run.folder, pair.record))
+
+    def not_judged(self, lines: Sequence[GateLine]) -> Iterator[str]:
+        """Yield the arms that the baseline lacks, and the metrics that no task has on both sides."""
+        arms = self.matched.arms.values()
+        yield from (arm.info.arm for arm in self.run.comparison.arms if arm.info.arm not in arms)
+        judged = {(line.arm, line.metric) for line in lines}
+        yield from (f"{metric} of {arm}" for arm in arms for metric in self.settings.metrics if (arm, metric) not in judged)
+
+    def doubtful(self) -> Iterator[Key]:
+        """Yield trials that chance, or a slow machine, may have made what they are: of each arm the gravest."""
+        for side in self.sides if self.fixed else ():
+            stuck = [record.key for record in side.records if hung(record)]
+            differing = sorted((pair for pair in side.pairs if not pair.same and not hung(pair.record)), key=_gravity)
+            yield from (() if any(map(was_interrupted, side.records)) else stuck[:1])
+            yield from (pair.record.key for pair in differing[:MAX_AGAIN])
 
 
-def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides]) -> tuple[GateArm, ...]:
-    """Return the judged arms, those that hang as regressions; one that was not judged, since its run was ended, has no lines."""
-    judged = {arm.arm: arm for arm in arms}
-    for side in hung:
-        in_words = hang_words(side.arm, side.records)
-        arm = judged.get(side.arm) or GateArm(
-            side.arm, side.baseline_arm, identical=False, trials=len(side.records), scored=side.scored, lines=()
-        )
-        judged[side.arm] = replace(arm, lines=tuple(_lost(arm.lines)), hangs=in_words)
-    return tuple(judged.values())
+def doubtful_trials(run: Results, baseline: Baseline) -> frozenset[Key]:
+    """Return the trials that are run once more before a run is judged; none of a run that is invalid. Raises as `judge`."""
+    return frozenset() if any(invalid_reasons(run)) else frozenset(_Case(run, baseline, baseline.gate, {}).doubtful())
 
 
-def _ended(run: Results) -> str:
-    """Return that nothing hung in the baseline, and what was not run, where the run ended since a loop hangs."""
-    unrun = run.scheduled - len(run.records)
-    ran = f"{len(run.records):,} of its {counted(run.scheduled, 'trial')}"
-    stopped_early = f"; the run ended after {ran}, and the other {unrun:,} did not run" if unrun else ""
-    return f"no trial of the baseline ended at its time limit{stopped_early}"
+def _gravity(pair: Pair) -> tuple[float, Key]:
+    return pair.gain() or 0.0, pair.record.key
 
 
-# --- the notes ---
-
-
-def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the caveats, a sentence each, and those that the long form alone tells."""
-    sides, baseline, manifest = case.sides, case.baseline, case.manifest
-    loops = tuple(loop_differences(sides, baseline.arms, manifest.arms))
-    notes: list[str] = []
-    details = list(unjudged_sentences(arms))
-    (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
-    (details if loops else notes).extend(_other_names(sides))
-    notes += [*_caveats(case), *loops, *_not_comparable(case)]
-    (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
-    if outcome != "invalid" and not any(arm.hangs for arm in arms):
-        notes += same_code(case)
-    if outcome != "invalid" and not any(case.hangs(record) for side in sides for record in side.records):
-        notes += time_sentences(sides, baseline, manifest, case.rules.margins)
-    judged = {arm.arm for arm in arms}
-    if outcome != "invalid" and (unjudged := [side.arm for side in sides if side.arm not in judged]):
-        notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, unjudged))}.")
-    return tuple(notes), tuple(details)
-
-
-def _other_draws(case: GateCase) -> Iterator[str]:
-    for setting, now, then in _draws(case):
-        yield f"Another {DRAWS[setting]} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
-
-
-def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:
-    """Yield each setting by which the trials are others than the baseline's, with its value in the run and in the baseline."""
-    for setting, now, then in (
-        ("seed", case.manifest.seed, case.baseline.seed),
-        ("repeats", case.manifest.settings.repeats, case.baseline.repeats),
-    ):
-        if now != then and case.shared is None:
-            yield setting, now, then
-
-
-def _not_comparable(case: GateCase) -> Iterator[str]:
-    """Yield which metrics are not judged, since no task, or trial, has them on both sides: a loop that crashes calls no tool."""
-    for metric in case.rules.margins:
-        lacking = [
-            side.arm
-            for side in case.sides
-            if METRICS[metric].of_some and side.knows(metric) and not side.compares(metric, paired=case.paired)
-        ]
-        if lacking:
-            arms = ", ".join(map(short_arm, lacking))
-            unit = "trial" if case.paired and is_share_of_some(metric) else "task"
-            yield f"Not judged: {metric} of {arms}, which no {unit} has both in the baseline and in the run."
-
-
-def _other_names(sides: Iterable[Sides]) -> Iterator[str]:
-    for side in sides:
-        if side.arm != side.baseline_arm:
-            yield f"{side.arm} is held against {side.baseline_arm} of the baseline."
-
-
-def _unit(manifest: Manifest, sides: Sequence[Sides]) -> str:
-    """Return what is counted where a task counts once in each arm."""
-    profiles = {entry.profile for side in sides if (entry := manifest.arm(side.arm)) is not None}
-    if len(sides) == 1:
-        return "task"
-    return "task-profile pair" if len(profiles) == len(sides) else "task-arm pair"
-
-
-def _caveats(case: GateCase) -> Iterator[str]:
-    """Yield how the run differs from the baseline in what was asked, and what of it is not judged."""
-    run, baseline, manifest = case.run, case.baseline, case.manifest
-    matched = {side.baseline_arm: side.arm for side in case.sides}
-    for old, arm in matched.items():
-        entry, before = manifest.arm(arm), baseline.arms[old].met
-        if entry is not None and entry.met != before:
-            was = before or entry.profile
-            yield f"{arm} met {entry.met or entry.profile}, by the form of its calls, and {was} in the baseline."
-    if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
-        yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
-    if case.only is None and manifest.suite.digest != baseline.suite.digest:
-        changed = "The order of the suite's tasks has changed, or tasks that do not run have"
-        yield f"{changed}; each task that ran is the one of the baseline."
-    if case.code is not None:
-        yield f"Changed since the baseline: {case.code.named}; tools and scorers may have, too."
-
-
-# --- what can be done ---
-
-
-def _limits_compared(case: GateCase, arms: Iterable[GateArm]) -> tuple[str, ...]:
-    """Return the command that compares loops under their old default limits with the same under the new ones; nothing where no
-    default limit is another."""
-    limited = {arm.arm: case.baseline.arms[arm.baseline_arm] for arm in arms if arm.limit_alone}
-    words = run_anew(case.baseline, old_and_new(case.manifest, limited)) if limited else ()
-    return (*words, *case.commands.runs()) if words else ()
-
-
-def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_the_seed: bool) -> Advice:
-    """Return what next steps follow from, with the commands of a command line."""
-    is_open = outcome in ("undecided", "worse here")
-    return Advice(
-        differs=tuple(_draws(case)),
-        imported=case.manifest.imported is not None,
-        only_the_seed=only_the_seed,
-        again=case.commands.again(),
-        paired=case.commands.again(paired=True),
-        limited=case.commands.again(typed=other_loops(case.manifest, [arm.arm for arm in arms if arm.limit_alone])),
-        limits_compared=_limits_compared(case, arms),
-        review=case.commands.review(),
-        bless_latest=case.commands.bless_latest(),
-        other_cause=bool(case.other_cause),
-        larger=larger(tested_lines(arms), case.baseline, case.commands.runs()) if is_open and not case.other_cause else None,
-        unseen=unseen(case.sides, case.baseline.arms, case.manifest.arms) if outcome in PASSES else (),
-    )
+def _trials(records: Sequence[Record], of: int) -> dict[str, Any]:
+    return {"trials": len(records), "of": of, "first": records[0].name, "error": shortened(records[0].reason)}

@@ -1,1 +1,0 @@
-"""The gate's plain data: the baseline's file, a run beside it, arm by arm, and the result."""

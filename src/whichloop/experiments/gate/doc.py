@@ -1,0 +1,173 @@
+"""A gate's result as a document: the outcome, what changed and why, a row for each arm and metric, and what to know beside it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from whichloop.metrics.gate import GateLine, Outcome
+from whichloop.metrics.summary import GAINS, SHARES
+from whichloop.protocol.values import counted
+from whichloop.text.doc import Cell, Doc, Lines, Style, Table, lines_of
+from whichloop.text.numbers import counts, hundredths
+
+from .baseline import Baseline
+from .judge import GateResult
+from .reasons import Reason
+from .tasks import causes_of
+
+STYLES: dict[Outcome, Style] = {"pass": "good", "undecided": "warn", "regression": "bad", "invalid": "bad"}
+MAX_TASKS = 20
+"""Changed tasks in the table behind the answer; the data have all."""
+MAX_VERSIONS = 6
+
+
+def gate_doc(result: GateResult) -> Doc:
+    """Return what a gate says. The first lines have the outcome, how many tasks changed by which causes, and one of them."""
+    arms = list(dict.fromkeys(line.arm for line in result.lines))
+    blocks: tuple[Table | Lines, ...] = (
+        lines_of(
+            ("Also", [reason.text for reason in result.reasons[1:] if _adds(reason, result)]),
+            ("Arm", arms if len(arms) == 1 and result.outcome == "pass" else ""),
+            ("Tasks", _tasks(result) if result.outcome != "invalid" else ""),
+            *_example(result),
+            *((f"Worst {each.metric}", f"{each.trial}: {each.was:,g} → {each.now:,g}") for each in result.worst),
+        ),
+        lines_table(result.lines, named=len(arms) > 1),
+        lines_of(
+            ("Accepted", [reason.text for reason in result.reasons if reason.accepted]),
+            (
+                "Changed",
+                [f"{kind}: {_first(texts)}" for kind, texts in result.changed.items() if kind != "versions" or result.tasks],
+            ),
+            ("Again", f"{result.again[1]} of {result.again[0]} changed trials came out the same" if result.again[0] else ""),
+            ("Never run", [f"{file}: changed lines {', '.join(spans)}" for file, spans in result.unrun.items()]),
+            ("Not judged", list(result.not_judged)),
+            ("Unpaired", "" if result.paired else "another seed or number of repeats than in the baseline"),
+            ("Accepts", ", ".join(result.settings.accept)),
+            ("Baseline", baseline_text(result)),
+            ("Basis", result.basis),
+            ("Next", _next(result)),
+        ),
+        Table(
+            "Changed tasks",
+            ("task", "was", "is", "what", "cause"),
+            tuple(
+                (f"{each.arm}/{each.task}/{each.repeat}", f"{each.was:.2f}", f"{each.now:.2f}", each.told, each.cause or "")
+                for each in result.tasks[:MAX_TASKS]
+            ),
+            detail=True,
+        ),
+    )
+    shown = tuple(block for block in blocks if (block.rows if isinstance(block, Table) else block.items))
+    return Doc(title_of(result), shown, result.to_json())
+
+
+def title_of(result: GateResult) -> str:
+    """Return the outcome with its first reason; of a run that passes, with the codes of all."""
+    if result.outcome == "pass":
+        return f"pass: {', '.join(dict.fromkeys(reason.code for reason in result.reasons))}"
+    return f"{result.outcome}: {result.reasons[0].text}"
+
+
+def _adds(reason: Reason, result: GateResult) -> bool:
+    """Whether a reason of the outcome says more than its row of the table."""
+    return reason.leads_to == result.outcome != "pass" and reason.code not in ("undecided", "worse")
+
+
+def lines_table(lines: Sequence[GateLine], *, named: bool) -> Table:
+    """Return a row for each arm and metric, those that decide first. `named`: the rows name their arms."""
+    ordered = sorted(lines, key=lambda line: ("regression", "undecided", "pass").index(line.result))
+    rows = [
+        (
+            *((line.arm,) if named else ()),
+            line.metric,
+            Cell(_value(line, line.baseline), value=line.baseline),
+            Cell(_value(line, line.run), value=line.run),
+            Cell(change_text(line), value=line.effect.value),
+            Cell(margin_text(line.metric, line.margin), value=line.margin),
+            Cell(line.result if line.result == line.reason else f"{line.result}: {line.reason}", STYLES[line.result]),
+        )
+        for line in ordered
+    ]
+    return Table("", (*(("arm",) if named else ()), "metric", "was", "is", "change", "margin", "result"), tuple(rows))
+
+
+def _value(line: GateLine, value: float) -> str:
+    return hundredths(value) if line.metric in SHARES else f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
+
+
+def change_text(line: GateLine) -> str:
+    """Return `-.17 [-.23, -.09]`, or of a sum `×1.29 [1.10, 1.51]`: one-sided bounds."""
+    effect = line.effect
+    if line.is_ratio:
+        return f"×{effect.value:.2f} [{effect.low:.2f}, {effect.high:.2f}]"
+    return f"{hundredths(effect.value, sign=True)} [{hundredths(effect.low, sign=True)}, {hundredths(effect.high, sign=True)}]"
+
+
+def margin_text(metric: str, margin: float) -> str:
+    """Return by how much a metric may fall, rise or grow: `-.02`, `+.02`, `×1.10`."""
+    if metric not in SHARES:
+        return f"×{1 + margin:.2f}"
+    return hundredths(-margin if metric in GAINS else margin, sign=True)
+
+
+def _tasks(result: GateResult) -> str:
+    causes = causes_of(result.tasks)
+    numbers = {name: sum(task.became == name for task in result.tasks) for name in ("worse", "better")}
+    by_cause = f" ({counts(causes)})" if causes else ""
+    return f"{numbers['worse']} worse{by_cause}, {numbers['better']} better, of {result.judged_tasks:,}"
+
+
+def _example(result: GateResult) -> Iterator[tuple[str, str]]:
+    """Yield one lost task of the most frequent cause, else one that ends otherwise, and the command that shows it."""
+    common = next(iter(causes_of(result.tasks)), None)
+    told = [task for task in result.tasks if task.became == "worse" and task.cause == common]
+    told = told or [task for task in result.tasks if task.became != "better"]
+    for task in told[:1]:
+        yield "Example", f"{task.task}: {task.told}"
+        if task.command:
+            yield "Show", task.command
+    if not told and result.worst and result.worst[0].command:
+        yield "Show", result.worst[0].command
+
+
+def _first(texts: Sequence[str]) -> str:
+    more = len(texts) - MAX_VERSIONS
+    return ", ".join(texts[:MAX_VERSIONS]) + (f" and {more} more" if more > 0 else "")
+
+
+def baseline_text(result: GateResult) -> str:
+    """Return the baseline's file with its age and its commit."""
+    age = counted(max(0, (datetime.now(UTC) - result.blessed).days), "day")
+    return f"{result.baseline or 'in memory'}, {age} old{f', commit {result.commit[:12]}' if result.commit else ''}"
+
+
+def _next(result: GateResult) -> str:
+    """Return the command that makes the run the baseline, where it may be meant: not where it crashes, hangs or says nothing."""
+    codes = {reason.code for reason in result.reasons}
+    if result.outcome in ("pass", "invalid") or codes & {"crash", "hang", "few_faults"} or result.baseline is None:
+        return ""
+    return f"whichloop gate {shlex.quote(str(result.run))} --bless --output {shlex.quote(str(result.baseline))}"
+
+
+def blessed_doc(baseline: Baseline, path: Path) -> Doc:
+    """Return what a baseline holds, and the command that gates by it."""
+    imported = "loops" not in baseline.config
+    rows = tuple((name, Cell(hundredths(_accuracy(baseline, name)))) for name in baseline.arms)
+    run = " RUN" if imported else ""
+    facts = lines_of(
+        ("Tasks", f"{baseline.suite.name} {baseline.suite.version}: {baseline.suite.tasks:,} × {baseline.repeats}"),
+        ("Margins", ", ".join(f"{name} {margin_text(name, margin)}" for name, margin in baseline.gate.metrics.items())),
+        ("Accepts", ", ".join(baseline.gate.accept)),
+        ("Next", f"whichloop gate{run} --baseline {shlex.quote(str(path))}"),
+    )
+    return Doc(f"{path}: the baseline of {baseline.run}", (Table("", ("arm", "accuracy"), rows), facts), {"baseline": str(path)})
+
+
+def _accuracy(baseline: Baseline, arm: str) -> float:
+    known = [[v for v in line.values("accuracy") if v is not None] for line in baseline.arms[arm].tasks.values()]
+    means = [sum(values) / len(values) for values in known if values]
+    return sum(means) / max(len(means), 1)

@@ -1,0 +1,185 @@
+"""Running the baseline's configuration again: until it is plain that a loop hangs, and the doubtful trials once more."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.run import run_apart
+from whichloop.metrics.arm_info import IMPORTED
+from whichloop.metrics.record import Record
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.engine.runner import Progress, Unwatched
+from whichloop.runs.manifest import write_manifest
+from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
+from whichloop.runs.registry import loops_named, programs_named
+from whichloop.runs.run_state import RunState, TrialState, read_records
+
+from .baseline import Baseline, GateSettings, hung_before, read_run
+from .judge import GateResult, doubtful_trials, judge
+from .lines import unrun_lines, with_lines_watched
+from .match import Incomparable, match, match_arms
+from .reasons import hung, was_interrupted
+from .sides import HANG_TRIALS
+
+Run = Callable[[Experiment, Progress], str]
+"""Runs the missing trials, and returns the reason for an early stop, or an empty text."""
+PROJECT = Path("pyproject.toml")
+TABLE: Mapping[str, type] = {"loop": list, "allow": list, "base_url": str, "cassette": str}
+"""Key of the table [tool.whichloop] → its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """How the baseline's configuration is run again."""
+
+    loops: Sequence[str] = ()
+    """Loops as `--loop` takes them, which replace the baseline's; naming a loop here allows its code."""
+    seed: int | None = None
+    """A seed other than the baseline's, which gives fresh faults; trials then have no counterparts."""
+    allowed: Permissions = NO_PERMISSIONS
+    """The user code, server and recording that the baseline names; server and recording may differ by now."""
+    runs: Path = Path("runs")
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Other settings of the comparison, which a test names."""
+
+
+def project_permissions(root: Path = Path()) -> Permissions:
+    """Return what the user's own pyproject.toml allows, in the table [tool.whichloop]. Raises ValueError."""
+    path = root / PROJECT
+    if not path.is_file():
+        return NO_PERMISSIONS
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("whichloop", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    for key, value in table.items():
+        if key not in TABLE or not isinstance(value, TABLE[key]):
+            raise ValueError(f"{path}: [tool.whichloop] has {', '.join(TABLE)}; got {key} = {value!r}")
+    named = [*table.get("loop", ()), *table.get("allow", ())]
+    cassette = table.get("cassette")
+    return Permissions(_code_of(named) + named, table.get("base_url"), None if cassette is None else Path(cassette))
+
+
+def _code_of(loops: Sequence[str]) -> list[str]:
+    specs = [parse_spec(text) for text in loops]
+    return [name for spec in specs for name in (*loops_named(spec), *programs_named(spec))]
+
+
+def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
+    """Return the baseline's configuration with what was asked for. A recording is replayed; its model gets no request.
+
+    Raises RunError for code, a server or a recording that the baseline names and the user did not, ValueError for bad input.
+    """
+    if "loops" not in baseline.config or IMPORTED in baseline.profiles:
+        raise ValueError(f"{path}: blessed from another tool's files, so there is nothing to run; name a run to judge")
+    allowed = rerun.allowed
+    asked = {
+        "loops": tuple(rerun.loops),
+        "seed": rerun.seed,
+        "base_url": allowed.base_url if baseline.config.get("base_url") else None,
+        "cassette": str(allowed.cassette) if baseline.config.get("cassette") and allowed.cassette else None,
+        "runs": str(rerun.runs),
+    }
+    changes = {**{name: value for name, value in asked.items() if value not in (None, ())}, **rerun.config}
+    mode = baseline.config.get("cassette_mode")
+    fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": mode if mode in (None, "replay") else "replay"}
+    config = config_from({**baseline.config, **fixed, **changes}, str(path), typed=changes)
+    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(rerun.loops)]))
+
+
+def prepare_again(baseline: Baseline, path: Path, config: CompareConfig) -> Experiment:
+    """Make the run directory of a new run. Raises Incomparable as `match`, ValueError and OSError; then there is no directory."""
+    experiment = prepare(config, is_compared=False)
+    try:
+        match(path, experiment.manifest, baseline)
+    except Incomparable:
+        shutil.rmtree(experiment.folder)
+        raise
+    experiment = with_lines_watched(experiment, baseline)
+    limit, default = baseline.gate.trial_timeout_s, CompareConfig.model_fields["trial_timeout_s"].default
+    if limit is None or config.trial_timeout_s != default or limit > default or not _is_scripted(config):
+        return experiment
+    return replace(experiment, config=config.model_copy(update={"trial_timeout_s": limit}))
+
+
+def _is_scripted(config: CompareConfig) -> bool:
+    return not config.opened_models and config.cassette is None and not config.real_time
+
+
+class _Hangs(Exception):
+    """A loop hangs."""
+
+
+class _Watching(Unwatched):
+    """Progress that ends the run once the first trials of an arm have all hung, or as many of all were interrupted."""
+
+    def __init__(self, progress: Progress, arms: Sequence[str]) -> None:
+        """`arms`: those of which no blessed trial hung."""
+        self._progress = progress
+        self._ended, self._hung = Counter[str](), Counter(dict.fromkeys(arms, 0))
+        self._interrupted = 0
+
+    def finished(self, record: Record) -> None:
+        """Pass a record on. Raises _Hangs."""
+        self._progress.finished(record)
+        self._ended[record.arm] += 1
+        if hung(record) and record.arm in self._hung:
+            self._hung[record.arm] += 1
+            self._interrupted += was_interrupted(record)
+            if self._interrupted == HANG_TRIALS or self._ended[record.arm] == self._hung[record.arm] == HANG_TRIALS:
+                raise _Hangs
+
+    def noted(self, text: str) -> None:
+        """Pass a note on."""
+        self._progress.noted(text)
+
+    def interrupted(self, text: str) -> None:
+        """Pass on what an interrupted run waits for."""
+        self._progress.interrupted(text)
+
+
+def run_and_judge(
+    experiment: Experiment,
+    progress: Progress,
+    baseline: Baseline,
+    settings: GateSettings,
+    path: Path,
+    run: Run = run_apart,
+) -> tuple[Results, GateResult]:
+    """Run an experiment, unless a loop hangs, and its doubtful trials once more; return its results and the judgement.
+
+    Raises KeyboardInterrupt, which leaves a run that can be resumed, and Incomparable as `judge` does.
+    """
+    matched = match_arms(experiment.manifest, baseline)
+    able = [arm for old, arm in matched.items() if arm is not None and not hung_before(baseline.arms[old])]
+    try:
+        run(experiment, _Watching(progress, able))
+    except _Hangs:
+        progress.noted("a loop hangs, so the run ends")
+    results = read_run(experiment.folder)
+    again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
+    judged = judge(results, baseline, settings=settings, path=path, again=again)
+    return results, replace(judged, unrun=unrun_lines(experiment, baseline))
+
+
+def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline, run: Run = run_apart) -> Sequence[Record]:
+    """Run the trials once more that chance may have made what they are, of the scripted model, and return what they gave."""
+    keys = doubtful_trials(results, baseline)
+    if not keys:
+        return ()
+    with tempfile.TemporaryDirectory() as folder:
+        write_manifest(Path(folder), experiment.manifest)
+        others = {record.key: TrialState(record.status, record.stop, record.attempt) for record in results.records}
+        past = RunState({key: state for key, state in others.items() if key not in keys})
+        run(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
+        return read_records(Path(folder))
