@@ -47,6 +47,8 @@ DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_ANSWER, MAX_SHORT_ANSWER = 60, 40
 """Characters of an answer that are kept, and of a text that is a short answer, such as a name or a date."""
+MAX_ERROR = 200
+"""Characters of what is wrong with a file."""
 DEPTH = 5
 """Levels of the file whose entries have a line each."""
 SUFFIX = ".json"
@@ -435,4 +437,5 @@ def first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     value = "" if first["type"] in ("missing", "value_error") else f", got {shortened(repr(first['input']))}"
-    return f"{f'{field}: ' if field else ''}{first['msg'].removeprefix('Value error, ')}{value}"
+    told = shortened(first["msg"].removeprefix("Value error, "), MAX_ERROR)
+    return f"{f'{shortened(field)}: ' if field else ''}{told}{value}"

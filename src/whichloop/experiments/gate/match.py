@@ -158,6 +158,7 @@ def _of_loop(was: BaselineArm, now: ArmEntry) -> Iterator[str]:
     if was.loop != now.loop:
         yield f"{was.loop} → {now.loop}"
         return
+    yield from _changes({"met": was.met}, {"met": now.met})
     try:
         before, after = (parse_spec(each).options for each in (was.configuration, redact(now.configuration)))
     except ValueError:
