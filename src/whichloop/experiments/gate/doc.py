@@ -68,7 +68,8 @@ def gate_doc(result: GateResult) -> Doc:
 def title_of(result: GateResult) -> str:
     """Return the outcome with its first reason; of a run that passes, with the codes of all."""
     if result.outcome == "pass":
-        return f"pass: {', '.join(dict.fromkeys(reason.code for reason in result.reasons))}"
+        codes = (f"{reason.code} (accepted)" if reason.accepted else reason.code for reason in result.reasons)
+        return f"pass: {', '.join(dict.fromkeys(codes))}"
     return f"{result.outcome}: {result.reasons[0].text}"
 
 

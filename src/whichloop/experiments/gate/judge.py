@@ -76,10 +76,6 @@ class GateResult:
     basis: str = ""
     """What the verdict rests on: the model, and where the rates of its faults come from."""
 
-    @property
-    def worse_tasks(self) -> list[TaskChange]:
-        return [task for task in self.tasks if task.became == "worse"]
-
     def to_json(self) -> dict[str, Any]:
         """Return the object that `gate --json` prints; its names are stable."""
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 import tomllib
@@ -94,6 +95,9 @@ def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
     mode = baseline.config.get("cassette_mode")
     fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": mode if mode in (None, "replay") else "replay"}
     config = config_from({**baseline.config, **fixed, **changes}, str(path), typed=changes)
+    asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
+    if asks:
+        raise ValueError(f"{path}: it asks {', '.join(asks)}; allow that by its name: --allow {shlex.quote(asks[0])}")
     return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(rerun.loops)]))
 
 
