@@ -28,6 +28,7 @@ from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import canonical_json, digest
 from whichloop.protocol.files import naming, read_bounded, readable
+from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import redact
 from whichloop.runs.config import MAX_REPEATS, Positive, Seed
 from whichloop.runs.folders import TEST, is_optimization
@@ -217,7 +218,7 @@ def bless(run: Results, metrics: Mapping[str, float] | None = None, accept: Iter
     accepted = list(accept)
     if metrics is None and not all(map(_is_short, scored)):
         accepted.append("other_answers")  # other words for the same are no other answer
-    quick = all(arm.model == "scripted" for arm in manifest.arms) and not manifest.settings.real_time
+    quick = all(arm.model == SCRIPTED for arm in manifest.arms) and not manifest.settings.real_time
     gate = GateSettings(metrics={PRIMARY: MARGIN}, trial_timeout_s=_limit_s(scored) if quick else None)
     suite = manifest.suite
     asked = manifest.task_digests

@@ -38,7 +38,7 @@ TEXTS: Mapping[str, str] = {
 """Code → what it says, with its numbers."""
 INVALID = ("recording lacks requests", "plans do not replay", "plans mislead", "no scored trial")
 """Kinds of a comparison's warnings that no verdict of the run holds beside."""
-FEW_FAULTS = "faults did not land"
+NOT_LANDED = "faults did not land"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def invalid_reasons(run: Results, *, blessing: bool = False) -> Iterator[Reason]
     missing = run.scheduled - len(run.records)
     if missing:
         yield Reason("incomplete", "invalid", numbers={"missing": missing, "scheduled": run.scheduled})
-    kinds = (*INVALID, FEW_FAULTS) if blessing else INVALID
+    kinds = (*INVALID, NOT_LANDED) if blessing else INVALID
     yield from (
         Reason("unsound", "invalid", numbers={"why": caveat.text.removesuffix(".")})
         for caveat in run.comparison.caveats

@@ -109,7 +109,8 @@ def prepare_again(baseline: Baseline, path: Path, config: CompareConfig) -> Expe
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
-    experiment = with_lines_watched(experiment, baseline)
+    blessed = {name: digest for arm in baseline.arms.values() for name, digest in arm.files.items()}
+    experiment = with_lines_watched(experiment, blessed, baseline.lines)
     limit, default = baseline.gate.trial_timeout_s, CompareConfig.model_fields["trial_timeout_s"].default
     if limit is None or config.trial_timeout_s != default or limit > default or not _is_scripted(config):
         return experiment
@@ -173,7 +174,7 @@ def run_and_judge(
     results = read_run(experiment.folder)
     again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
-    return results, replace(judged, unrun=unrun_lines(experiment, baseline))
+    return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines))
 
 
 def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline, run: Run = run_apart) -> Sequence[Record]:
