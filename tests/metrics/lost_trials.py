@@ -267,8 +267,8 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         ),
         record(),
         "error not shown",
-        "add(a=12, b=2) failed 3 times (Down: out of order); then the error valve ended the run; "
-        "the next prompt did not show the error",
+        "add(a=12, b=2) failed 3 times (Down: out of order); the next prompt did not show the error; "
+        "then the error valve ended the run",
     ),
     "an answer of another type": (
         begun().answer().ends(None, "parse_failed") | {"details": {"error": "answer: 14 is not of type 'string'", "answer": 14}},

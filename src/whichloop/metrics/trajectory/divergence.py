@@ -45,7 +45,6 @@ from .alterations import alterations, hides_error
 from .causes import Cause, Divergence, Loss
 from .failure_text import (
     BROKEN,
-    NOT_SHOWN,
     SPENT,
     RuleFinding,
     calls_left_out,
@@ -65,8 +64,11 @@ from .failures import (
     Setback,
     TracedTrial,
     failed_calls,
+    of_calls,
+    of_replies,
     setbacks,
     unreadable_replies,
+    was_told,
 )
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, shows, unmatched
 
@@ -235,6 +237,18 @@ def _misread(trial: TracedTrial) -> RuleFinding | None:
 # --- what blocked it ---
 
 
+def _untold(trial: TracedTrial) -> RuleFinding | None:
+    """Return what most of the steps went into before a limit, put right or not, that the loop did not tell the model."""
+    if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
+        return None
+    met = [*of_replies(trial, every=True), *of_calls(trial, every=True)]
+    untold = [setback for setback in met if setback.kind in _TELLABLE and not was_told(trial, setback)]
+    return _worst(trial, untold) if 2 * len(untold) > len(met) else None
+
+
+_TELLABLE = frozenset({"unreadable", "failed run", "not run"})
+
+
 def _blocked(trial: TracedTrial) -> RuleFinding | None:
     if trial.is_finished:
         return None
@@ -294,10 +308,7 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> RuleFinding | Non
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
     faults = [setback.fault or fault_behind_call(trial, setback.event) for setback in same]
-    detail = in_words(trial, same)
-    if cause == "error not shown" and NOT_SHOWN not in detail:  # something was told, in words of the loop's own
-        detail += NOT_SHOWN
-    return RuleFinding(cause, detail, [setback.event for setback in same], faults)
+    return RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -424,6 +435,7 @@ _RULES: Sequence[Callable[[TracedTrial], RuleFinding | None]] = (
     _refused,
     _altered,
     _early,
+    _untold,
     _blocked,
     _misread,
     _faults,
