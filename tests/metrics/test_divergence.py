@@ -43,6 +43,22 @@ def test_each_way_to_lose_is_named(name):
     assert 1 <= loss.step <= len(course(read(trace)))
 
 
+@pytest.mark.parametrize(
+    ("problem", "misfit"),
+    [
+        ("answer: [] is not of type 'object'", "not an object"),
+        ("the answer is no int: Input should be a valid integer, unable to parse string as an integer", "not an integer"),
+        ("the arguments of '__finish__' must be a JSON object", "not an object"),
+        ("the arguments: 'incident' is a required property; 'equipment' is a required property", "missing field incident"),
+        ("the answer is no P: p.b: Field required", "missing field p.b"),
+        ("answer: 3 is less than the minimum of 5", "answer: 3 is less than the minimum of 5"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_told_in_a_fixed_form(problem, misfit):
+    trace = begun().answer().ends(None, "parse_failed") | {"details": {"error": problem}}
+    assert cause_of(read(trace), record()).detail == f"answer refused: {misfit}; reply 2 stated '14'"
+
+
 def test_every_cause_has_its_examples():
     assert {cause for _, _, cause, _ in LOST.values()} == CAUSES
 

@@ -198,8 +198,16 @@ def _refused(trial: TracedTrial) -> RuleFinding | None:
     if problem is None:
         return None
     stated = quoted_answer(last.move.get("value", last.move.get("text")))
-    detail = f"{reply(last.number)} stated {stated}, which was refused: {shortened(strip_receipts(problem))}"
-    return RuleFinding("answer refused", detail, [place])
+    kind, *fields = found.groups("") if (found := _MISFIT.search(problem)) else ("", "")
+    misfit = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(fields)}"
+    misfit = misfit if found else shortened(strip_receipts(problem))
+    return RuleFinding("answer refused", f"answer refused: {misfit}; {reply(last.number)} stated {stated}", [place])
+
+
+_MISFIT = re.compile(
+    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
+)
+"""What jsonschema and pydantic say of a value of another type, and of a field that is missing."""
 
 
 def _altered(trial: TracedTrial) -> RuleFinding | None:
@@ -242,8 +250,9 @@ def _untold(trial: TracedTrial) -> RuleFinding | None:
     if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
         return None
     met = [*of_replies(trial, every=True), *of_calls(trial, every=True)]
-    untold = [setback for setback in met if setback.kind in _TELLABLE and not was_told(trial, setback)]
-    return _worst(trial, untold) if 2 * len(untold) > len(met) else None
+    untold = [(setback.kind, setback.what) for setback in met if setback.kind in _TELLABLE and not was_told(trial, setback)]
+    same = [setback for setback in met if (setback.kind, setback.what) in untold]
+    return _worst(trial, same) if 2 * len(untold) > len(met) else None
 
 
 _TELLABLE = frozenset({"unreadable", "failed run", "not run"})

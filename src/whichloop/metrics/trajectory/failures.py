@@ -14,7 +14,7 @@ from whichloop.protocol import Role, StopReason
 from whichloop.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
-from .trajectory import CHOOSING, Prompt, TracedStep, group, prompts, says_more, shows, unmatched
+from .trajectory import CHOOSING, WORD, Prompt, TracedStep, group, new_words, prompts, shows, unmatched
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 Fact = TypeVar("Fact")
@@ -339,15 +339,29 @@ def was_told(trial: TracedTrial, setback: Setback) -> bool:
 
 
 def tells(trial: TracedTrial, place: int, asked: int) -> bool:
-    """Whether the prompt of a request tells what went wrong at an event: as it stands, or half of its words, by anything where
-    it is not known; the same error may have been told before."""
+    """Whether the prompt of a request tells what went wrong at an event; the same error may have been told before.
+
+    A tool's error: as it stands, or half of the words that it begins with. A reply's: any word of it, or anything where it is not
+    known.
+    """
     event = trial.events[place]
     decider = trial.decider(trial.events.index(event))
     error = event.result if isinstance(event, ToolRun) else getattr(event, "wire_error", None) or ""
     if decider is None or (error and any(error in message for message in trial.prompts[asked])):
         return True
     before = next(at for at, ask in trial.asks() if ask is decider)
-    return says_more(trial.prompts[before], trial.prompts[asked], decider.reply_text, error)
+    new = new_words(trial.prompts[before], trial.prompts[asked], decider.reply_text)
+    if isinstance(event, ToolRun):
+        words = set(WORD.findall(error[:MIN_TOLD].lower()))
+        return 2 * len(words & new.keys()) >= len(words) > 0
+    words = {word for word in WORD.findall(error.lower()) if len(word) >= MIN_WORD_CHARS}
+    return bool(words & new.keys() if words else new)
+
+
+MIN_TOLD = 40
+"""Characters of a tool's error that a design may show alone."""
+MIN_WORD_CHARS = 4
+"""Shorter words of an error say nothing about it."""
 
 
 def was_cut_out(trial: TracedTrial, place: int) -> bool:

@@ -281,8 +281,6 @@ Prompt = Sequence[str]
 
 WORD = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\w+")
-MIN_TOLD = 40
-"""Characters by which an error is known: a design may show its first sentence alone."""
 MIN_WORDS = 4
 """A text of fewer words is looked for as it is only: words of their own say little."""
 
@@ -326,16 +324,12 @@ def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:
     return 10 * len(words & seen) >= 9 * len(words)
 
 
-def says_more(before: Prompt, now: Prompt, own: str, error: str = "") -> bool:
-    """Whether a prompt tells the model more than the one before did, its own reply and numbers aside: half the words that an error
-    begins with.
+def new_words(before: Prompt, now: Prompt, own: str) -> Counter[str]:
+    """Return the words, in small letters, that a prompt has and the one before did not, its own reply aside.
 
     Bags of words, so that it holds for any loop's wording: the same question as a scripted model's "has feedback been shown?".
     """
     # Most of a prompt is the same as before, and would cancel out.
     same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, now, strict=False)))
-    said, old, own_words, its = (
-        Counter(WORD.findall("\n".join(texts).lower())) for texts in (now[same:], before[same:], [own], [error[:MIN_TOLD]])
-    )
-    new = said - old - own_words
-    return 2 * len(its.keys() & new.keys()) >= len(its) if its else bool(new)
+    said, old, its = (Counter(WORD.findall("\n".join(texts).lower())) for texts in (now[same:], before[same:], [own]))
+    return said - old - its
