@@ -12,19 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.metrics.lost_trials import (
-    ADD,
-    LOST,
-    MUL,
-    Talk,
-    begun,
-    down,
-    landed,
-    read,
-    record,
-    repeated,
-    solved,
-)
+from tests.metrics.lost_trials import ADD, LOST, MUL, Talk, begun, down, landed, read, record, repeated, solved
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial

@@ -192,9 +192,11 @@ def _is_left_out(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     decider = trial.decider(place)
     same = [at for at, ask in later if decider is not None and (ask.role, ask.scope) == (decider.role, decider.scope)]
     places = same[:1] or [at for at, ask in later if trial.is_finished or not ask.scope]  # a scope's turn may never have come
-    if not run.ok:
-        return bool(places) and not any(tells(trial, place, at) for at in places)
-    return bool(places) and not any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in places)
+
+    def shows_it(at: int) -> bool:
+        return trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) if run.ok else tells(trial, place, at)
+
+    return bool(places) and not any(map(shows_it, places))
 
 
 MIN_SHOWN = 12

@@ -10,19 +10,20 @@ rules are asked in this order, and the first that has something to say is believ
  4. answer refused     the last reply stated an answer that could be read, and the loop did not take it
  5. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
  6. termination        a scripted model answered before its work was done
- 7. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
+ 7. (what it hid)      a limit was reached, and most of what went wrong before was never told to the model, put right or not
+ 8. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
                        replies of a scripted model that had nothing to say in the form asked for
- 8. parse              the last reply was spoiled and read as something else, and only the answer was missing
- 9. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
-10. (what blocked it)  the loop finished: what went wrong after its last new result
-11. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
+ 9. parse              the last reply was spoiled and read as something else, and only the answer was missing
+10. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
+11. (what blocked it)  the loop finished: what went wrong after its last new result
+12. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
                        anything else went wrong
-12. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
-13. (what blocked it)  what went wrong anywhere and was never put right
-14. parse              a scripted model had nothing to say in the form asked for
-15. lost observation   the last prompt lacked the question, or results that both had
-16. termination        the loop did not finish, or answered with calls of the other course left
-17. other              also where the trace does not say how the run ended
+13. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
+14. (what blocked it)  what went wrong anywhere and was never put right
+15. parse              a scripted model had nothing to say in the form asked for
+16. lost observation   the last prompt lacked the question, or results that both had
+17. termination        the loop did not finish, or answered with calls of the other course left
+18. other              also where the trace does not say how the run ended
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had
@@ -54,6 +55,7 @@ from .failure_text import (
     faults_of_events,
     how_it_ended,
     in_words,
+    misfit,
     quoted_answer,
     reply,
     times,
@@ -198,16 +200,7 @@ def _refused(trial: TracedTrial) -> RuleFinding | None:
     if problem is None:
         return None
     stated = quoted_answer(last.move.get("value", last.move.get("text")))
-    kind, *fields = found.groups("") if (found := _MISFIT.search(problem)) else ("", "")
-    misfit = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(fields)}"
-    misfit = misfit if found else shortened(strip_receipts(problem))
-    return RuleFinding("answer refused", f"answer refused: {misfit}; {reply(last.number)} stated {stated}", [place])
-
-
-_MISFIT = re.compile(
-    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
-)
-"""What jsonschema and pydantic say of a value of another type, and of a field that is missing."""
+    return RuleFinding("answer refused", f"answer refused: {misfit(problem)}; {reply(last.number)} stated {stated}", [place])
 
 
 def _altered(trial: TracedTrial) -> RuleFinding | None:
@@ -246,16 +239,13 @@ def _misread(trial: TracedTrial) -> RuleFinding | None:
 
 
 def _untold(trial: TracedTrial) -> RuleFinding | None:
-    """Return what most of the steps went into before a limit, put right or not, that the loop did not tell the model."""
+    """Return what most of the steps before a limit went into that the loop did not tell the model, put right or not."""
     if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
         return None
     met = [*of_replies(trial, every=True), *of_calls(trial, every=True)]
-    untold = [(setback.kind, setback.what) for setback in met if setback.kind in _TELLABLE and not was_told(trial, setback)]
-    same = [setback for setback in met if (setback.kind, setback.what) in untold]
-    return _worst(trial, same) if 2 * len(untold) > len(met) else None
-
-
-_TELLABLE = frozenset({"unreadable", "failed run", "not run"})
+    errors = [one for one in met if one.kind in ("unreadable", "failed run", "not run")]
+    untold = [(one.kind, one.what) for one in errors if not was_told(trial, one)]
+    return _worst(trial, [one for one in errors if (one.kind, one.what) in untold]) if 2 * len(untold) > len(met) else None
 
 
 def _blocked(trial: TracedTrial) -> RuleFinding | None:

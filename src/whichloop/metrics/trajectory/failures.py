@@ -339,11 +339,8 @@ def was_told(trial: TracedTrial, setback: Setback) -> bool:
 
 
 def tells(trial: TracedTrial, place: int, asked: int) -> bool:
-    """Whether the prompt of a request tells what went wrong at an event; the same error may have been told before.
-
-    A tool's error: as it stands, or half of the words that it begins with. A reply's: any word of it, or anything where it is not
-    known.
-    """
+    """Whether the prompt of a request tells, then or before, what went wrong at an event: a tool's error as it stands, or half of
+    the words that it begins with; of a reply's any word, or anything where it is not known."""
     event = trial.events[place]
     decider = trial.decider(trial.events.index(event))
     error = event.result if isinstance(event, ToolRun) else getattr(event, "wire_error", None) or ""
@@ -358,10 +355,8 @@ def tells(trial: TracedTrial, place: int, asked: int) -> bool:
     return bool(words & new.keys() if words else new)
 
 
-MIN_TOLD = 40
-"""Characters of a tool's error that a design may show alone."""
-MIN_WORD_CHARS = 4
-"""Shorter words of an error say nothing about it."""
+MIN_TOLD, MIN_WORD_CHARS = 40, 4
+"""Characters of a tool's error that a design may show alone, and of a word that says something."""
 
 
 def was_cut_out(trial: TracedTrial, place: int) -> bool:
