@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.prepare import Experiment, prepare, recording_command
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.run import run_apart
 from whichloop.metrics.arm_info import IMPORTED
@@ -174,7 +174,9 @@ def run_and_judge(
     results = read_run(experiment.folder)
     again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
-    return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines))
+    cassette = experiment.trial_models.cassette
+    record = recording_command(experiment.config) if cassette is not None and cassette.first_miss else ""
+    return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
 def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline, run: Run = run_apart) -> Sequence[Record]:
