@@ -49,7 +49,7 @@ def gate_doc(result: GateResult) -> Doc:
             ("Accepts", ", ".join(result.settings.accept)),
             ("Baseline", baseline_text(result)),
             ("Basis", result.basis),
-            ("Record", result.record),
+            ("Record", result.record[:1]),
             ("Next", _next(result)),
         ),
         Table(
@@ -150,8 +150,8 @@ def baseline_text(result: GateResult) -> str:
 def _next(result: GateResult) -> str:
     """Return the command that gates again once the recording is whole, or that makes a run that may be meant the baseline."""
     codes = {reason.code for reason in result.reasons}
-    if result.record and result.baseline is not None:
-        return f"whichloop gate --baseline {shlex.quote(str(result.baseline))}"
+    if result.record:
+        return result.record[-1]
     if result.outcome in ("pass", "invalid") or codes & {"crash", "hang", "few_faults"} or result.baseline is None:
         return ""
     return f"whichloop gate {shlex.quote(str(result.run))} --bless --output {shlex.quote(str(result.baseline))}"

@@ -75,8 +75,8 @@ class GateResult:
     """File of a loop → changed lines that no trial ran, as whoever made the run knows; `judge` does not."""
     basis: str = ""
     """What the verdict rests on: the model, and where the rates of its faults come from."""
-    record: str = ""
-    """The command that records what a recording lacks; empty where it lacks nothing."""
+    record: tuple[str, ...] = ()
+    """The commands that record what a recording lacks, and gate again; empty where it lacks nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `gate --json` prints; its names are stable."""

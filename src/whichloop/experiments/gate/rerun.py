@@ -174,8 +174,12 @@ def run_and_judge(
     results = read_run(experiment.folder)
     again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
-    cassette = experiment.trial_models.cassette
-    record = recording_command(experiment.config) if cassette is not None and cassette.first_miss else ""
+    cassette, config = experiment.trial_models.cassette, experiment.config
+    record: tuple[str, ...] = ()
+    if cassette is not None and cassette.first_miss and (command := recording_command(config)):
+        loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
+        named = [word for loop in loops for word in ("--loop", loop)]
+        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), "--cassette", str(config.cassette), *named]))
     return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
