@@ -132,7 +132,7 @@ def test_damage_is_named_by_file_and_field(manifest_json: MakeManifest, tmp_path
     assert "\n" not in str(caught.value)
 
 
-SET = {"arm": "a", "own_limits": {"max_steps": 12}}
+SET = {"arm": "a"}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ SET = {"arm": "a", "own_limits": {"max_steps": 12}}
         ({"max_tool_steps": "9"}, [SET]),
         ({"max_tool_steps": 9}, None),
         ({"max_tool_steps": 9}, ["a", SET | {"arm": "b"}]),
-        ({"max_tool_steps": 9}, [{"arm": "a"}]),
+        ({"max_tool_steps": 9}, [SET | {"keeps_limit": True}]),
     ],
 )
 def test_a_limit_that_a_manifest_does_not_tell_is_not_known(suite, arms):
@@ -150,5 +150,5 @@ def test_a_limit_that_a_manifest_does_not_tell_is_not_known(suite, arms):
 
 
 def test_the_limit_of_a_loop_is_read_off_the_text_as_off_the_type():
-    arms = [ARM | {"arm": "a", "own_limits": {"max_steps": 12}}, ARM | {"arm": "b"}]
+    arms = [ARM | {"arm": "a"}, ARM | {"arm": "b", "keeps_limit": True}]
     assert [step_limit({"suite": {"max_tool_steps": 12}, "arms": arms}, name) for name in "abc"] == [12, None, None]

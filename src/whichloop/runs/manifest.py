@@ -125,8 +125,10 @@ class ArmEntry(ManifestPart):
     """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
     met: str = ""
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
+    keeps_limit: bool = False
+    """Whether the loop kept the limit of steps that its author or its user gave it."""
     own_limits: dict[str, int] = Field(default_factory=dict)
-    """Options that the step limit of a comparison set, of a loop that is not built in → their defaults, which no trial shows."""
+    """Always empty; the gate reads it still."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""
@@ -325,10 +327,9 @@ class Manifest(ManifestPart):
 
     @property
     def step_limits(self) -> dict[str, int]:
-        """Arm → the step limit that was set for its loop; none of a built-in loop, which ends at no other place, nor of one whose
-        limit was typed as its option."""
+        """Arm → the limit of steps that was set for its loop; none for one that kept its own."""
         limit = self.suite.max_tool_steps
-        return {} if limit is None else {arm.arm: limit for arm in self.arms if arm.own_limits}
+        return {} if limit is None else {arm.arm: limit for arm in self.arms if not arm.keeps_limit}
 
     def arm(self, name: str) -> ArmEntry | None:
         """Return the arm of a name, or None."""

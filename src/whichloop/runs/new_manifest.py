@@ -20,7 +20,6 @@ from whichloop.protocol.digest import canonical_json, digest, sha256, short_dige
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import is_local_model, parse_spec
-from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests
 from whichloop.runs.config import CompareConfig, TrialBudgetConfig
 from whichloop.runs.lookup import constructed_in, scorers_of
@@ -35,7 +34,7 @@ from whichloop.runs.manifest import (
     WeightsEntry,
     timestamp,
 )
-from whichloop.runs.registry import limits_by_default
+from whichloop.runs.registry import keeps_limit
 from whichloop.runs.schedule import Arm, form_of
 from whichloop.text.output import json_safe
 
@@ -60,7 +59,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         versions=versions_of(config),
         suite=suite_entry(config, suite, tasks),
         profiles={arm.profile.name: arm.profile.digest for arm in arms},
-        arms=tuple(map(_arm_entry, arms)),
+        arms=tuple(_arm_entry(config, suite, arm) for arm in arms),
         packages={name: package_version(name) for name in PACKAGES},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
@@ -109,7 +108,8 @@ def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
     return ToolServerEntry(name=name, version=version, tools=tools)
 
 
-def _arm_entry(arm: Arm) -> ArmEntry:
+def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
+    limit = config.max_tool_steps or suite.max_tool_steps
     return ArmEntry(
         arm=arm.name,
         loop=arm.spec.name,
@@ -123,15 +123,8 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         **_foreign_entries(arm.loop),
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
         **({"met": arm.profile_met.name} if arm.profile.by_form else {}),
-        **({"own_limits": limits} if (limits := _own_limits(arm)) else {}),
+        **({"keeps_limit": True} if keeps_limit(arm.loop, arm.spec, config.max_tool_steps, limit) else {}),
     )
-
-
-def _own_limits(arm: Arm) -> dict[str, int]:
-    """Return the defaults of the options that the step limit set, of a loop that is not built in; those that were typed count."""
-    if arm.spec.name in builtin_names("loop"):
-        return {}
-    return {name: value for name, value in limits_by_default(arm.loop, arm.spec.name).items() if name not in arm.spec.options}
 
 
 def _foreign_entries(loop: Loop) -> dict[str, Any]:

@@ -185,9 +185,10 @@ _PARTS = ("name", "stops", "run", "with_step_limit")
 _AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @whichloop.tunnel.loop"
 
 
-def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
-    """Return the loop that a spec names, under a limit of `tool_steps`; an option that the user typed overrides the limit.
+def make_loop(spec: Spec, tool_steps: int | None = None, suite_steps: int | None = None) -> Loop:
+    """Return the loop that a spec names, under a limit of steps unless it keeps its own, see `keeps_limit`.
 
+    `tool_steps`: the limit that the user set for all loops. `suite_steps`: the one for loops that have none.
     Raises ValueError for an unknown name or option, an option's bad value, or a program that does not fit, and OSError for an
     unreadable one.
     """
@@ -202,9 +203,8 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
             lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
             raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
         loop = loop if spec.program is None else _with_program(loop, spec.program)
-        return (
-            loop if tool_steps is None else loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
-        )
+        limit = tool_steps or suite_steps
+        return loop if limit is None or keeps_limit(loop, spec, tool_steps, limit) else loop.with_step_limit(limit)
     except OSError:
         raise
     except (TypeError, ValueError) as error:
@@ -227,33 +227,35 @@ def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str
     return next((name for name in needed if name not in typed), "")
 
 
-_TWO_LIMITS = (8, 9)
-"""Two usual step limits: an option that is another under each of them is set by the limit."""
+def keeps_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> bool:
+    """Whether a loop, or one inside it, has a limit of steps of its user's or its author's that stands against a run's `limit`.
 
-
-def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
-    """Say whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
-    limited = loop.with_step_limit(tool_steps)
-    for name, option in options_of(find("loop", spec.name)).items():
-        inner = getattr(loop, name, None)
-        if name not in spec.options or getattr(limited, name, None) == inner:
+    The user's is an option that was typed, or that an object has set. The author's is a whole number as default of an option of a
+    class of their own, a subclass of a design of ours too; `tool_steps`, which the user set for all loops, overrides it.
+    """
+    limited = loop.with_step_limit(limit)
+    for name, option in options_of(type(loop)).items():
+        value, typed = getattr(loop, name, None), spec.options.get(name)
+        if getattr(limited, name, None) == value:
             continue
-        if not takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
+        if isinstance(value, Loop):
+            kept = keeps_limit(value, parse_spec(typed) if isinstance(typed, str) else Spec("", {}), tool_steps, limit)
+        else:
+            is_set = name in spec.options or (type(value) is int and value != option.default)
+            kept = is_set or (tool_steps is None and type(option.default) is int and _is_own(type(loop), name))
+        if kept:
             return True
     return False
 
 
-def limits_by_default(loop: Loop, name: str) -> dict[str, int]:
-    """Return the options, whole numbers, that a step limit changes → their defaults; `name`: what the loop's design is called.
-
-    None of a loop that refuses such a limit.
-    """
-    try:
-        with_fewer, with_more = (loop.with_step_limit(steps) for steps in _TWO_LIMITS)
-    except Exception:  # the boundary to the user's own code
-        return {}
-    numbers = {name: option.default for name, option in options_of(find("loop", name)).items() if type(option.default) is int}
-    return {name: value for name, value in numbers.items() if getattr(with_fewer, name, None) != getattr(with_more, name, None)}
+def _is_own(design: type[Loop], option: str) -> bool:
+    """Whether a class outside of whichloop declares an option, as its field or as a parameter of its `__init__`."""
+    for each in design.__mro__:
+        init = None if "__dataclass_fields__" in vars(each) else vars(each).get("__init__")
+        names = {*inspect.get_annotations(each), *(inspect.signature(init).parameters if init else ())}
+        if option in names and not each.__module__.startswith("whichloop."):
+            return True
+    return False
 
 
 def loops_named(spec: Spec) -> list[str]:

@@ -218,15 +218,14 @@ class Trial:
 
 
 def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
-    """Return loops × models × profiles, each loop under the suite's step limit. Raises ValueError for a bad name or option."""
-    limit = config.max_tool_steps or suite.max_tool_steps
+    """Return loops × models × profiles, each loop under its limit of steps. Raises ValueError for a bad name or option."""
     arms = []
     for profile in [load_profile(name) for name in config.profiles]:
         for model in config.models:
             for text in config.loops:
                 spec = parse_spec(text)
                 _check_for_secrets(spec)
-                loop = make_loop(spec, limit)
+                loop = make_loop(spec, config.max_tool_steps, suite.max_tool_steps)
                 _check_form(profile, spec, loop)
                 name = f"{_label(spec, loop)}/{profile.name if model == SCRIPTED else model}"
                 arms.append(Arm(name, spec, loop, model, profile))

@@ -95,7 +95,7 @@ def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
     """
     suite = manifest.get("suite")
     limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
-    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in _arm_entries(manifest))
+    was_set = any(each.get("arm") == arm and not each.get("keeps_limit") for each in _arm_entries(manifest))
     return limit if was_set and isinstance(limit, int) else None
 
 
