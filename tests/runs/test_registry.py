@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,18 +58,6 @@ def test_options_are_converted_and_the_word_none_is_none_where_that_is_allowed()
 def test_a_wrong_option_is_named(given_options, said):
     with pytest.raises(ValueError, match=said):
         converted_options(Options, given_options, "it")
-
-
-def test_a_loop_around_another_one_that_is_typed_as_its_option_is_put_around_it():
-    with pytest.raises(
-        ValueError, match=r"^loop finish: unknown option 'provider_retry'; .*around another one: write (.*)$"
-    ) as caught:
-        make_loop(parse_spec("finish(provider_retry=true, max_steps=4)"))
-    spelling = str(caught.value).partition("write ")[2]
-    assert spelling == "provider_retry(loop=finish(max_steps=4))"
-    assert make_loop(parse_spec(spelling)) == make_loop(parse_spec('provider_retry(loop="finish(max_steps=4)")'))
-    with pytest.raises(ValueError, match="unknown option 'bare'; known: "):
-        make_loop(parse_spec("finish(bare=true)"))
 
 
 def test_types_that_no_text_can_stand_for_are_refused_by_name():
@@ -230,7 +219,7 @@ def three():
 def test_a_loop_has_the_limit_of_its_user_then_of_its_author_then_of_the_run(own, text, suites, typed, alone):
     """`suites`: beside a suite's limit of 8; `typed`: where the user also set 6 for all loops; `alone`: in a product."""
     own("limits", LIMITS)
-    made = [make_loop(parse_spec(text), *limits) for limits in ((None, 8), (6, 8), ())]
+    made: list[Any] = [make_loop(parse_spec(text), *limits) for limits in ((None, 8), (6, 8), ())]
     assert [getattr(loop, "loop", loop).max_steps for loop in made] == [suites, typed, alone]
 
 

@@ -41,9 +41,7 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
     options = {}
     for name, value in typed.items():
         if name not in options_by_name:
-            raise ValueError(
-                f"{whose}: unknown option {name!r}; {_loop_around(name, typed, whose) or nearest(name, options_by_name)}"
-            )
+            raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, options_by_name)}")
         option = options_by_name[name]
         if takes_loop(option):
             options[name] = _inner_loop(option, value, f"{whose}: {name}")
@@ -58,18 +56,6 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return options
-
-
-def _loop_around(name: str, typed: Mapping[str, Any], whose: str) -> str:
-    """Return how to put a loop into the one that was typed as its option: `provider_retry(loop=finish)`; empty for other names."""
-    kind, _, inner = whose.partition(" ")
-    if kind != "loop" or name not in builtin_names("loop"):
-        return ""
-    taking = next((option for option, taken in options_of(find("loop", name)).items() if takes_loop(taken)), None)
-    if taking is None:
-        return ""
-    spec = Spec(inner, {option: value for option, value in typed.items() if option != name})
-    return f"{name} is a loop around another one: write {name}({taking}={spec})"
 
 
 def _takes_none(annotation: Any) -> bool:
@@ -101,7 +87,7 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 
 
 def generated_suites() -> dict[str, Source]:
-    """Return the built-in suites that generate their tasks, by name; tests and benchmarks go through them all."""
+    """Return the built-in suites that generate their tasks, by name."""
     sources = map(_source, builtin_names("suite"))
     return {source.name: source for source in sources if source is not None}
 
@@ -159,7 +145,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise UnknownNameError(setting, f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     module = name.removesuffix(".py")
-    if module.isidentifier() and Path(f"{module}.py").is_file():  # it is not imported: the user has not typed which of its names
+    if module.isidentifier() and Path(f"{module}.py").is_file():
         such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
         such = next(iter(loops_in(Path(f"{module}.py"))), such) if kind == "loop" else such
         raise UnknownNameError(
@@ -167,10 +153,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         )
     if meant_name := named_with_dots(name):
         raise UnknownNameError(setting, f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
-    known_names = nearest(name, candidates)
-    may_be_own = kind == "suite" and "did you mean" not in known_names
-    own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
-    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
+    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:
@@ -228,34 +211,40 @@ def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str
 
 
 def keeps_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> bool:
-    """Whether a loop, or one inside it, has a limit of steps of its user's or its author's that stands against a run's `limit`.
+    """Whether a loop, or one inside it, has a limit of steps that stands against a run's `limit`: its user's or its author's.
 
-    The user's is an option that was typed, or that an object has set. The author's is a whole number as default of an option of a
-    class of their own, a subclass of a design of ours too; `tool_steps`, which the user set for all loops, overrides it.
+    The user's is an option that was typed or set on an object; the author's a whole number that a class of theirs has as default,
+    unless the user set `tool_steps` for all loops.
     """
-    limited = loop.with_step_limit(limit)
-    for name, option in options_of(type(loop)).items():
+    design, limited = type(loop), loop.with_step_limit(limit)
+    for name, option in options_of(design).items():
         value, typed = getattr(loop, name, None), spec.options.get(name)
         if getattr(limited, name, None) == value:
             continue
         if isinstance(value, Loop):
             kept = keeps_limit(value, parse_spec(typed) if isinstance(typed, str) else Spec("", {}), tool_steps, limit)
+        elif name in spec.options or (type(value) is int and value != option.default):
+            kept = True
         else:
-            is_set = name in spec.options or (type(value) is int and value != option.default)
-            kept = is_set or (tool_steps is None and type(option.default) is int and _is_own(type(loop), name))
+            kept = tool_steps is None and type(value) is int and any(name in _declared(each) for each in design.__mro__)
         if kept:
             return True
     return False
 
 
-def _is_own(design: type[Loop], option: str) -> bool:
-    """Whether a class outside of whichloop declares an option, as its field or as a parameter of its `__init__`."""
-    for each in design.__mro__:
-        init = None if "__dataclass_fields__" in vars(each) else vars(each).get("__init__")
-        names = {*inspect.get_annotations(each), *(inspect.signature(init).parameters if init else ())}
-        if option in names and not each.__module__.startswith("whichloop."):
-            return True
-    return False
+def _declared(design: type) -> set[str]:
+    """Return the options that a class of the user's itself declares."""
+    init = None if "__dataclass_fields__" in vars(design) else vars(design).get("__init__")
+    names = {*inspect.get_annotations(design), *(inspect.signature(init).parameters if init else ())}
+    return set() if design.__module__.startswith("whichloop.") else names
+
+
+def own_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> int | None:
+    """Return the limit that a loop keeps, in tool steps, 0 if unknown; None for one under the run's."""
+    kept = (steps for steps in range(1, 1000) if not keeps_limit(loop, spec, tool_steps, steps))
+    with contextlib.suppress(Exception):  # the boundary to the user's own code
+        return next(kept, 0) if keeps_limit(loop, spec, tool_steps, limit) else None
+    return 0
 
 
 def loops_named(spec: Spec) -> list[str]:
@@ -312,7 +301,7 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
 
 def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
     if spec.program is not None:
-        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops: an optimized program has no meaning for a suite")
+        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops")
     allowed = options_of(loader)
     typed = dict(spec.options)
     if "tools" in typed and "tools" in allowed:

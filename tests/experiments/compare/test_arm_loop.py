@@ -55,9 +55,10 @@ def test_the_limit_that_was_typed_for_the_run_is_its_users_too(tmp_path: Path) -
     assert (made.loop("finish"), made.loop(f"{__name__}:Four")) == (Finish(max_steps=12), Four(max_steps=12))
 
 
-def test_what_ends_at_a_limit_of_its_own_is_counted_and_no_other_limit_is_told_of_it(run: Loaded) -> None:
+def test_what_ends_at_a_limit_of_its_own_is_counted_and_the_limit_is_told_in_tool_steps(run: Loaded) -> None:
     manifest, limits = run.results.manifest, run.results.comparison.limits
-    assert {arm.partition("/")[0] for arm in manifest.step_limits} == {"finish", "finish(parse_retries=0)"}
+    suites = manifest.suite.max_tool_steps
+    assert [limit for arm, limit in manifest.step_limits.items() if arm.endswith("/clean")] == [suites, suites, 6, 3, 1]
     stops = [record.arm for record in run.results.records if record.arm.startswith("bare(") and record.stop == "max_steps"]
     assert limits.ended["bare(max_steps=2)/clean"] == stops.count("bare(max_steps=2)/clean") > 0
 

@@ -54,9 +54,9 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
 
 
 def ended_at_limit(records: Sequence[Record], limits: Mapping[str, int]) -> dict[str, int]:
-    """Return how many trials of each arm ended at its step limit: that of `limits`, or one that it kept."""
+    """Return how many trials of each arm ended at its step limit, that of `limits`, and not at another of its design."""
 
     def is_at_limit(record: Record) -> bool:
-        return record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= limits.get(record.arm, 0)
+        return record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= limits[record.arm]
 
     return Counter(record.arm for record in alike(where(records, is_at_limit)))
