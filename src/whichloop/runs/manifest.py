@@ -126,8 +126,6 @@ class ArmEntry(ManifestPart):
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
     own_limit: Count | None = None
     """The limit that the loop kept of its author or user, in tool steps, 0 if unknown."""
-    own_limits: dict[str, int] = Field(default_factory=dict)
-    """Always empty; the gate reads it still."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""

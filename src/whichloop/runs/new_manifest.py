@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import pickle
 import platform
 import subprocess
 import sys
@@ -53,12 +52,14 @@ REPLAY_S = 10.0
 """Seconds for the replay of all plans with the user's own tools."""
 _START_S = 20.0
 _REPLAYING = """
-import asyncio, json, os, pickle, sys
+import asyncio, json, os, sys
 out = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what a tool prints is no result
-sys.path[:], config = pickle.load(sys.stdin.buffer)
-from whichloop.runs import lookup, new_manifest
-suite, tasks, _ = lookup.resolve(config.model_copy(update={"loops": ()}))
+job = json.load(sys.stdin)
+sys.path[:] = job["path"]
+from whichloop.runs import config, lookup, new_manifest
+settings = config.CompareConfig.model_validate_json(json.dumps(job["config"]))
+suite, tasks, _ = lookup.resolve(settings.model_copy(update={"loops": ()}))
 print(json.dumps(asyncio.run(new_manifest.result_digests(suite, tasks))), file=out)
 """
 VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
@@ -213,7 +214,8 @@ def _results(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict
     """Return what `result_digests` gives, in a process of its own where trials have one."""
     if not with_worker_process(config).is_spread:
         return run_blocking(result_digests(suite, tasks))
-    command, job = [sys.executable, "-P", "-c", _REPLAYING], pickle.dumps((sys.path, config))
+    command = [sys.executable, "-P", "-c", _REPLAYING]
+    job = json.dumps({"path": sys.path, "config": config.model_dump(mode="json", exclude={"loops"})}).encode()
     try:
         done = subprocess.run(command, input=job, capture_output=True, timeout=_START_S + REPLAY_S, check=True)  # noqa: S603
         return dict(json.loads(done.stdout))
