@@ -17,6 +17,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES
 from whichloop.metrics.trajectory.trajectory import shortened
+from whichloop.protocol.receipts import strip_receipts
 
 from .baseline import Baseline, GateSettings, outcome_of
 from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
@@ -321,4 +322,4 @@ def _gravity(pair: TrialPair) -> tuple[float, Key]:
 
 
 def _trials(records: Sequence[Record], of: int) -> dict[str, Any]:
-    return {"trials": len(records), "of": of, "first": records[0].name, "error": shortened(records[0].reason)}
+    return {"trials": len(records), "of": of, "first": records[0].name, "error": shortened(strip_receipts(records[0].reason))}
