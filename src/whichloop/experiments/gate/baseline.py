@@ -113,6 +113,8 @@ class BaselineArm(_Part):
     """The sha256 of the loop's code, which decides nothing: the gate exists for code that changes."""
     files: dict[str, str]
     """File of the user's project that the loop is made of, what it imports included → its short digest."""
+    program: str | None
+    """Digest of its optimized prompts, if it has some."""
     version: str
     """Version of a foreign loop."""
     packages: dict[str, str]
@@ -305,6 +307,7 @@ def _arm(run: Results, arm: ArmEntry, known: Sequence[str]) -> BaselineArm:
         met=arm.met,
         code=arm.code,
         files=arm.files,
+        program=arm.program,
         version=arm.version,
         packages=arm.packages,
         tasks={task: _task_line(traces, [by_task[task].get(k) for k in repeats], known) for task in sorted(by_task)},

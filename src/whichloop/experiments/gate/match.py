@@ -94,7 +94,7 @@ def _files(manifest: Manifest) -> dict[str, str]:
 
 def _brief(value: Any) -> str:
     text = str(value)
-    return f"{text[:12]}…" if len(text) == 64 else shortened(text)
+    return f"{text[:12]}…" if len(text) == 64 else shortened(text, MAX_VALUE)
 
 
 def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
@@ -131,8 +131,8 @@ def replies_are_fixed(manifest: Manifest, baseline: Baseline, arms: Mapping[str,
 
 def is_changed(before: BaselineArm, now: ArmEntry) -> bool:
     """Whether the loop, its options, its version or its code are others."""
-    was = (before.loop, before.options, before.version, before.code, before.files, before.packages)
-    return was != (now.loop, now.options, now.version, now.code, now.files, now.packages)
+    was = (before.loop, before.options, before.program, before.version, before.code, before.files, before.packages)
+    return was != (now.loop, now.options, now.program, now.version, now.code, now.files, now.packages)
 
 
 def differences(manifest: Manifest, baseline: Baseline, arms: Mapping[str, str]) -> dict[str, list[str]]:
@@ -158,7 +158,7 @@ def _of_loop(was: BaselineArm, now: ArmEntry) -> Iterator[str]:
     if was.loop != now.loop:
         yield f"{was.loop} → {now.loop}"
         return
-    yield from _changes({"met": was.met}, {"met": now.met})
+    yield from _changes({"met": was.met, "program": was.program or ""}, {"met": now.met, "program": now.program or ""})
     try:
         before, after = (parse_spec(each).options for each in (was.configuration, redact(now.configuration)))
     except ValueError:
@@ -168,6 +168,6 @@ def _of_loop(was: BaselineArm, now: ArmEntry) -> Iterator[str]:
 
 def _changes(was: Mapping[str, str], now: Mapping[str, str]) -> Iterable[str]:
     for name in sorted(was.keys() | now.keys()):
-        before, after = (shortened(side.get(name, "–"), MAX_VALUE) for side in (was, now))
+        before, after = (_brief(side.get(name) or "–") for side in (was, now))
         if was.get(name) != now.get(name):
             yield f"{name} {before} → {after}"
