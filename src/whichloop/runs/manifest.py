@@ -158,6 +158,8 @@ class TaskDigests(ManifestPart):
     """Digest of what all tasks have in common: what a loop is told of their tools, and the data behind these."""
     tasks: dict[str, str]
     """Task → digest of all that it is: question, world, expected answer, scorer, plan and labels."""
+    results: dict[str, str] = Field(default_factory=dict)
+    """Task → digest of the results of its plan's calls."""
 
 
 class ImportSource(ManifestPart):
