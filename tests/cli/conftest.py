@@ -193,7 +193,7 @@ def blessed(whichloop, compare, kept, tmp_path_factory):
             (run,) = (Path.cwd() / "runs").iterdir()
             return str(run)
         run = compare(*asked)
-        assert whichloop("bless", run, "--output", "b.json").code == 0
+        assert whichloop("gate", run, "--bless", "--output", "b.json").code == 0
         if can_be_kept:
             kept[asked] = tmp_path_factory.mktemp("kept")
             shutil.copytree("runs", kept[asked] / "runs")

@@ -1,0 +1,317 @@
+"""`whichloop gate`, end to end: each outcome with its exit code, and all that is written."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from whichloop.experiments.gate import read_baseline
+
+pytestmark = pytest.mark.thorough
+LOOP = """
+from dataclasses import dataclass, replace
+from pathlib import Path
+from whichloop.loops.bare import Bare
+{imports}
+
+@dataclass(frozen=True)
+class Mine(Bare):
+    async def run(self, query, tools, model, observer=None):
+        {before}
+        outcome = await super().run(query, tools, model, observer)
+        {after}
+        return outcome
+"""
+GATE = ("gate", "--baseline", "b.json", "--quiet")
+
+
+def mine(after: str = "pass", before: str = "pass", imports: str = "") -> None:
+    """Writes a loop of one's own, in which something stands after, or before, what it does."""
+    Path("mine.py").write_text(LOOP.format(after=after, before=before, imports=imports))
+
+
+def codes(ended: Any) -> list[str]:
+    """The reasons, each once, the gravest first."""
+    return [*dict.fromkeys(reason["code"] for reason in json.loads(ended.out)["reasons"])]
+
+
+# --- bless ---
+
+
+def test_bless_writes_a_file_with_settings_and_keeps_what_is_no_baseline(whichloop, compare, here):
+    run = compare("--loop", "bare", "--loop", "finish", "--tasks", "6")
+    ended = whichloop("gate", "latest", "--bless", "--output", "gates/b.json", "--metric", "accuracy=0.05", "--accept", "undecided")
+    assert ended.code == 0, ended.err
+    blessed = read_baseline(here / "gates/b.json")
+    assert (blessed.run, blessed.gate.metrics, blessed.gate.accept) == (Path(run).name, {"accuracy": 0.05}, ("undecided",))
+    *_, then = ended.out.split("whichloop gate ")
+    assert whichloop("gate", *shlex.split(then), "--quiet").code == 0
+    (here / "mine.json").write_text("{}")
+    refused = whichloop("gate", run, "--bless", "--output", "mine.json")
+    assert (refused.code, refused.err) == (2, "error: mine.json: not a baseline; it stays as it is\n")
+    assert (here / "mine.json").read_text() == "{}"
+
+
+def test_bless_refuses_what_is_no_run_or_says_nothing(whichloop, here):
+    assert whichloop("gate", "nothing", "--bless", "--output", "b.json").code == 2
+    assert whichloop("gate", "latest", "--bless").code == 2
+    small = ("--no-mlflow", "--quiet", "--suite", "arithmetic(size=12)", "--loop", "bare", "--profile", "clean")
+    assert whichloop("compare", *small, "--budget-calls", "7").code == 130
+    refused = whichloop("gate", "latest", "--bless", "--output", "b.json")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert " trials are missing; nothing was blessed\n" in refused.err
+    assert not (here / "b.json").exists()
+
+
+# --- outcomes ---
+
+
+def test_the_same_again_passes_with_the_baseline_s_seed_and_a_run_of_it_runs_nothing(whichloop, blessed, here):
+    run = blessed("--loop", "finish", "--profile", "flaky-format", "--seed", "3")
+    judged = whichloop("gate", run, "--baseline", "b.json")
+    assert (judged.code, judged.out.split("\n")[0]) == (0, "pass: identical")
+    assert [str(path) for path in (here / "runs").iterdir()] == [run]
+    again = whichloop(*GATE, "--json")
+    assert (again.json["outcome"], again.json["paired"], again.json["tasks"], codes(again)) == ("pass", True, [], ["identical"])
+    assert again.json["run"] != run
+    assert again.out.count("\n") == 1
+    assert json.loads((Path(again.json["run"]) / "manifest.json").read_text())["seed"] == 3
+
+
+def test_a_loop_made_worse_is_a_regression_whatever_is_accepted_and_the_reverse_passes(whichloop, blessed):
+    blessed("--loop", "bare", "--profile", "flaky-format", "--suite", "arithmetic(size=24)")
+    worse = ("--loop", "bare(max_consecutive_errors=1)", "--json")
+    accept = "undecided,tasks_lost,graver_stop,other_answers,tasks_changed"
+    for more in ((), ("--accept", accept)):
+        ended = whichloop(*GATE, *worse, *more)
+        assert (ended.code, codes(ended)[0]) == (1, "worse")
+    told = json.loads(ended.out)
+    assert next(iter(told["causes"])) == "parse"
+    shown = whichloop(*shlex.split(told["tasks"][0]["command"])[1:])
+    assert shown.code == 0
+    assert "could not be read" in shown.out
+    assert whichloop("gate", told["run"], "--bless", "--output", "low.json").code == 0
+    better = whichloop("gate", "--baseline", "low.json", "--quiet", "--loop", "bare", "--metric", "tokens=9", "--json")
+    assert better.json["outcome"] == "pass"
+    (accuracy,) = [line for line in better.json["lines"] if line["metric"] == "accuracy"]
+    assert accuracy["effect"]["value"] > 0
+
+
+def test_undecided_is_3_and_passes_where_it_is_accepted_and_within_its_margin(whichloop, blessed):
+    blessed()
+    other_seed = (*GATE, "--seed", "7", "--metric", "tokens=2")
+    assert whichloop(*other_seed).code == 3
+    assert whichloop(*other_seed, "--accept", "undecided").code in (0, 3)
+    ended = whichloop(*other_seed, "--accept", "undecided", "--metric", "accuracy=0.6", "--json")
+    assert ended.json["accept"] == ["undecided"]
+    assert {line["margin"] for line in ended.json["lines"] if line["metric"] in ("accuracy", "tokens")} == {0.6, 2.0}
+
+
+def test_tasks_that_only_the_changed_loop_can_have_lost_fail_unless_that_is_accepted_within_the_margin(whichloop, blessed):
+    blessed()
+    changed = (*GATE, "--loop", "finish(parse_retries=0)", "--metric", "tokens=2", "--json")
+    for more, code in (((), 1), (("--accept", "undecided"), 1), (("--accept", "tasks_lost"), 1)):
+        ended = whichloop(*changed, *more)
+        assert (ended.code, "tasks_lost" in codes(ended)) == (code, True)
+    assert whichloop(*changed, "--accept", "tasks_lost", "--metric", "accuracy=0.4").code == 0
+
+
+def test_a_run_that_lacks_trials_is_invalid(whichloop, blessed, compare, here):
+    blessed("--loop", "bare")
+    path = here / "b.json"
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(value | {"config": {**value["config"], "budget": {"calls": 7}}}))
+    ended = whichloop(*GATE, "--json")
+    assert (ended.code, codes(ended)) == (4, ["incomplete"])
+    assert json.loads(ended.out)["lines"] == []
+
+
+# --- bad input ---
+
+BAD_INPUT = {
+    "--metric cost_usd": "metric cost_usd: not known for all trials of bare/clean in the baseline",
+    "--metric speed=1": "unknown metric 'speed'",
+    "--metric steps=x": "--metric steps=x: a metric is NAME or NAME=MARGIN",
+    "--metric accuracy=2": "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0",
+    "--accept worse": "accept.0: Input should be 'undecided', ",
+    "--seed 1": "--loop, --seed and --self are for a new run; leave them out, or RUN",
+    "--loop bare": "--loop, --seed and --self are for a new run; leave them out, or RUN",
+    "--self": "--loop, --seed and --self are for a new run; leave them out, or RUN",
+    "--junit .": "--junit .: cannot be written (Is a directory); nothing was judged",
+    "--summary .": "--summary .: cannot be written (Is a directory); nothing was judged",
+}
+
+
+def test_bad_input_is_one_line_and_nothing_is_run(whichloop, blessed, here):
+    run = blessed("--loop", "bare")
+    for arguments, why in BAD_INPUT.items():
+        ended = whichloop("gate", run, "--baseline", "b.json", *arguments.split(" "))
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended.err
+        assert why in ended.err
+    for path, why in (("none.json", "no such file"), ("mine.json", "not a baseline")):
+        (here / "mine.json").write_text("{}")
+        ended = whichloop("gate", "--baseline", path)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert ended.err.startswith(f"error: {path}: {why}")
+    assert whichloop("gate", run).code == 2
+    assert len(list((here / "runs").iterdir())) == 1
+
+
+def test_another_run_is_refused_with_the_reason(whichloop, blessed, compare):
+    blessed("--loop", "bare")
+    for arguments, why in (
+        (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
+        (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
+        (["--profile", "flaky-tools"], "the run has no arm for bare/clean"),
+    ):
+        ended = whichloop("gate", compare("--loop", "bare", *arguments), "--baseline", "b.json")
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert why in ended.err
+    fewer = whichloop("gate", compare("--loop", "bare", "--tasks", "6"), "--baseline", "b.json", "--json")
+    assert (fewer.code, codes(fewer)) == (3, ["tasks_changed", "identical"])
+
+
+# --- code of one's own ---
+
+
+def test_code_that_a_baseline_names_is_imported_only_where_it_is_typed_or_the_project_names_it(whichloop, blessed, here):
+    mine()
+    blessed("--loop", "mine:Mine", "--profile", "clean")
+    mine(imports="Path('imported').touch()")
+    refused = whichloop(*GATE)
+    assert (refused.code, (here / "imported").exists()) == (2, False)
+    assert refused.err.endswith("--allow mine:Mine\n")
+    mine()
+    for typed in (["--allow", "mine:Mine"], ["--loop", "mine:Mine"]):
+        assert whichloop(*GATE, *typed).code == 0
+    (here / "pyproject.toml").write_text('[tool.whichloop]\nloop = ["mine:Mine"]\n')
+    ended = whichloop(*GATE)
+    assert (ended.code, ended.out.split("\n")[0]) == (0, "pass: identical"), ended.err
+    (here / "pyproject.toml").write_text("[tool.whichloop]\nloops = 1\n")
+    assert "pyproject.toml: [tool.whichloop] has loop, allow, " in whichloop(*GATE).err
+
+
+def test_the_recording_that_a_baseline_names_is_replayed_only_where_it_is_typed(whichloop, blessed, here):
+    blessed("--loop", "bare", "--cassette", "tape", "--cassette-mode", "record")
+    refused = whichloop(*GATE)
+    assert (refused.code, "--cassette tape" in refused.err) == (2, True)
+    (here / "tape").rename(here / "elsewhere")
+    assert whichloop(*GATE, "--cassette", "elsewhere").code == 0
+
+
+def test_a_new_crash_is_a_regression_at_its_line_whatever_the_margin_and_lines_that_no_trial_ran_are_told(
+    whichloop, blessed, here, monkeypatch
+):
+    mine()
+    blessed("--loop", "mine:Mine", "--profile", "flaky-tools", "--suite", "arithmetic(size=40)")
+    answer = next(line.answer[0] for line in read_baseline(here / "b.json").arms["mine:Mine/flaky-tools"].tasks.values())
+    own = (*GATE, "--allow", "mine:Mine", "--json")
+    mine('if outcome.answer == "never":\n            nonsense()')
+    ended = whichloop(*own)
+    line = (here / "mine.py").read_text().split("\n").index("            nonsense()") + 1
+    assert (ended.json["outcome"], ended.json["unrun_lines"]) == ("pass", {"mine.py": [str(line)]})
+    mine(f"if str(outcome.answer) == {json.loads(answer)!r}: raise KeyError('x')")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    ended = whichloop(*own, "--metric", "accuracy=0.3")
+    (crash,) = [reason for reason in json.loads(ended.out)["reasons"] if reason["code"] == "crash"]
+    assert (ended.code, crash["numbers"]["trials"], crash["numbers"]["error"]) == (1, 1, "KeyError: 'x' at mine.py:12")
+    assert "::error file=mine.py,line=12,title=" in ended.err
+
+
+def test_a_loss_of_unchanged_code_that_comes_again_is_no_chance(whichloop, blessed, here):
+    """What the loop reads beside it has changed: `gate RUN`, which runs nothing, leaves it open."""
+    bad = Path("bad.txt")
+    bad.write_text("none")
+    mine("if str(outcome.answer) == Path('bad.txt').read_text(): outcome = replace(outcome, answer='no')")
+    blessed("--loop", "mine:Mine", "--profile", "clean")
+    answer = next(line.answer[0] for line in read_baseline(here / "b.json").arms["mine:Mine/clean"].tasks.values())
+    bad.write_text(json.loads(answer))
+    ended = whichloop(*GATE, "--allow", "mine:Mine", "--json")
+    told = json.loads(ended.out)
+    assert (ended.code, codes(ended)[0], told["again"]) == (1, "tasks_lost", {"trials": 1, "same": 1}), ended.err
+    assert whichloop("gate", told["run"], "--baseline", "b.json").code == 3
+
+
+@pytest.mark.parametrize("how", ["import time; time.sleep(60)", pytest.param("while True: pass", marks=pytest.mark.slow)])
+def test_a_trial_that_hangs_is_ended_at_the_baseline_s_limit_and_is_a_regression(whichloop, blessed, here, how):
+    mine()
+    blessed("--loop", "mine:Mine", "--profile", "clean")
+    answer = next(line.answer[0] for line in read_baseline(here / "b.json").arms["mine:Mine/clean"].tasks.values())
+    (here / "b.json").write_text(re.sub(r'"trial_timeout_s": \d+', '"trial_timeout_s": 1', (here / "b.json").read_text()))
+    mine(f"if str(outcome.answer) == {json.loads(answer)!r}:\n            {how}")
+    ended = whichloop(*GATE, "--allow", "mine:Mine", "--metric", "accuracy=0.9", "--json")
+    (hang,) = [reason for reason in json.loads(ended.out)["reasons"] if reason["code"] == "hang"]
+    assert (ended.code, hang["numbers"]["trials"]) == (1, 1)
+    assert hang["numbers"]["error"].endswith("interrupted at mine.py:13")
+
+
+def test_an_interrupted_run_names_the_two_commands_that_go_on(whichloop, blessed, here):
+    mine()
+    blessed("--loop", "mine:Mine", "--profile", "clean")
+    mine(
+        before="if not Path('go').exists():\n"
+        "            os.kill(os.getppid(), signal.SIGINT)  # it runs in a worker of the command\n            await asyncio.sleep(1)",
+        imports="import asyncio, os, signal",
+    )
+    ended = whichloop(*GATE, "--allow", "mine:Mine")
+    assert ended.code == 130, ended.err
+    resume, gate = re.findall(r"whichloop ((?:resume|gate) .*?)(?:, then)?\n", ended.err)
+    assert resume.endswith(" --allow mine:Mine")
+    Path("go").touch()
+    assert whichloop(*shlex.split(resume), "--quiet").code == 0
+    assert whichloop(*shlex.split(gate)).out.startswith("pass: ")
+
+
+# --- what is written ---
+
+
+def test_junit_and_summary_are_written_of_outcomes_and_of_errors(whichloop, blessed, here, monkeypatch):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    run = blessed("--loop", "bare")
+    written = ("--junit", "out/gate.xml", "--summary", "summary.md")
+    passed = whichloop("gate", run, "--baseline", "b.json", *written)
+    assert (passed.code, "::" in passed.out + passed.err) == (0, False)
+    assert len(ElementTree.parse(here / "out/gate.xml").findall(".//testcase")) == len(read_baseline(here / "b.json").gate.metrics)
+    shutil.copy("b.json", "broken.json")
+    (here / "broken.json").write_text("<<<<<<< HEAD\n" + (here / "b.json").read_text())
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    refused = whichloop("gate", run, "--baseline", "broken.json", *written)
+    assert refused.code == 2
+    (error,) = ElementTree.parse(here / "out/gate.xml").iter("error")
+    assert error.attrib["message"].startswith("broken.json: git left the two sides of a conflict in it")
+    first, second = (here / "summary.md").read_text().split("\n## ")
+    assert (first.split("\n")[0], second.split("\n")[0]) == ("## pass: identical", "Gate: not judged")
+    assert refused.err.startswith("::error title=whichloop gate%3A not judged::broken.json")
+
+
+def test_in_github_actions_an_error_in_a_loop_is_annotated_at_its_line_and_the_step_has_its_summary(whichloop, blessed, here, monkeypatch):
+    run = blessed("--loop", "bare")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here / "step.md"))
+    assert "::notice title=whichloop gate%3A pass" in whichloop("gate", run, "--baseline", "b.json").err
+    assert (here / "step.md").read_text().startswith("## pass: identical\n")
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    (here / "unable.py").write_text(f"import json\n\nraise RuntimeError('{key} \\x1b[31m')\n")
+    ended = whichloop(*GATE, "--loop", "unable:Mine")
+    annotation, error = ended.err.strip().split("\n")
+    assert annotation.startswith("::error file=unable.py,line=3,title=whichloop gate%3A not judged::loop 'unable:Mine'")
+    assert error.startswith("error: ")
+    shown = ended.err + (here / "step.md").read_text()
+    assert "RuntimeError" in shown
+    assert (key in shown, "\x1b" in shown) == (False, False)
+
+
+def test_a_loop_is_held_against_itself(whichloop, blessed, here):
+    blessed("--loop", "bare", "--profile", "flaky-tools")
+    ended = whichloop(*GATE, "--self", "--times", "2", "--json")
+    assert (ended.json["pairs"], sum(ended.json["outcomes"].values())) == (2, 2)
+    assert [each["metric"] for each in ended.json["noise"]] == [*read_baseline(here / "b.json").gate.metrics]
+    assert len(list((here / "runs").iterdir())) == 1
