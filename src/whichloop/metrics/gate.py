@@ -81,8 +81,8 @@ class Held:
     unchanged: bool = False
     """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline."""
     gained: bool = False
-    """Seed and model leave nothing to chance, some trials of the arm score higher, and none scores lower or has no score; of another
-    share than accuracy, none has a worse value either.
+    """Seed and model leave nothing to chance, some trials of the arm score higher, and none scores lower or has no score; of
+    another share than accuracy, none has a worse value either.
     """
     lost: bool = False
     """Seed and model leave nothing to chance, every trial of the arm has a score, some score lower, and none scores higher."""

@@ -33,7 +33,8 @@ def made(folder: Path, **config: Any) -> Results:
     settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)), is_compared=False)
     assert run(experiment, Unwatched()) == ""
-    return results(experiment.folder, paired=False)
+    found: Results = results(experiment.folder, paired=False)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +44,8 @@ def ran(tmp_path_factory) -> Callable[..., Results]:
 
     def run_once(**config: Any) -> Results:
         key = repr(sorted(config.items()))
-        known[key] = known.get(key) or made(tmp_path_factory.mktemp("ran"), **config)
+        if key not in known:
+            known[key] = made(tmp_path_factory.mktemp("ran"), **config)
         return known[key]
 
     return run_once
@@ -75,7 +77,7 @@ def changed(found: Results, change: Change = lambda record: record, **manifest: 
     records = tuple(new for record in found.records if (new := change(record)) is not None)
     arms = [arm.info(told.suite.name) for arm in told.arms]
     compared = compare(records, arms, alpha=told.settings.alpha, margin=told.settings.margin, paired=False)
-    return replace(found, manifest=told, records=records, comparison=compared)
+    return Results(found.folder, told, records, compared)
 
 
 def of(tasks: Collection[str] = ALL, arm: str = ARM, repeats: Collection[int] = (0, 1), **fields: Any) -> Change:

@@ -1,4 +1,4 @@
-"""What a CI server is given, where names, answers and errors are whatever a model, a tool or a file gave: no text leaves its place."""
+"""What a CI server is given, where names, answers and errors are whatever a model or a file gave: no text leaves its place."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def told_by(judged: GateResult, words: list[str]) -> GateResult:
         judged,
         reasons=tuple(replace(each, arm=arms.get(each.arm, ""), numbers=numbers(each)) for each in judged.reasons),
         lines=tuple(replace(each, arm=arms[each.arm]) for each in judged.lines),
-        tasks=tuple(replace(task, task=next(draw), now_stop=next(draw), detail=next(draw), command=next(draw)) for task in judged.tasks),
+        tasks=tuple(
+            replace(task, task=next(draw), now_stop=next(draw), detail=next(draw), command=next(draw)) for task in judged.tasks
+        ),
         worst=tuple(replace(each, trial=next(draw)) for each in judged.worst),
         changed={"loop": [next(draw)], "files": [next(draw)]},
         not_judged=(next(draw),),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from whichloop.experiments.gate.doc import MAX_VERSIONS, blessed_doc
 from whichloop.metrics.record import Record
 
 PATH = Path("b.json")
-SOLVED = {"scores": {"accuracy": 1.0}, "stop": "finished", "answer": 7, "input_tokens": 1_000, "output_tokens": 0}
+SOLVED: dict[str, Any] = {"scores": {"accuracy": 1.0}, "stop": "finished", "answer": 7, "input_tokens": 1_000, "output_tokens": 0}
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_rows_that_decide_stand_first_and_arms_are_named_where_there_are_several
 
 
 def test_what_to_know_beside_it_is_told_where_there_is_something(wind, baseline):
-    before = baseline.model_copy(update={"packages": {name: "0" for name in baseline.packages}})
+    before = baseline.model_copy(update={"packages": dict.fromkeys(baseline.packages, "0")})
     told = gate_doc(
         replace(
             judge(changed(wind, failing(*ALL[:3])), before, path=PATH),

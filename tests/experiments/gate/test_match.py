@@ -32,7 +32,7 @@ def of_files(found: Manifest, **files: str) -> Manifest:
 def test_each_task_is_the_same_or_changed_or_on_one_side_alone(wind, baseline, was, now):
     before = baseline.model_copy(update={"asked": TaskDigests(shared="s", tasks=was)})
     found = of_digests(wind.manifest, shared="s", tasks=now)
-    same = {name for name in was if was[name] == now.get(name)}
+    same = frozenset(name for name in was if was[name] == now.get(name))
     if not same:
         with pytest.raises(Incomparable, match="no task is the same as in the baseline"):
             match(RUN, found, before)
@@ -54,7 +54,8 @@ def test_another_source_of_the_tools_is_judged_and_named(wind, baseline):
     """A comment changes what no trial sees: names, schemas, descriptions and the results of the plans' calls."""
     results = dict.fromkeys(ALL, "r")
     before = of_suite(baseline, files={"my_tools.py": "a", "same.py": "s"})
-    before = before.model_copy(update={"asked": before.asked.model_copy(update={"results": results})})
+    asked = wind.manifest.task_digests.model_copy(update={"results": results})
+    before = before.model_copy(update={"asked": asked})
     now = of_files(of_digests(wind.manifest, results=results), **{"my_tools.py": "b", "same.py": "s"})
     judged = judge(changed(wind, suite=now.suite, task_digests=now.task_digests), before)
     assert (judged.outcome, judged.changed) == ("pass", {"files": ["my_tools.py"]})

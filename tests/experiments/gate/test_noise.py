@@ -41,7 +41,7 @@ def test_a_loop_that_draws_at_random_is_noisier(tmp_path, monkeypatch):
     Path("own_random.py").write_text(
         "import random\nfrom dataclasses import dataclass, replace\nfrom whichloop.loops.bare import Bare\n"
         "DRAWN = random.Random(3)\n\n\n@dataclass(frozen=True)\nclass Mine(Bare):\n    async def run(self, *arguments):\n"
-        "        ended = await super().run(*arguments)\n        return replace(ended, answer=-1) if DRAWN.random() < 0.3 else ended\n"
+        "        end = await super().run(*arguments)\n        return replace(end, answer=-1) if DRAWN.random() < 0.3 else end\n"
     )
     loop = "own_random:Mine"
     check = checked(made(tmp_path, loops=(loop,), profiles=("clean",)), loop, tmp_path)

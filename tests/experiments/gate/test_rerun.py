@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.gate.conftest import ALL, ARM, SLOW, STUCK, changed, failing, hanging, of_suite
+from tests.experiments.gate.conftest import ALL, ARM, SLOW, STUCK, changed, hanging, made, of_suite
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.gate import Baseline, Incomparable, Rerun, bless, config_again, prepare_again, read_baseline, run_and_judge
+from whichloop.experiments.gate import (
+    Baseline,
+    Incomparable,
+    Rerun,
+    bless,
+    config_again,
+    prepare_again,
+    read_baseline,
+    run_and_judge,
+)
 from whichloop.experiments.gate import write_baseline as write
-from whichloop.experiments.gate.rerun import project_permissions
+from whichloop.experiments.gate.baseline import hung_before
+from whichloop.experiments.gate.rerun import _Hangs, _Watching, project_permissions
 from whichloop.experiments.gate.sides import HANG_TRIALS
 from whichloop.metrics.record import Record
-from whichloop.runs.engine.runner import Progress, Unwatched
+from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
@@ -64,7 +74,14 @@ def test_the_same_again_is_identical_with_seed_tasks_and_profiles_of_the_baselin
 
 @pytest.mark.parametrize(
     ("limit", "config", "used"),
-    [(10.0, {}, 10.0), (21.0, {}, 21.0), (99.0, {}, 60.0), (None, {}, 60.0), (10.0, {"trial_timeout_s": 45.0}, 45.0), (10.0, {"real_time": True}, 60.0)],
+    [
+        (10.0, {}, 10.0),
+        (21.0, {}, 21.0),
+        (99.0, {}, 60.0),
+        (None, {}, 60.0),
+        (10.0, {"trial_timeout_s": 45.0}, 45.0),
+        (10.0, {"real_time": True}, 60.0),
+    ],
 )
 def test_a_trial_has_the_baseline_s_limit_unless_another_was_chosen(baseline, tmp_path, limit, config, used):
     was = configured(baseline, **config).model_copy(update={"gate": baseline.gate.model_copy(update={"trial_timeout_s": limit})})
@@ -81,7 +98,7 @@ def test_what_was_typed_wins_and_the_file_neither_tracks_nor_says_where_runs_go(
 
 def test_what_cannot_be_compared_is_refused_before_anything_runs_and_leaves_no_folder(baseline, tmp_path):
     was = of_suite(baseline, max_tool_steps=3)
-    with pytest.raises(Incomparable, match="^b.json: another step limit"):
+    with pytest.raises(Incomparable, match=r"^b\.json: another step limit"):
         prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
     assert list(tmp_path.iterdir()) == []
 
@@ -170,9 +187,8 @@ def test_the_user_s_project_names_loops_code_server_and_recording_once(tmp_path)
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "a"\n')
     assert project_permissions(tmp_path) == Permissions([])
-    project.write_text(
-        '[tool.whichloop]\nloop = ["my:Loop(max_steps=3)"]\nallow = ["my_tools", "mcp:python server.py"]\nbase_url = "http://ours"\ncassette = "tape"\n'
-    )
+    code = 'loop = ["my:Loop(max_steps=3)"]\nallow = ["my_tools", "mcp:python server.py"]'
+    project.write_text(f'[tool.whichloop]\n{code}\nbase_url = "http://ours"\ncassette = "tape"\n')
     found = project_permissions(tmp_path)
     assert {"my:Loop", "my_tools", "mcp:python server.py"} <= set(found.code)
     assert (found.base_url, found.cassette) == ("http://ours", Path("tape"))
@@ -197,72 +213,35 @@ def test_a_bad_key_or_type_of_the_project_is_one_line_that_names_file_and_key(ta
 # --- runs that end early, and trials that run once more ---
 
 
-@pytest.fixture
-def play(wind, baseline, tmp_path) -> Callable[..., Any]:
-    """Lets a run give these records one after the other, and tells what came and how it was judged."""
-
-    def call(records: Sequence[Record], was: Baseline = baseline, again: Sequence[Record] = ()) -> tuple[Told, Any]:
-        experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path / "runs")))
-        told, calls = Told(), iter([records, again])
-
-        def given_run(experiment: Any, progress: Progress) -> str:
-            for record in next(calls):
-                progress.finished(record)
-            return ""
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                "whichloop.experiments.gate.rerun.read_run",
-                lambda folder: changed(replace(wind, records=tuple(told.records), folder=wind.folder)),
-            )
-            patch.setattr("whichloop.experiments.gate.rerun.read_records", lambda folder: again)
-            return told, run_and_judge(experiment, told, was, was.gate, FILE, given_run)[1]
-
-    return call
+def watched(records: Iterable[Record | None], was: Baseline) -> tuple[list[Record], bool]:
+    """The records that are passed on of these, one after the other, and whether the run then ends."""
+    told = Told()
+    watching = _Watching(told, [name for name, arm in was.arms.items() if not hung_before(arm)])
+    try:
+        for record in filter(None, records):
+            watching.finished(record)
+    except _Hangs:
+        return told.records, True
+    return told.records, False
 
 
-def stuck(record: Record, reason: str = STUCK) -> Record:
-    return replace(record, stop="timeout", reason=reason, scores={"accuracy": 0.0})
-
-
-@pytest.mark.parametrize("reason", [STUCK, SLOW])
-def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, play, reason):
-    told, judged = play([stuck(record, reason) if record.arm == ARM else record for record in wind.records])
-    assert [record.arm for record in told.records].count(ARM) == HANG_TRIALS
-    assert told.records[-1].arm == ARM
-    assert (judged.outcome, len(told.notes)) == ("regression", 1)
+@pytest.mark.parametrize("why", [STUCK, SLOW])
+def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, why):
+    """Not where the baseline hung, too, or infrastructure failed."""
+    hung = list(map(hanging(*ALL, reason=why), wind.records))
+    told, ended = watched(hung, baseline)
+    assert ([record.arm for record in told].count(ARM), told[-1].arm, ended) == (HANG_TRIALS, ARM, True)
+    assert not watched(hung, bless(changed(wind, hanging(ALL[0]))))[1]
+    assert not watched((replace(record, status="errored") for record in hung if record), baseline)[1]
 
 
 @given(st.sets(st.sampled_from(ALL[:5]), min_size=1), st.booleans())
 def test_trials_that_were_interrupted_end_the_run_wherever_they_stand_and_slow_ones_do_not(wind, baseline, names, slow):
     """A trial that only ended in its time limit may have been slow, as on a busy machine."""
-    from whichloop.experiments.gate.rerun import _Hangs, _Watching
-
-    told = Told()
-    watching, change = _Watching(told, [*baseline.arms]), hanging(*names, reason=SLOW if slow else STUCK)
-    records = [*(record for record in wind.records if record.task not in names), *map(change, wind.records)]
-    try:
-        for record in records:
-            assert record is not None
-            watching.finished(record)
-    except _Hangs:
-        assert not slow
-    hung = sum(record.stop == "timeout" for record in told.records)
-    assert hung == (2 * len(names) if slow else min(2 * len(names), HANG_TRIALS))
-
-
-def test_the_run_goes_on_where_the_baseline_hung_or_infrastructure_failed(wind, play):
-    hung = [stuck(record) if record.arm == ARM else record for record in wind.records]
-    assert len(play(hung, bless(changed(wind, hanging(ALL[0]))))[0].records) == len(hung)
-    errored = [replace(record, status="errored") for record in hung]
-    assert len(play(errored)[0].records) == len(errored)
-
-
-def test_doubtful_trials_run_once_more_and_decide(wind, play):
-    lost = changed(wind, failing(*ALL[:2]))
-    doubtful = [record for record in lost.records if record.arm == ARM and record.task in ALL[:2]]
-    judged = play(lost.records, again=doubtful)[1]
-    assert (judged.outcome, judged.reasons[0].code, judged.again) == ("regression", "tasks_lost", (4, 4))
+    change = hanging(*names, reason=SLOW if slow else STUCK)
+    told, ended = watched([*(r for r in wind.records if r.task not in names), *map(change, wind.records)], baseline)
+    assert ended == (not slow and 2 * len(names) >= HANG_TRIALS)
+    assert sum(record.stop == "timeout" for record in told) == (HANG_TRIALS if ended else 2 * len(names))
 
 
 def test_only_the_doubtful_trials_run_again_of_a_loop_that_draws_at_random(tmp_path, monkeypatch):
@@ -275,8 +254,6 @@ def test_only_the_doubtful_trials_run_again_of_a_loop_that_draws_at_random(tmp_p
         "    async def run(self, *arguments):\n        ended = await super().run(*arguments)\n"
         "        return replace(ended, answer=-1) if next(NUMBERS) in (14, 16) else ended\n"
     )
-    from tests.experiments.gate.conftest import made
-
     was = bless(made(tmp_path, loops=("own_dice:Dice",), profiles=("clean",)))
     told = Told()
     experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(loops=("own_dice:Dice",), runs=tmp_path / "runs")))
