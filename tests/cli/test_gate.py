@@ -113,10 +113,10 @@ def test_what_is_undecided_or_lost_passes_where_it_is_accepted_and_within_its_ma
     seed, lost = ("--seed", "7", "--metric", "tokens=2"), ("--loop", "finish(parse_retries=0)", "--metric", "tokens=2")
     for asked, code, accept in ((seed, 3, "undecided"), (lost, 1, "tasks_lost")):
         assert whichloop(*GATE, *asked).code == code
-        ended = whichloop(*GATE, *asked, "--accept", accept, "--metric", "accuracy=0.4", "--json")
+        ended = whichloop(*GATE, *asked, "--accept", accept, "--metric", "accuracy=0.1", "--json")
         assert ended.json["accept"] == [accept]
-        assert {line["margin"] for line in ended.json["lines"] if line["metric"] in ("accuracy", "tokens")} == {0.4, 2.0}
-    for more in (("--accept", "tasks_lost"), ("--accept", "undecided", "--metric", "accuracy=0.4")):
+        assert {line["margin"] for line in ended.json["lines"] if line["metric"] in ("accuracy", "tokens")} == {0.1, 2.0}
+    for more in (("--accept", "tasks_lost"), ("--accept", "undecided", "--metric", "accuracy=0.1")):
         assert whichloop(*GATE, *lost, *more).code == 1
 
 

@@ -33,8 +33,7 @@ def made(folder: Path, **config: Any) -> Results:
     settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)), is_compared=False)
     assert run(experiment, Unwatched()) == ""
-    found: Results = results(experiment.folder, paired=False)
-    return found
+    return results(experiment.folder, paired=False)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +51,7 @@ def ran(tmp_path_factory) -> Callable[..., Results]:
 
 
 @pytest.fixture(scope="session")
-def wind(ran) -> Results:
+def wind(ran: Callable[..., Results]) -> Results:
     """Two loops over a few tasks, twice each, in clean air and under faults."""
     return ran(repeats=2)
 

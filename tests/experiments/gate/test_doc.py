@@ -12,7 +12,7 @@ import pytest
 
 from tests.experiments.gate.conftest import ALL, ARM, Change, asked, changed, failing, line, of, of_other_code
 from whichloop.experiments.gate import Baseline, GateResult, bless, gate_doc, judge
-from whichloop.experiments.gate.doc import MAX_VERSIONS, blessed_doc
+from whichloop.experiments.gate.doc import MAX_VERSIONS
 from whichloop.metrics.record import Record
 
 PATH = Path("b.json")
@@ -144,12 +144,3 @@ def test_the_example_is_of_the_most_frequent_cause_with_the_command_that_shows_i
     assert f"step {lost.step}: " in lost.told
     assert facts["Next"] == [f"whichloop gate {result.run} --bless --output b.json"]
     assert "Next" not in gate_doc(replace(result, baseline=None)).facts
-
-
-def test_a_blessed_baseline_says_what_it_holds_and_the_command_that_gates_by_it(baseline):
-    told = blessed_doc(baseline, Path("my gates/b.json"))
-    assert told.facts["Next"] == ["whichloop gate --baseline 'my gates/b.json'"]
-    assert told.facts["Margins"] == ["accuracy -.02, tokens ×1.10, false_success_rate +.02, calls_doubled +.02"]
-    assert [row[0] for row in told.tables[0].texts] == [*baseline.arms]
-    imported = baseline.model_copy(update={"config": {}})
-    assert blessed_doc(imported, PATH).facts["Next"] == ["whichloop gate RUN --baseline b.json"]

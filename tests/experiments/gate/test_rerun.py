@@ -163,23 +163,16 @@ def test_a_hostile_baseline_imports_nothing_and_asks_no_server(baseline, named, 
 
 
 def test_code_server_and_recording_are_used_where_they_are_typed(baseline):
-    own = configured(baseline, loops=["bare", OWN])
-    with pytest.raises(RunError, match=rf"b\.json: this run uses {OWN}, code of your own"):
-        config_again(own, FILE, Rerun())
-    assert config_again(own, FILE, Rerun(allowed=Permissions(code=[OWN]))).loops == ("bare", OWN)
+    own, typed = configured(baseline, loops=["bare", OWN]), Permissions([OWN], "http://ours/v1", Path("elsewhere"))
+    assert config_again(own, FILE, Rerun(allowed=typed)).loops == ("bare", OWN)
     assert config_again(baseline, FILE, Rerun(loops=(OWN,))).loops == (OWN,), "naming a loop allows it"
     with pytest.raises(RunError, match="code of your own"):
         config_again(configured(baseline, suite="mine:SUITE"), FILE, Rerun(loops=(OWN,)))
     served = configured(baseline, models=["openai/m"], profiles=["clean"], base_url="http://theirs/v1")
-    ours = Rerun(allowed=Permissions(base_url="http://ours/v1"))
-    assert config_again(served, FILE, ours).base_url == "http://ours/v1"
-
-
-@pytest.mark.parametrize(("mode", "again"), [("record", "replay"), ("refresh", "replay"), (None, None), ("replay", "replay")])
-def test_a_recording_is_replayed_where_its_folder_is_typed(baseline, mode, again):
-    taped = configured(baseline, cassette="tape", cassette_mode=mode)
-    config = config_again(taped, FILE, Rerun(allowed=Permissions(cassette=Path("elsewhere"))))
-    assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)
+    assert config_again(served, FILE, Rerun(allowed=typed)).base_url == "http://ours/v1"
+    for mode, again in (("record", "replay"), ("refresh", "replay"), (None, None), ("replay", "replay")):
+        config = config_again(configured(baseline, cassette="tape", cassette_mode=mode), FILE, Rerun(allowed=typed))
+        assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)
 
 
 def test_the_user_s_project_names_loops_code_server_and_recording_once(tmp_path):
