@@ -5,7 +5,7 @@ python benchmarks/gate_rates.py [--share S] [--only NAME …] [--write]
 Runs are simulated trial by trial and judged by the gate's own code, with fresh draws on both sides: nothing changed (every
 regression is a false alarm), a change of exactly the margin (every pass is an error), and drops of a given size at the number of
 tasks that `whichloop.metrics.power` asks for. Real loops under a fault profile, each run against another seed's.
---write renews the tables in docs/gate.md.
+--write renews the tables in docs/gate-rates.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from whichloop.metrics.power import fewest_units, pass_power, regression_power
 from whichloop.metrics.statistics import wilson
 from whichloop.metrics.summary import PRIMARY, TaskValues
 
-PAGE = Path(__file__).parents[1] / "docs" / "gate.md"
+PAGE = Path(__file__).parents[1] / "docs" / "gate-rates.md"
 ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10
 RUNS, SEEDS = 1_000, 100
 METRICS: Mapping[str, float] = {PRIMARY: MARGIN, "steps": MORE, "tokens": MORE}

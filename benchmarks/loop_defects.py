@@ -232,7 +232,7 @@ DEFECTS: Mapping[str, Defect] = {
     "PreviousResult": Defect(
         "lost observation",
         "A call shows the result of the call before it",
-        result=lambda seen, state: _seen(seen, state.results[-1].data) if state.results else seen,
+        result=lambda seen, state: _seen(seen, state.results[-1].data) if seen.ok and state.results else seen,
     ),
     "ResultHidden": Defect(
         "lost observation",

@@ -152,6 +152,10 @@ def mutate_document(draw: Callable[..., Any], path: Path) -> None:
     reseal(path)
 
 
+def mutate_baseline(draw: Callable[..., Any], path: Path) -> None:
+    path.write_text(heavy(json.dumps(mutated(draw, json.loads(path.read_bytes())))))
+
+
 def mutate_toml(draw: Callable[..., Any], path: Path) -> None:
     lines = path.read_text().splitlines()
     place = draw(st.sampled_from([number for number, line in enumerate(lines) if "=" in line]))
@@ -164,7 +168,7 @@ MUTATIONS: Mapping[str, Callable[[Callable[..., Any], Path], None]] = {
     MANIFEST: mutate_document,
     TRIALS: mutate_lines,
     TRACES: mutate_traces,
-    BASELINE: mutate_document,
+    BASELINE: mutate_baseline,
     PROGRAM: mutate_document,
     RECORDING: mutate_lines,
     CONFIG: mutate_toml,

@@ -66,7 +66,7 @@ CARELESS_WITH_REASON: dict[str, set[str]] = {
     # it writes functions from schemas: every name in their text is checked, and every value is a literal
     "programs/outside/typed_functions.py": {"compile", "exec"},
     # it reads from the code of a user's file where its functions begin and end, and runs none of it
-    "experiments/gate/ended_run.py": {"compile"},
+    "experiments/gate/lines.py": {"compile"},
     # `python -m whichloop.loops.bare` runs the demo, which is a module of ours
     "loops/bare.py": {"runpy"},
 }

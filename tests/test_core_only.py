@@ -45,7 +45,7 @@ def packages(tmp_path_factory):
 
 COMPARED = ("compare", *THREE, "--tasks", "3", "--profile", "flaky-tools")
 QUESTIONS = (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites"))
-BLESSED = ("bless", "latest", "--output", "baseline.json")
+BLESSED = ("gate", "latest", "--bless", "--output", "baseline.json")
 GATED = ("gate", "latest", "--baseline", "baseline.json")
 UNLOGGED = ("compare", *THREE, "--tasks", "2", "--no-mlflow")
 ABLATED = ("ablate", "finish", "--factor", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
@@ -165,7 +165,7 @@ def test_a_comparison_its_questions_its_page_and_its_gate(ended, folders):
     assert re.search(r"not logged to MLflow, which is not installed: pip install \S*whichloop\[mlflow\]", ended[COMPARED].stderr)
     assert list(folders.glob("compared/runs/*/report.html"))
     assert all(ended[question].stdout for question in QUESTIONS)
-    assert ended[GATED].stdout.startswith("identical: ")
+    assert ended[GATED].stdout.startswith("pass: identical")
     assert "not logged" not in ended[UNLOGGED].stderr
 
 

@@ -67,7 +67,7 @@ WRONG = st.one_of(
 OWN = {  # settings beside the named parameters that are not fields of the configuration
     "compare": (),
     "ablate": ("design", "max_trials", "interactions", "scorer"),
-    "gate": ("seed", "repeats", "runs", "allow", "base_url", "cassette"),
+    "gate": ("seed", "runs", "allow", "base_url", "cassette"),
     "optimize": ("budget", "proposer_budget", "proposer", "train", "dev", "threads", "amortize", "scorer", "runs", "seed"),
     "size": (),
     "why": (),
@@ -135,7 +135,7 @@ class MyLoop(Bare):
         (lambda run, path: ASK.compare(["bare"], model="x"), "^unknown setting 'model'; did you mean 'models'"),
         (lambda run, path: ASK.compare(["bare"], task=3), "^unknown setting 'task'; did you mean 'tasks'"),
         (lambda run, path: ASK.compare(["bare"], step_limit=3), "^unknown setting 'step_limit'; did you mean 'max_tool_steps'"),
-        (lambda run, path: ASK.gate(path / "none.json", repeat=3), "^unknown setting 'repeat'; did you mean 'repeats'"),
+        (lambda run, path: ASK.gate(path / "none.json", seeds=3), "^unknown setting 'seeds'; did you mean 'seed'"),
         (lambda run, path: ASK.why(run, taks="x"), "^unknown setting 'taks'; did you mean 'task'"),
         (lambda run, path: ASK.compare(["bare"], suite=3), "^suite: 3 is not a Suite, .*, nor a name$"),
         (lambda run, path: ASK.compare(["bare"], suite="q.csv"), "^unknown suite 'q.csv'; .*--suite 'csv' --data 'q.csv'$"),

@@ -102,9 +102,9 @@ def test_loops_that_mix_up_drop_or_repeat_calls_show_in_the_table_the_page_the_j
 
     quiet = COMMON[:-1]
     whichloop("compare", *quiet, *late, *loops(right))
-    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "baseline.json").code == 0
     whichloop("compare", *quiet, *late, *loops(wrong[2]))
     judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", "--metric", "calls_doubled")
     assert judged.code in (1, 4)
-    lines = {line["metric"]: line for arm in json.loads(judged.out)["arms"] for line in arm["metrics"]}
-    assert (lines["calls_doubled"]["outcome"], lines["calls_doubled"]["margin"]) == ("regression", 0.02)
+    lines = {line["metric"]: line for line in json.loads(judged.out)["lines"]}
+    assert (lines["calls_doubled"]["result"], lines["calls_doubled"]["margin"]) == ("regression", 0.02)

@@ -90,11 +90,11 @@ def compare(whichloop, action, *more):
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_gate_is_not_passed_by_dying(whichloop, here, action):
     assert compare(whichloop, "nothing").code == 0
-    assert whichloop("bless", "latest", "--output", "base.json").code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "base.json").code == 0
     gated = whichloop("gate", "--baseline", "base.json", "--loop", f"own_ending:Own(action={action})", "-q")
     if action == "_exit":  # it can be told whose doing that is: the loop's, which lost no trial before
         assert gated.code == 1
-        assert gated.out.startswith("regression: every trial crashes now (SystemExit: ")
+        assert gated.out.startswith("regression: own_ending:Own(action=_exit)/clean: new crashes in 1 of 1 trials: SystemExit: ")
     else:
         assert gated.code == 4
         assert f"its worker process died ({({'abort': 'signal 6', 'segfault': 'signal 11'})[action]}) three times" in gated.out

@@ -155,7 +155,7 @@ def test_a_loop_that_ends_its_process_breaks_the_laws(machine):
 @pytest.mark.usefixtures("own")
 def test_a_gate_is_not_passed_by_a_module_that_ends_its_process(machine):
     assert machine.run(*COMPARE, "own_dying:Own").code == 0
-    assert machine.run("bless", "latest", "--output", "base.json").code == 0
+    assert machine.run("gate", "latest", "--bless", "--output", "base.json").code == 0
     gate = ["gate", "--baseline", "base.json", "--allow", "own_dying:Own", "-q"]
     assert machine.run(*gate).code == 0
     assert_no_success(machine.run(*gate, DIES_AT="import", DIES_BY="segfault"), "segfault")

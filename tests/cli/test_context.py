@@ -22,13 +22,13 @@ def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_
         assert "Context: results still shown when needed" in shown
 
     whichloop("compare", *common, "--loop", "bare")
-    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "baseline.json").code == 0
     whichloop("compare", *common, "--loop", "microcompact(loop=bare, keep=1)")
     held = ("--metric", "retention", "--metric", "prefix_stability=0.05")
     judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", *held)
     assert judged.code == 1
-    lines = {line["metric"]: line for arm in json.loads(judged.out)["arms"] for line in arm["metrics"]}
-    assert [name for name, line in lines.items() if not line["ratio"]] == ["accuracy", "retention", "prefix_stability"]
-    assert (lines["retention"]["outcome"], lines["retention"]["margin"]) == ("regression", 0.02)
+    lines = {line["metric"]: line for line in json.loads(judged.out)["lines"]}
+    assert not any(lines[name]["ratio"] for name in ("accuracy", "retention", "prefix_stability"))
+    assert (lines["retention"]["result"], lines["retention"]["margin"]) == ("regression", 0.02)
     refused = whichloop("gate", "--baseline", "baseline.json", "latest", "--metric", "retention=1.5")
     assert (refused.code, refused.err) == (2, "error: metric retention: a margin of 0 or more is needed, below 1, got 1.5\n")

@@ -111,15 +111,15 @@ def test_the_report_of_an_imported_run_says_nothing_of_our_own_model(monday, whi
 
 
 def test_an_imported_run_is_blessed_and_a_worse_one_fails_the_gate(monday, whichloop):
-    blessed = whichloop("bless", "monday", "--output", "base.json")
+    blessed = whichloop("gate", "monday", "--bless", "--output", "base.json")
     assert blessed.code == 0
     assert "seed" not in blessed.out + blessed.err
     same = whichloop("gate", "monday", "--baseline", "base.json")
-    assert (same.code, "identical" in same.out) == (0, True)
+    assert (same.code, "pass: identical" in same.out) == (0, True)
     whichloop("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
     worse = whichloop("gate", "tuesday", "--baseline", "base.json")
     assert worse.code == 1
-    assert "Task-arm pairs: 35 worse" in worse.out
+    assert "35 worse" in worse.out
     assert "react/openai/gpt-4o-mini/t20" in whichloop("gate", "tuesday", "--baseline", "base.json", "-v").out
     alone = whichloop("gate", "--baseline", "base.json")
     assert (alone.code, alone.err.count("\n")) == (2, 1)
@@ -138,15 +138,15 @@ def test_an_imported_run_without_traces_teaches_no_plans(whichloop, here):
     assert (learned.code, "imported from another tool's files, and they hold no traces" in learned.err) == (2, True)
 
 
-def test_another_list_of_tasks_is_not_gated(whichloop, here):
+def test_another_list_of_tasks_is_judged_by_those_of_both(whichloop, here):
     (here / "one.csv").write_text("task,score\nx,1\ny,0\n")
     (here / "two.csv").write_text("task,score\nx,1\nz,0\n")
     for name in ("one", "two"):
         whichloop("import", f"{name}.csv", "--arm", "mine", "--name", name)
-    whichloop("bless", "one", "--output", "base.json")
+    whichloop("gate", "one", "--bless", "--output", "base.json")
     gated = whichloop("gate", "two", "--baseline", "base.json")
-    assert gated.code == 2
-    assert "suite table has changed since the baseline: 1 task added (z), 1 task removed (y)\n  --common-tasks" in gated.err
+    assert gated.code == 3
+    assert "undecided: the suite changed: 1 tasks are the same, 0 changed, 1 added, 1 removed" in gated.out
 
 
 def test_what_is_not_told_is_shown_as_a_dash(whichloop, here):

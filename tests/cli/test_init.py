@@ -10,7 +10,8 @@ import pytest
 
 from whichloop.runs.config import CompareConfig
 
-FILES = {"whichloop.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml", ".gitignore"}
+KEPT = {".gitignore", "pyproject.toml"}
+FILES = {"whichloop.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml"} | KEPT
 
 
 def written(folder: Path) -> set[str]:
@@ -39,7 +40,7 @@ def test_the_suite_passes_every_check(here, whichloop):
     assert "FAILED" not in ended.out
 
 
-@pytest.mark.parametrize("name", sorted(FILES - {".gitignore"}))
+@pytest.mark.parametrize("name", sorted(FILES - KEPT))
 def test_a_file_that_is_there_is_named_and_nothing_is_written(here, whichloop, name):
     (here / name).parent.mkdir(parents=True, exist_ok=True)
     (here / name).write_text("mine")
@@ -64,18 +65,19 @@ def test_any_name_of_a_loop_is_text_in_the_files(here, whichloop, loop):
     assert json.dumps(loop) in (here / "tests/test_loops.py").read_text()
 
 
-def test_a_gitignore_that_is_there_stays_and_the_rest_is_written(here, whichloop):
-    (here / ".gitignore").write_text("mine\n")
+@pytest.mark.parametrize("name", sorted(KEPT))
+def test_what_is_kept_stays_and_the_rest_is_written(here, whichloop, name):
+    (here / name).write_text("mine\n")
     assert whichloop("init").code == 0
     assert written(here) == FILES
-    assert (here / ".gitignore").read_text() == "mine\n"
+    assert (here / name).read_text() == "mine\n"
 
 
 def test_a_program_is_gated_as_a_program(here, whichloop):
     (here / "my_agent.py").write_text("async def solve(task): ...\n")
     assert whichloop("init", "--program", "my_agent.py:solve").code == 0
     assert tomllib.loads((here / "whichloop.toml").read_text())["loops"] == ['program(command="my_agent.py:solve")', "finish"]
-    assert 'loop_gate(program="my_agent.py:solve", profile=profile' in (here / "tests/test_loops.py").read_text()
+    assert 'whichloop_gate(program="my_agent.py:solve", profile=profile' in (here / "tests/test_loops.py").read_text()
 
 
 @pytest.mark.parametrize(

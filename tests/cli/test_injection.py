@@ -61,18 +61,19 @@ def test_a_recording_gives_the_same_figures(whichloop, here):
 def test_the_gate_holds_a_loop_to_its_exposure(whichloop, here):
     common = ("--no-mlflow", "-q", "--suite", "arithmetic(size=50)", "--profile", "clean", "--profile", "injected")
     whichloop("compare", *common, "--loop", "guarded(loop=bare)")
-    assert whichloop("bless", "latest", "--output", "baseline.json").code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "baseline.json").code == 0
     whichloop("compare", *common, "--loop", "bare")
     held = ("--metric", "injection_executed", "--metric", "injection_shown=0.1", "--metric", "utility_kept=0.05")
     judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", *held)
     assert judged.code == 1
-    lines = {line["metric"]: line for arm in json.loads(judged.out)["arms"] for line in arm["metrics"]}
+    found = json.loads(judged.out)["lines"]
+    lines = {line["metric"]: line for line in found}
     executed = lines["injection_executed"]
-    assert (executed["outcome"], executed["margin"], executed["ratio"]) == ("regression", 0.02, False)
+    assert (executed["result"], executed["margin"], executed["ratio"]) == ("regression", 0.02, False)
     assert executed["effect"]["low"] > 0
-    assert lines["injection_shown"]["outcome"] == "pass"
-    judged_arms = {arm["arm"]: len(arm["metrics"]) for arm in json.loads(judged.out)["arms"]}
-    assert judged_arms == {"bare/clean": 1, "bare/injected": 4}  # where no result carries anything there is nothing to hold
+    assert lines["injection_shown"]["result"] == "pass"
+    held_arms = {line["arm"] for line in found if line["metric"] in held[1]}
+    assert held_arms == {"bare/injected"}  # where no result carries anything there is nothing to hold
     assert "+0.02" in whichloop("gate", "--baseline", "baseline.json", "latest", *held).out
 
 

@@ -337,7 +337,7 @@ def test_many_options_stand_under_headings_and_each_heading_is_meant(name: str) 
     assert sorted(written) == sorted(next(flag for flag in flags if flag.startswith("--")) for flags in [*options, ["--help"]])
 
 
-PRINTED = {"verbose", "json", "quiet", "junit", "markdown", "annotations", "baseline", "help", "summary"}
+PRINTED = {"verbose", "json", "quiet", "junit", "markdown", "help", "summary"}
 """Options that may stand under the heading of what is printed."""
 
 

@@ -140,14 +140,14 @@ def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
     assert whichloop("extend", "latest", "--program", agent, "-q").code == 0
     assert {record.arm for record in records(latest(here))} == {"finish/clean", "python agent.py/clean"}
     assert whichloop("compare", "--program", agent, *QUICK).code == 0
-    assert whichloop("bless", "latest", "--output", "base.json").code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "base.json").code == 0
     gated = whichloop("gate", "--baseline", "base.json", "--program", agent, "-q", "--json")
-    assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "identical")
+    assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "pass")
     (here / "agent.py").write_text("print('no idea')")
     worse = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
     judged = json.loads(worse.out)
     assert (worse.code, judged["outcome"]) == (4, "invalid")
-    assert "in no trial did the loop ask its model" in judged["reasons"][0]
+    assert judged["reasons"][0]["code"] == "never_asked"
 
 
 @pytest.mark.slow

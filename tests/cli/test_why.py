@@ -114,7 +114,7 @@ def test_an_arm_a_loop_and_a_trial(compared):
 
 def test_a_step_of_a_lost_trial_has_the_same_number_in_every_command(compared):
     assert compared("compare", "--loop", "bare", *SIZE, "--name", "old").code == 0
-    assert compared("bless", "old", "--output", "bare.json").code == 0
+    assert compared("gate", "old", "--bless", "--output", "bare.json").code == 0
     rerun = ("--loop", "react_extract", "--quiet", "--json")
     changed = {
         f"{each['arm']}/{each['task']}/{each['repeat']}": each
@@ -137,7 +137,6 @@ def test_a_step_of_a_lost_trial_has_the_same_number_in_every_command(compared):
     for name, each in trials.items():
         assert each["cause"] == alone[name]["cause"] == changed[name]["cause"]
         assert each["step"] == alone[name]["step"] == changed[name]["step"]
-        assert each["parts_at"] == changed[name]["parts_at"]
     for name, each in list(trials.items())[:3]:
         assert f"{each['cause']}, step {each['step']}: " in compared("show", both, name).out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, RUN_FOLDER, commands, output_of, preformatted, write_output
-from whichloop.metrics.gate import MARGIN, agreeing_tasks
 
 PAGE = DOCS / "gate.md"
 
@@ -28,13 +26,7 @@ def test_the_example_is_what_the_commands_print(tmp_path):
 def test_the_example_shows_a_regression_of_the_loop_that_its_command_names():
     *_, last = commands(PAGE)
     loop = last[last.index("--loop") + 1]
-    assert re.match(rf"regression: \d+ tasks worse \(parse \d+\); {re.escape(loop)}/", preformatted(PAGE, "example"))
-
-
-@pytest.mark.parametrize("page", [PAGE, DOCS / "ci.md"])
-def test_the_number_of_agreeing_tasks_is_the_gate_s(page):
-    text = " ".join(page.read_text(encoding="utf-8").split())
-    assert re.findall(r"0\.02,? (?:that )?takes (\d+) tasks", text) == [str(agreeing_tasks(MARGIN))]
+    assert preformatted(PAGE, "example").startswith(f"regression: {loop}/")
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

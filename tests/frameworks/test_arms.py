@@ -110,7 +110,7 @@ def test_the_digest_of_the_code_covers_the_runner(installed, monkeypatch):
 
 
 def test_a_gate_holds_an_upgrade_against_the_older_version(whichloop, run, installed, toy_wiring):
-    assert whichloop("bless", run, "--output", "b.json").code == 0
+    assert whichloop("gate", run, "--bless", "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")
     ended = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert ended.code in (0, 3), ended.err
@@ -121,7 +121,7 @@ def test_a_gate_holds_an_upgrade_against_the_older_version(whichloop, run, insta
 def test_a_worse_upgrade_fails_the_gate(whichloop, installed, toy_wiring):
     many = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=14)"]
     run = whichloop("compare", *many, "--loop", "openai_agents", "--loop", "finish", "--json").json["run"]
-    assert whichloop("bless", run, "--output", "b.json").code == 0
+    assert whichloop("gate", run, "--bless", "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")
     worse = "async def solve(task):\n    await while_loop(task)\n    return 'upgraded'\n"
     toy_wiring.write_text(f"{toy_wiring.read_text()}\n\n{worse}")

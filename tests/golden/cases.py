@@ -350,11 +350,11 @@ GATES: Mapping[str, GateCase] = {
     "parse_retries 2 -> 0": GateCase(FINISH, "--loop finish(parse_retries=0) --metric tokens"),
     "parse_retries 0 -> 2": GateCase("--loop finish(parse_retries=0) --profile flaky-format", "--loop finish"),
     "few tasks, some worse": GateCase(FINISH + " --tasks 24", "--loop finish(parse_retries=0)"),
-    "few tasks, some worse, accepted": GateCase(FINISH + " --tasks 24", "--loop finish(parse_retries=0) --on-worse-here pass"),
+    "few tasks, some worse, accepted": GateCase(FINISH + " --tasks 24", "--loop finish(parse_retries=0) --accept tasks_lost"),
     "another seed": GateCase(FINISH + " --tasks 24", "--seed 1"),
-    "another seed, undecided passes": GateCase(FINISH + " --tasks 24", "--seed 1 --on-undecided pass"),
+    "another seed, undecided passes": GateCase(FINISH + " --tasks 24", "--seed 1 --accept undecided"),
     "more tokens": GateCase(FINISH + " --tasks 24", "--loop stateless --metric tokens=0.1"),
-    "wide margin": GateCase(FINISH, "--loop finish(parse_retries=0) --margin 0.5"),
+    "wide margin": GateCase(FINISH, "--loop finish(parse_retries=0) --metric accuracy=0.5"),
     "own loop, a comment": GateCase(MINE, edit=("import json", "# a comment\nimport json")),
     "own loop, a crash": GateCase(MINE, edit=("except WireError as error:", "except ZeroDivisionError as error:")),
     "own loop, another default limit": GateCase(MINE, edit=("max_steps: int = 10", "max_steps: int = 4")),
@@ -379,7 +379,7 @@ def gated(case: GateCase, blessed: dict[str, Path], home: Path) -> Any:
             command(folder, "new", "loop", "my_loop")
         if case.blessed:
             command(folder, "compare", *case.blessed.split(), "--no-mlflow", "--quiet")
-            command(folder, "bless", "latest", "--output", "baseline.json")
+            command(folder, "gate", "latest", "--bless", "--output", "baseline.json", "--metric", "accuracy")
     mine = folder / "my_loop.py"
     before = mine.read_text("utf-8") if case.edit else ""
     if case.edit:
@@ -399,10 +399,11 @@ def gated(case: GateCase, blessed: dict[str, Path], home: Path) -> Any:
     if not said:
         return {"exit code": code}
     data = json.loads(said)
-    lines = {f"{arm['arm']} {line['metric']}": line["outcome"] for arm in data["arms"] for line in arm["metrics"]}
+    lines = {f"{line['arm']} {line['metric']}": f"{line['result']}: {line['reason']}" for line in data["lines"]}
     return {
         "exit code": code,
         "outcome": data["outcome"],
+        "reasons": [reason["code"] for reason in data["reasons"]],
         "lines": lines,
         "tasks": Counter(task["became"] for task in data["tasks"]),
     }

@@ -103,6 +103,11 @@ def down(talk: Talk) -> Talk:
     return talk.call("add", **ADD).ran("out of order", ok=False)
 
 
+def hidden(talk: Talk) -> Talk:
+    """Fail in a way that the loop puts a text of its own in the place of, beside the name of the tool."""
+    return talk.call("add", **ADD).ran("add is out of order", ok=False, told=False).tell("add: Go on.")
+
+
 def refused(talk: Talk) -> Talk:
     """State an answer that the loop notes as refused, and tells so."""
     problem = "answer: 14 is not of type 'string'"
@@ -262,25 +267,38 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "add(a=12, b=2) failed twice (Down: out of order); the next prompt did not show the error; then the limit was reached",
     ),
     "a tool's error in words of the loop's own": (
-        repeated(3, begun(), lambda talk: talk.call("add", **ADD).ran("out of order", ok=False, told=False).tell("done")).ends(
-            None, "error_valve"
-        ),
+        repeated(2, begun(), hidden).ends(None, "error_valve"),
         record(),
         "error not shown",
-        "add(a=12, b=2) failed 3 times (Down: out of order); then the error valve ended the run; "
-        "the next prompt did not show the error",
+        "add(a=12, b=2) failed twice (Down: add is out of order); the next prompt did not show the error; "
+        "then the error valve ended the run",
+    ),
+    "errors in words of the loop's own that used up the limit": (
+        repeated(3, begun(), hidden).call("add", **ADD).ran("14").ends(None, "max_steps"),
+        record(),
+        "error not shown",
+        "add(a=12, b=2) failed 3 times (Down: add is out of order); the next prompt did not show the error",
+    ),
+    "unreadable replies that were answered in words of the loop's own, up to the limit": (
+        repeated(3, begun(), lambda talk: talk.unreadable(told=False).tell("Go on."))
+        .call("add", **ADD)
+        .ran("14")
+        .ends(None, "max_steps"),
+        record(),
+        "parse",
+        "replies 2, 3 and 4 could not be read; the next prompt did not show the error",
     ),
     "an answer of another type": (
         begun().answer().ends(None, "parse_failed") | {"details": {"error": "answer: 14 is not of type 'string'", "answer": 14}},
         record(),
         "answer refused",
-        "reply 2 stated '14', which was refused: answer: 14 is not of type 'string'",
+        "answer refused: not a string; reply 2 stated '14'",
     ),
     "an answer that was refused until the limit": (
         refused(refused(begun())).ends(None, "max_steps"),
         record(),
         "answer refused",
-        "reply 3 stated '14', which was refused: answer: 14 is not of type 'string'",
+        "answer refused: not a string; reply 3 stated '14'",
     ),
     "a lie": (
         Talk().call("mul", **MUL).ran("13", fault="tool.lies").call("add", a=13, b=2).ran("15").answer(15).ends(15),

@@ -12,19 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.metrics.lost_trials import (
-    ADD,
-    LOST,
-    MUL,
-    Talk,
-    begun,
-    down,
-    landed,
-    read,
-    record,
-    repeated,
-    solved,
-)
+from tests.metrics.lost_trials import ADD, LOST, MUL, Talk, begun, down, landed, read, record, repeated, solved
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.trajectory.divergence import cause_of, divergence, explain, read_trial
@@ -41,6 +29,22 @@ def test_each_way_to_lose_is_named(name):
     loss = cause_of(read(trace), of)
     assert (loss.cause, loss.detail) == (cause, detail)
     assert 1 <= loss.step <= len(course(read(trace)))
+
+
+@pytest.mark.parametrize(
+    ("problem", "misfit"),
+    [
+        ("answer: [] is not of type 'object'", "not an object"),
+        ("the answer is no int: Input should be a valid integer, unable to parse string as an integer", "not an integer"),
+        ("the arguments of '__finish__' must be a JSON object", "not an object"),
+        ("the arguments: 'incident' is a required property; 'equipment' is a required property", "missing field incident"),
+        ("the answer is no P: p.b: Field required", "missing field p.b"),
+        ("answer: 3 is less than the minimum of 5", "answer: 3 is less than the minimum of 5"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_told_in_a_fixed_form(problem, misfit):
+    trace = begun().answer().ends(None, "parse_failed") | {"details": {"error": problem}}
+    assert cause_of(read(trace), record()).detail == f"answer refused: {misfit}; reply 2 stated '14'"
 
 
 def test_every_cause_has_its_examples():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.trajectory.trajectory import says_more, shows
+from whichloop.metrics.trajectory.trajectory import new_words, shows
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_a_text_that_stands_in_a_prompt_is_shown(before, text, after):
 
 
 def test_more_is_said_where_words_are_new():
-    assert says_more(["Try 1"], ["Try 1", "{", "It is no JSON"], "{")
-    assert not says_more(["Try 1"], ["Try 2", "own words"], "own words")
+    assert new_words(["Try 1"], ["Try 1", "{", "It is no JSON"], "{")
+    assert not new_words(["Try 1"], ["Try 2", "own words"], "own words")
 
 
 MESSAGES = st.lists(st.sampled_from(["try one", "try two", "one", "read it again", "it is no JSON", ""]), max_size=5)
@@ -52,8 +52,8 @@ MESSAGES = st.lists(st.sampled_from(["try one", "try two", "one", "read it again
 @given(MESSAGES, MESSAGES, MESSAGES, st.sampled_from(["", "one", "try again"]))
 def test_messages_that_both_prompts_begin_with_say_nothing_more(shared, before, now, own):
     new = _words_of([*shared, *now]) - _words_of([*shared, *before]) - _words_of([own])
-    assert says_more([*shared, *before], [*shared, *now], own) == bool(new)
+    assert new_words([*shared, *before], [*shared, *now], own) == new
 
 
 def _words_of(messages):
-    return Counter(word for message in messages for word in re.findall(r"[^\W\d_]+", message))
+    return Counter(word for message in messages for word in re.findall(r"[^\W\d_]+", message.lower()))

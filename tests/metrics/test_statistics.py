@@ -19,7 +19,6 @@ from whichloop.metrics.statistics import (
     event_rate,
     fisher_greater,
     independent_difference,
-    log_ratios,
     standard_error,
     unit_count,
     unit_groups,
@@ -294,30 +293,6 @@ def test_event_rate_of_nothing_is_unknown():
 def test_verdicts(advantage, p, p_equivalence, word, within):
     judged = verdict(advantage, p, p_equivalence, 0.05)
     assert (judged.word, judged.within_margin) == (word, within)
-
-
-# Ratios.
-
-
-@given(a=st.lists(st.floats(0, 1e6), min_size=1, max_size=20), data=st.data())
-def test_log_ratios_are_finite_and_turn_with_the_arms(a, data):
-    b = data.draw(st.lists(st.floats(0, 1e6), min_size=len(a), max_size=len(a)))
-    there, back = log_ratios(a, b), log_ratios(b, a)
-    assert np.isfinite(there).all()
-    assert list(there) == pytest.approx([-x for x in back])
-    assert all(math.copysign(1, x) == math.copysign(1, p - q) for x, p, q in zip(there, a, b, strict=True) if x)
-
-
-def test_log_ratios_by_hand():
-    assert list(log_ratios([2, 6, 5], [1, 3, 5])) == pytest.approx([math.log(2), math.log(2), 0])
-    assert list(log_ratios([0, 4], [2, 0])) == pytest.approx([math.log(1 / 2), math.log(4)])
-    assert list(log_ratios([0, 0], [0, 0])) == [0, 0]
-
-
-@pytest.mark.parametrize(("a", "b"), [([], []), ([1], [1, 2]), ([-1], [1]), ([1], [-1])])
-def test_log_ratios_refuses_what_has_none(a, b):
-    with pytest.raises(ValueError, match=r"at least one task|equal length"):
-        log_ratios(a, b)
 
 
 # Units of inference.

@@ -14,20 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.models.cassette import (
-    Cassette,
-    Lane,
-    RecordingError,
-    RecordingMiss,
-)
+from whichloop.models.cassette import Cassette, Lane, RecordingError, RecordingMiss
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Message,
-    Request,
-    Sampling,
-    ToolSpec,
-    run_sync,
-)
+from whichloop.protocol import Message, Request, Sampling, ToolSpec, run_sync
 
 from .cassettes import EITHER, LANE, RECORD, REPLAY, ask, heard, requests, use
 
@@ -51,9 +40,8 @@ def test_a_miss_names_the_closest_request_and_where_it_differs(tmp_path: Path) -
     use(tmp_path, RECORD, [ask("What is 2 + 2?"), ask("What is 3 + 3?")], FakeModel("4", "6"))
     use(tmp_path, EITHER, [ask("Something else")], FakeModel("?"), lane=Lane("bare", "t2", 0))
     found = missing(tmp_path, ask("What is 3 + 4?"), before=[ask("What is 2 + 2?")])
-    assert str(found) == (
-        "not recorded: call 2 (decide) of bare/t1/0; closest is call 2 (decide) of bare/t1/0: "
-        'message 2 (user) has "What is 3 + 3?" recorded, "What is 3 + 4?" asked'
+    assert (
+        str(found) == "not recorded: call 2 (decide) of bare/t1/0; closest is call 2 (decide) of bare/t1/0; it differs in messages"
     )
     shown = ["--- recorded", "+++ asked", "@@ -2,3 +2,3 @@", "   Be brief.", " [user]", "-  What is 3 + 3?", "+  What is 3 + 4?"]
     assert found.difference.splitlines() == shown
@@ -63,47 +51,38 @@ def test_the_closest_request_shares_most_messages_wherever_it_stands(tmp_path: P
     history = [Message("user", text) for text in ("a", "b", "c", "d")]
     asked = [Request((Message("user", "x"),)), Request((Message("user", "y"),)), Request(tuple(history))]
     use(tmp_path, RECORD, asked, FakeModel(*"123"))
-    assert "closest is call 3 (decide) of bare/t1/0: message 4 (user)" in str(
-        missing(tmp_path, Request((*history[:3], Message("user", "e"))))
-    )
+    assert "closest is call 3 (decide) of bare/t1/0" in str(missing(tmp_path, Request((*history[:3], Message("user", "e")))))
 
 
 def test_the_same_request_of_another_repeat_is_closer_than_another_request(tmp_path: Path) -> None:
     use(tmp_path, EITHER, [ask()], FakeModel("0"))
     use(tmp_path, EITHER, [ask(sampling=Sampling(temperature=1))], FakeModel("1"), lane=Lane("bare", "t1", 1))
-    assert "recorded of repeat 0 only" in str(missing(tmp_path, ask(), Lane("bare", "t1", 1)))
+    assert "recorded in repeat 0 only" in str(missing(tmp_path, ask(), Lane("bare", "t1", 1)))
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "shown"),
     [
-        (
-            {"sampling": Sampling(temperature=0.7, stop=("x",))},
-            'stop: null recorded, ["x"] asked; temperature: 0.0 recorded, 0.7 asked',
-        ),
-        ({"tools": ()}, "tools: add recorded, none asked"),
-        ({"tools": (ToolSpec("add", "Other.", {}),)}, "tool add is described otherwise"),
-        ({"tool_choice": "add"}, 'tool_choice: null recorded, "add" asked'),
-        ({"response_schema": {"a": 1}}, "response_schema asked"),
-        ({"messages": (Message("system", "Be brief."),)}, "message 2 (user) is not asked"),
-        ({"messages": (*ask().messages, Message("user", "More"))}, "message 3 (user) was not recorded"),
-        ({"messages": (Message("user", "Be brief."),)}, "message 1 is from system in the recording, from user as asked"),
+        ({"sampling": Sampling(temperature=0.7, stop=("x",))}, ['+stop: ["x"]', "-temperature: 0.0", "+temperature: 0.7"]),
+        ({"tools": (ToolSpec("add", "Other.", {}),)}, ['-tool add: "Adds."', '+tool add: "Other."']),
+        ({"tool_choice": "add"}, ['+tool_choice: "add"']),
+        ({"response_schema": {"a": 1}}, ['+response_schema: {"a": 1}']),
+        ({"messages": (*ask().messages, Message("user", "More"))}, ["+[user]", "+  More"]),
+        ({"messages": (Message("user", "Be brief."),)}, ["-[system]", "+[user]"]),
     ],
 )
-def test_all_settings_that_differ_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_all_settings_that_differ_are_shown(tmp_path: Path, changes: dict[str, Any], shown: list[str]) -> None:
     request = ask(tools=(ToolSpec("add", "Adds.", {}),), sampling=Sampling(temperature=0))
     use(tmp_path, RECORD, [request], FakeModel("4"))
-    changed = replace(request, **{"sampling": request.sampling} | changes)
-    found = missing(tmp_path, changed)
-    assert str(found).endswith(f": {said}")
-    assert found.difference
+    found = missing(tmp_path, replace(request, **{"sampling": request.sampling} | changes))
+    assert set(shown) <= set(found.difference.splitlines())
 
 
 def test_a_miss_of_a_request_that_is_recorded_says_so(tmp_path: Path) -> None:
     use(tmp_path, RECORD, [ask()], FakeModel("4"))
-    assert str(missing(tmp_path, ask(), Lane("bare", "t1", 2))).endswith("the same request is recorded of repeat 0 only")
+    assert str(missing(tmp_path, ask(), Lane("bare", "t1", 2))).endswith("recorded in repeat 0 only")
     again = missing(tmp_path, ask(), before=[ask()])
-    assert str(again).endswith("the same request is recorded once in one trial only")
+    assert str(again).endswith("recorded 1 × in one trial only")
     assert again.difference == ""
 
 
@@ -126,10 +105,9 @@ def test_the_first_miss_is_kept_for_the_report(tmp_path: Path) -> None:
     for text in "xyz":
         run_sync(heard(model, ask(text)))
     assert (cassette.misses, cassette.hits) == (3, 0)
-    assert '"x" asked' in cassette.first_miss.splitlines()[0]
+    assert cassette.first_miss.startswith("not recorded: ")
     assert cassette.first_miss.splitlines()[-1] == "+  x"
-    assert model.failure is not None
-    assert '"x" asked' in str(model.failure)
+    assert str(model.failure) == cassette.first_miss.splitlines()[0]
 
 
 @settings(max_examples=cases(15))

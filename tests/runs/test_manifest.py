@@ -19,7 +19,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
 from whichloop.runs.run_state import Spent
-from whichloop.runs.store.files import MANIFEST, RunError, step_limit
+from whichloop.runs.store.files import MANIFEST, RunError
 
 MakeManifest = Callable[..., dict[str, Any]]
 NOTE = {"when": "2026-01-02T00:00:00+00:00", "trials": 2}
@@ -130,25 +130,3 @@ def test_damage_is_named_by_file_and_field(manifest_json: MakeManifest, tmp_path
     with pytest.raises(RunError, match=rf"{MANIFEST}: {said}") as caught:
         read_manifest(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-SET = {"arm": "a", "own_limits": {"max_steps": 12}}
-
-
-@pytest.mark.parametrize(
-    ("suite", "arms"),
-    [
-        (None, [SET]),
-        ({"max_tool_steps": "9"}, [SET]),
-        ({"max_tool_steps": 9}, None),
-        ({"max_tool_steps": 9}, ["a", SET | {"arm": "b"}]),
-        ({"max_tool_steps": 9}, [{"arm": "a"}]),
-    ],
-)
-def test_a_limit_that_a_manifest_does_not_tell_is_not_known(suite, arms):
-    assert step_limit({"suite": suite, "arms": arms}, "a") is None
-
-
-def test_the_limit_of_a_loop_is_read_off_the_text_as_off_the_type():
-    arms = [ARM | {"arm": "a", "own_limits": {"max_steps": 12}}, ARM | {"arm": "b"}]
-    assert [step_limit({"suite": {"max_tool_steps": 12}, "arms": arms}, name) for name in "abc"] == [12, None, None]

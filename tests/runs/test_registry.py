@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.cases import cases
 from whichloop.loops.bare import Bare
 from whichloop.loops.react_extract import ReactExtract
-from whichloop.protocol import Loop, Outcome, StopReason
+from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, parse_spec
 from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.code_digests import code_digest
@@ -63,18 +60,6 @@ def test_a_wrong_option_is_named(given_options, said):
         converted_options(Options, given_options, "it")
 
 
-def test_a_loop_around_another_one_that_is_typed_as_its_option_is_put_around_it():
-    with pytest.raises(
-        ValueError, match=r"^loop finish: unknown option 'provider_retry'; .*around another one: write (.*)$"
-    ) as caught:
-        make_loop(parse_spec("finish(provider_retry=true, max_steps=4)"))
-    spelling = str(caught.value).partition("write ")[2]
-    assert spelling == "provider_retry(loop=finish(max_steps=4))"
-    assert make_loop(parse_spec(spelling)) == make_loop(parse_spec('provider_retry(loop="finish(max_steps=4)")'))
-    with pytest.raises(ValueError, match="unknown option 'bare'; known: "):
-        make_loop(parse_spec("finish(bare=true)"))
-
-
 def test_types_that_no_text_can_stand_for_are_refused_by_name():
     class Engine:
         pass
@@ -98,28 +83,10 @@ def test_annotations_that_only_a_type_checker_can_resolve_do_not_matter():
 
 @dataclass(frozen=True)
 class Guarded:
-    """A design round another; under a limit it passes it on."""
+    """A design round another."""
 
     loop: Loop = field(default_factory=Bare)
     other: Loop | None = None
-    patience: int = 2
-
-    name = "guarded"
-    stops: frozenset[StopReason] = frozenset()
-
-    async def run(self, *given: object) -> Outcome:
-        raise NotImplementedError
-
-    def with_step_limit(self, tool_steps: int) -> Guarded:
-        return replace(self, loop=self.loop.with_step_limit(tool_steps))
-
-
-@pytest.fixture
-def guarded(monkeypatch) -> None:
-    """The design as `guards:Guarded`."""
-    module = ModuleType("guards")
-    vars(module)["Guarded"] = Guarded
-    monkeypatch.setitem(sys.modules, "guards", module)
 
 
 def test_an_option_that_is_a_loop_is_typed_as_one():
@@ -142,24 +109,6 @@ def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
     with pytest.raises(ValueError, match=said) as caught:
         converted_options(Guarded, {"loop": text}, "it")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("guarded")
-@given(st.integers(1, 30), st.integers(1, 30))
-@settings(max_examples=cases(7), deadline=None)
-def test_the_limit_reaches_the_inner_loop_unless_the_user_typed_another_there(tool_steps, max_steps):
-    def inner(text: str) -> object:
-        return vars(make_loop(parse_spec(text), tool_steps))["loop"]
-
-    limited = Bare().with_step_limit(tool_steps)
-    assert inner("guards:Guarded") == limited
-    assert inner("guards:Guarded(loop=bare)") == limited
-    assert inner("guards:Guarded(loop=bare, patience=3)") == limited
-    assert inner('guards:Guarded(loop="bare(check_types=true)")') == replace(limited, check_types=True)
-    assert inner(f'guards:Guarded(loop="bare(max_steps={max_steps})")') == Bare(max_steps=max_steps)
-    twice = vars(make_loop(parse_spec('guards:Guarded(loop="guards:Guarded(loop=bare)")'), tool_steps))["loop"]
-    assert twice.loop == limited
 
 
 def test_all_loops_that_a_spec_names_are_told_without_importing_any():
@@ -214,12 +163,64 @@ def test_a_suite_that_reads_no_file_takes_none(tmp_path):
         make_suite(parse_spec("gsm8k"), tmp_path / "x.jsonl")
 
 
-@pytest.mark.parametrize("tool_steps", [1, 6, 7, 50])
-def test_the_suites_limit_holds_unless_the_user_typed_another(tool_steps):
-    assert make_loop(parse_spec("bare"), tool_steps) == Bare().with_step_limit(tool_steps)
-    assert make_loop(parse_spec("bare(max_steps=7)"), tool_steps) == Bare(max_steps=7)
-    limited = make_loop(parse_spec("bare(check_types=true)"), tool_steps)
-    assert limited == Bare(check_types=True).with_step_limit(tool_steps)
+LIMITS = """
+from dataclasses import dataclass, field
+from typing import Any
+from whichloop.loops.bare import Bare
+from whichloop.loops.repeat_guard import RepeatGuard
+
+@dataclass(frozen=True, slots=True)
+class Four(Bare):
+    max_steps: int = 4
+
+@dataclass(frozen=True, slots=True)
+class Heir(Bare):
+    patience: int = 2
+
+@dataclass(frozen=True, slots=True)
+class Around(RepeatGuard):
+    loop: Any = field(default_factory=Four)
+
+class Plain:
+    name, stops, run = "plain", frozenset(), print
+    def __init__(self, max_steps: int = 4):
+        self.max_steps = max_steps
+    def with_step_limit(self, tool_steps):
+        return type(self)(tool_steps + 1)
+
+class Unlimited(Plain):
+    def __init__(self, max_steps: int | None = None):
+        self.max_steps = max_steps
+
+def three():
+    return Heir(max_steps=3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "suites", "typed", "alone"),
+    [
+        ("bare", 9, 7, 10),
+        ("bare(check_types=true)", 9, 7, 10),
+        ("bare(max_steps=10)", 10, 10, 10),
+        ("finish", 9, 7, None),
+        ("limits:Heir", 9, 7, 10),
+        ("limits:Unlimited", 9, 7, None),
+        ("limits:Four", 4, 7, 4),
+        ("limits:Four(max_steps=4)", 4, 4, 4),
+        ("limits:Plain", 4, 7, 4),
+        ("limits:three", 3, 3, 3),
+        ("repeat_guard(loop=bare)", 9, 7, 10),
+        ("repeat_guard(loop='bare(max_steps=3)')", 3, 3, 3),
+        ("repeat_guard(loop='limits:Four')", 4, 7, 4),
+        ("limits:Around", 4, 7, 4),
+    ],
+)
+def test_a_loop_has_the_limit_of_its_user_then_of_its_author_then_of_the_run(own, text, suites, typed, alone):
+    """`suites`: beside a suite's limit of 8; `typed`: where the user also set 6 for all loops; `alone`: in a product."""
+    own("limits", LIMITS)
+    made: list[Any] = [make_loop(parse_spec(text), *limits) for limits in ((None, 8), (6, 8), ())]
+    assert [getattr(loop, "loop", loop).max_steps for loop in made] == [suites, typed, alone]
 
 
 # --- code of the user's own ---
@@ -256,7 +257,6 @@ def test_a_loop_of_the_users_own_has_no_less_than_a_built_in_one(own):
     own("own_loop", LOOP)
     spec = parse_spec("own_loop:Mine")
     assert make_loop(spec, 5).limit == 5  # type: ignore[attr-defined]
-    assert make_loop(parse_spec("own_loop:Mine(limit=2)"), 5).limit == 2  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="did you mean 'limit'"):
         make_loop(parse_spec("own_loop:Mine(limits=2)"))
 
@@ -328,12 +328,10 @@ def test_every_module_of_a_loop_that_is_a_package_counts(tmp_path, monkeypatch):
     assert "" != before != code_digest(loop)
 
 
-@pytest.mark.usefixtures("guarded")
 def test_the_code_of_a_loop_inside_another_counts_too(own):
     own("own_inner", LOOP)
-    outer = [
-        make_loop(parse_spec(f"guards:Guarded(loop={text})")) for text in ('"own_inner:Mine"', "bare", "bare", "react_extract")
-    ]
+    texts = ('"own_inner:Mine"', "bare", "bare", "react_extract")
+    outer = [make_loop(parse_spec(f"repeat_guard(loop={text})")) for text in texts]
     one, two, again, three = map(code_digest, outer)
     assert two == again
     assert len({one, two, three}) == 3

@@ -173,6 +173,8 @@ def gate(
     """
     path = Path(baseline)
     check_known(settings, RERUN_SETTINGS, RERUN_ELSEWHERE)
+    if not path.exists():
+        raise ValueError(f"baseline: {path}: no such file; whichloop.bless(run, {str(path)!r}) writes one")
     with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
     blessed = blessed.model_copy(update={"gate": blessed.gate.changed(metrics or {}, accept)})

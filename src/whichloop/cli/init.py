@@ -18,7 +18,8 @@ from whichloop.text.output import terminal_safe
 
 from .options import OptionGroup, with_options
 
-GITIGNORE = ".gitignore"
+GITIGNORE, PYPROJECT = KEPT = (".gitignore", "pyproject.toml")
+"""Files that stay as they are where there are some."""
 PRICES: Mapping[str, float] = {
     "lamp": 39.9, "chair": 120.0, "desk": 310.0, "shelf": 84.5, "rug": 65.0, "clock": 27.3,
     "mirror": 58.2, "stool": 44.0, "sofa": 799.0, "bench": 132.6, "vase": 18.4, "curtain": 36.7,
@@ -73,26 +74,19 @@ TEST = '''\
 
 import pytest
 
-# metrics: tokens may grow by 10 %, and by 2 points each the wrong answers given as done, with a fault left open or a
-# planned result unseen, and the calls that the loop makes again after they have given their result, more often than the
-# model asked for. An undecided gate fails the test; with on_undecided="skip" it is a skipped test, with a warning on the
-# pull request.
-# on_other_answers: "42" for 42 fails, be the score the same. Take it out for long answers in free text, whose words
-# may change and mean no harm.
-pytestmark = pytest.mark.loop_gate(
-    suite="jsonl",
-    data="loop_tasks.jsonl",
-    tools="loop_tools",
-    repeats=3,
-    metrics={{"tokens": 0.1, "false_success_rate": 0.02, "calls_doubled": 0.02}},
-    on_other_answers="fail",
-)
+pytestmark = pytest.mark.whichloop_gate(suite="jsonl", data="loop_tasks.jsonl", tools="loop_tools", repeats=3)
 
 
 @pytest.mark.parametrize("profile", ["flaky-tools", "flaky-format"])
-def test_the_loop_is_no_worse_than_its_baseline(loop_gate, profile):
-    loop_gate({agent}, profile=profile, baseline=f"baselines/{{profile}}.json")
+def test_the_loop_is_no_worse_than_its_baseline(whichloop_gate, profile):
+    whichloop_gate({agent}, profile=profile, baseline=f"tests/baselines/{{profile}}.json")
 '''
+
+PROJECT = """\
+[tool.whichloop] # what `whichloop gate` may run of yours: a baseline names it, and never decides it
+loop = [{loop}]
+allow = ["loop_tools"]
+"""
 
 RECIPE = """\
 # whichloop is installed from ./whichloop, such as a git submodule that is pinned to a commit.
@@ -108,7 +102,7 @@ jobs:
       - uses: actions/setup-python@v5
         with: {python-version: "3.11"}
       - run: pip install --constraint whichloop/constraints.txt ./whichloop pytest
-      - run: python -m pytest -rs tests/test_loops.py --loop-runs loop-runs # -rs says why a gate was skipped
+      - run: python -m pytest tests/test_loops.py --loop-runs loop-runs
       - uses: actions/upload-artifact@v4 # with these, `whichloop show` and `why` work at home
         if: always()
         with: {name: loop-runs, path: loop-runs}
@@ -128,8 +122,8 @@ __pycache__/
 def write_project(folder: Path, loop: str, program: str | None = None) -> tuple[Path, ...]:
     """Write the files of a first project around a loop, or a program instead, and return their paths below the folder.
 
-    A `.gitignore` that is there stays as it is. Raises ValueError for a program that cannot be read, and if the folder is no
-    directory or another file exists already; nothing is written then.
+    A `.gitignore` or a `pyproject.toml` that is there stays as it is. Raises ValueError for a program that cannot be read, and if
+    the folder is no directory or another file exists already; nothing is written then.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
@@ -142,10 +136,10 @@ def write_project(folder: Path, loop: str, program: str | None = None) -> tuple[
         "loop_tasks.jsonl": "".join(f"{json.dumps(task)}\n" for task in _tasks()),
         "tests/test_loops.py": TEST.format(agent=agent),
         ".github/workflows/loops.yml": RECIPE,
+        PYPROJECT: PROJECT.format(loop=quoted),
         GITIGNORE: IGNORED,
     }
-    if (folder / GITIGNORE).exists():
-        del files[GITIGNORE]
+    files = {name: text for name, text in files.items() if name not in KEPT or not (folder / name).exists()}
     taken = [str(folder / name) for name in files if (folder / name).exists()]
     if taken:
         raise ValueError(f"{', '.join(taken)}: already there; nothing was written")
@@ -206,9 +200,12 @@ def init(options: InitOptions) -> None:
     loop = parse_spec(options.loop)
     if ":" not in loop.name:
         converted_options(find("loop", loop.name), loop.options, f"loop {loop.name}")
-    for name in write_project(options.folder, options.loop, options.program):
+    written = write_project(options.folder, options.loop, options.program)
+    for name in written:
         print(f"wrote {terminal_safe(str(options.folder / name))}")
     print("next:")
+    if Path(PYPROJECT) not in written:
+        print(f'  add to {PYPROJECT}: [tool.whichloop] with loop = ["…"] and allow = ["loop_tools"], for `whichloop gate`')
     if options.folder != Path():
         print(f"  cd {shlex.quote(str(options.folder))}")
     print("  whichloop compare --config whichloop.toml")

@@ -91,6 +91,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         *("loop", "program", "suite", "data", "tools", "profile", "arm", "model", "user", "factor", "interactions", "design"),
         *("config", "name", "prediction"),
     ),
+    "The baseline": ("baseline", "bless", "self", "times"),
     "How files are read": ("format", "map", "scorer", "rows", "scale", "cluster", "errors-as-failures", "max-left-out"),
     "Tasks and repeats": (
         "split",
@@ -119,7 +120,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     ),
     "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
     "Where it is served": ("host", "port", "mcp"),
-    "What is kept": ("traces", "replace", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
+    "What is kept": ("traces", "replace", "output", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
 }
 """Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
 REST = "What is printed"

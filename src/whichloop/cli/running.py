@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from whichloop.experiments.compare.prepare import Experiment, prepare, without_formless
+from whichloop.experiments.compare.prepare import Experiment, prepare, recording_command, without_formless
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import forks_of, run_apart
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans
@@ -129,6 +129,8 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
         say(f"recording {cassette.folder}: {counted(cassette.hits, 'reply', 'replies')} replayed, {cassette.recorded} recorded")
         for line in cassette.first_miss.splitlines():
             say(line)
+        if cassette.first_miss and (command := recording_command(experiment.config)):
+            say(f"record what is missing: {command}")
     for line in experiment.trial_models.pressure():
         say(line)
     if quiet:

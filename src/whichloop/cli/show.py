@@ -12,9 +12,9 @@ import typer
 from whichloop.experiments.why.trial import show_command, trial_doc
 from whichloop.metrics.record import Record
 from whichloop.runs.folders import trials_folder
-from whichloop.runs.manifest import newer_versions
+from whichloop.runs.manifest import newer_versions, read_manifest
 from whichloop.runs.store.each_record import each_record, find_trial
-from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, step_limit, versions_in
+from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, versions_in
 from whichloop.runs.store.traces import read_trace
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
 from whichloop.text.numbers import counts
@@ -57,7 +57,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
         missed = sorted((record for record in _missed(folder) if record.arm in arms), key=lambda record: -record.tokens)
         console.show(missed_doc(missed, folder), as_json=output.as_json, verbose=True)
         return
-    trace = as_judged(read_trace(folder, record), record, step_limit(manifest, record.arm))
+    trace = as_judged(read_trace(folder, record), record, read_manifest(folder).step_limits.get(record.arm))
     console.show(trial_doc(folder, trace, record, full=options.full), as_json=output.as_json, verbose=verbose)
 
 

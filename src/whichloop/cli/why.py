@@ -18,8 +18,8 @@ from whichloop.experiments.why.trial import trial_doc
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import meant
 from whichloop.runs.folders import trials_folder
+from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.each_record import find_trial
-from whichloop.runs.store.files import read_manifest_json, step_limit
 from whichloop.text.doc import Doc, Table
 from whichloop.text.trace_text import as_judged
 
@@ -134,7 +134,7 @@ def replay(choice: RunChoice, options: ReplayOptions, code: AllowOption, output:
     for fault in unmet(profile, now):
         say(f"{fault}: the trial did not come to where it strikes")
     if options.trace and not output.as_json:
-        limit = step_limit(read_manifest_json(folder), now.arm)
+        limit = read_manifest(folder).step_limits.get(now.arm)
         show(trial_doc(folder, as_judged(trace_of(done), now, limit), now), verbose=True)
         return
     table = Table("", ("", "result", "accuracy", "stop", "steps", "faults"), (_row("replay", now), _row("run", before)))

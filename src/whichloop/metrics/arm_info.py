@@ -58,10 +58,8 @@ class TrialLimits:
     """`at most 4,000 tokens and 5 tool steps a trial`."""
     stops: frozenset[StopReason] = frozenset()
     """How trials end that reach one of them."""
-    suite_steps: int | None = None
-    """The tool steps that the suite grants a trial, where the run set no limit of its own to them; None where that is not known."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Arm → its trials that ended at that limit of the suite's."""
+    """Arm → its trials that ended at its limit of steps."""
 
     def title(self, title: str) -> str:
         """Return the title of what was found under these limits: with them behind it, if there are any."""

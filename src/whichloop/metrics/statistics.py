@@ -194,22 +194,6 @@ def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["m
 # Pairs.
 
 
-def log_ratios(a: ArrayLike, b: ArrayLike) -> Floats:
-    """Return log(a/b) task by task, of task means that are never negative; exp of its mean is the ratio of geometric means.
-
-    A 0 counts as half the smallest positive mean, so that a task that cost nothing in one arm is not lost. Raises ValueError for
-    no tasks, negative means, or lists of different lengths.
-    """
-    first, second = as_array(a), as_array(b)
-    if len(first) != len(second) or min(first.min(), second.min()) < 0:
-        raise ValueError("two lists of equal length are needed, without negative values")
-    positive = np.concatenate((first[first > 0], second[second > 0]))
-    if not len(positive):
-        return np.zeros(len(first))
-    least = max(float(positive.min()) / 2, float(np.finfo(np.float64).tiny))
-    return np.asarray(np.log(np.maximum(first, least)) - np.log(np.maximum(second, least)), dtype=np.float64)
-
-
 def independent_difference(a: Interval, b: Interval) -> Interval:
     """Return a minus b of two independent samples, at the confidence of either interval, by MOVER (Zou & Donner 2008, Statistics in
     Medicine 27, 1693), which takes each end's distance from its estimate for what chance does on that side."""

@@ -202,7 +202,7 @@ class Loaded:
         return shown_why(self.results, a, b, task=task)
 
     def loop(self, name: str, program: str | Path | None = None) -> Loop:
-        """Return the loop of an arm, set as it was compared: with the suite's limit of steps, and the options that were typed.
+        """Return the loop of an arm, set as it was compared, without the suite's limit of steps.
 
         `name`: an arm or a loop, as `why` takes it; whole, where its code is your own, which is imported. Its arms under several
         models and profiles are one loop. `program`: the file of its optimized program, unless an optimization keeps it beside the

@@ -91,9 +91,9 @@ class SuiteEntry(ManifestPart):
     code: str = ""
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
     files: dict[str, str] = Field(default_factory=dict)
-    """File of this code → its short digest; a run of an older whichloop has none."""
+    """File of this code → its short digest."""
     imports: dict[str, str] | None = None
-    """Other file of the user's project that this code imports → its short digest; None in a run of an older whichloop."""
+    """Other file of the user's project that this code imports → its short digest."""
     tool_server: ToolServerEntry | None = None
 
 
@@ -111,8 +111,7 @@ class ArmEntry(ManifestPart):
     code: str = ""
     """Digest of the loop's code."""
     files: dict[str, str] = Field(default_factory=dict)
-    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours,
-    and in a run of an older whichloop."""
+    """File of the user's project that the loop is made of, imports included → its short digest; empty for a loop of ours."""
     program: str | None = None
     """Digest of the optimized program that the arm runs, if it runs one."""
     version: str = ""
@@ -125,8 +124,8 @@ class ArmEntry(ManifestPart):
     """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
     met: str = ""
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
-    own_limits: dict[str, int] = Field(default_factory=dict)
-    """Options that the step limit of a comparison set, of a loop that is not built in → their defaults, which no trial shows."""
+    own_limit: Count | None = None
+    """The limit that the loop kept of its author or user, in tool steps, 0 if unknown."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""
@@ -159,7 +158,7 @@ class TaskDigests(ManifestPart):
     tasks: dict[str, str]
     """Task → digest of all that it is: question, world, expected answer, scorer, plan and labels."""
     results: dict[str, str] = Field(default_factory=dict)
-    """Task → digest of the results of its plan's calls."""
+    """Task → digest of what its plan's calls give, where the tools are the user's own and answer alike."""
 
 
 class ImportSource(ManifestPart):
@@ -295,7 +294,7 @@ class Manifest(ManifestPart):
     platform: str
     asked: AskedDigests | None = None
     task_digests: TaskDigests | None = None
-    """Digests by which the tasks of a changed suite are told apart; a run of an older whichloop has none."""
+    """Digests by which the tasks of a changed suite are told apart."""
     models: dict[str, Any] = Field(default_factory=dict)
     """Capabilities of real models, as found when the run began."""
     weights: dict[str, WeightsEntry] = Field(default_factory=dict)
@@ -327,10 +326,9 @@ class Manifest(ManifestPart):
 
     @property
     def step_limits(self) -> dict[str, int]:
-        """Arm → the step limit that was set for its loop; none of a built-in loop, which ends at no other place, nor of one whose
-        limit was typed as its option."""
+        """Arm → the limit of its loop in tool steps, 0 if unknown; none of an imported run."""
         limit = self.suite.max_tool_steps
-        return {} if limit is None else {arm.arm: limit for arm in self.arms if arm.own_limits}
+        return {} if limit is None else {arm.arm: limit if arm.own_limit is None else arm.own_limit for arm in self.arms}
 
     def arm(self, name: str) -> ArmEntry | None:
         """Return the arm of a name, or None."""

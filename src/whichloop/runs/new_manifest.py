@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import platform
-from collections.abc import Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whichloop.datasets.importing.mcp_server import is_mcp, tool_server
 from whichloop.datasets.importing.own_tools import tell_gaps
 from whichloop.datasets.task import Suite, Task, described_tools
+from whichloop.datasets.validity import replay
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.models.local.server import find_weights
@@ -20,6 +25,8 @@ from whichloop.protocol.digest import canonical_json, digest, sha256, short_dige
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import is_local_model, parse_spec
+from whichloop.protocol.threads import run_blocking
+from whichloop.protocol.values import error_text
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests
 from whichloop.runs.config import CompareConfig, TrialBudgetConfig
@@ -35,11 +42,26 @@ from whichloop.runs.manifest import (
     WeightsEntry,
     timestamp,
 )
-from whichloop.runs.registry import limits_by_default
+from whichloop.runs.permissions import with_worker_process
+from whichloop.runs.registry import own_limit
 from whichloop.runs.schedule import Arm, form_of
 from whichloop.text.output import json_safe
 
 PACKAGES = ("whichloop", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
+REPLAY_S = 10.0
+"""Seconds for the replay of all plans with the user's own tools."""
+_START_S = 20.0
+_REPLAYING = """
+import asyncio, json, os, sys
+out = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what a tool prints is no result
+job = json.load(sys.stdin)
+sys.path[:] = job["path"]
+from whichloop.runs import config, lookup, new_manifest
+settings = config.CompareConfig.model_validate_json(json.dumps(job["config"]))
+suite, tasks, _ = lookup.resolve(settings.model_copy(update={"loops": ()}))
+print(json.dumps(asyncio.run(new_manifest.result_digests(suite, tasks))), file=out)
+"""
 VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
 
 
@@ -60,7 +82,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         versions=versions_of(config),
         suite=suite_entry(config, suite, tasks),
         profiles={arm.profile.name: arm.profile.digest for arm in arms},
-        arms=tuple(map(_arm_entry, arms)),
+        arms=tuple(_arm_entry(config, suite, arm) for arm in arms),
         packages={name: package_version(name) for name in PACKAGES},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
@@ -109,7 +131,8 @@ def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
     return ToolServerEntry(name=name, version=version, tools=tools)
 
 
-def _arm_entry(arm: Arm) -> ArmEntry:
+def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
+    own = own_limit(arm.loop, arm.spec, config.max_tool_steps, config.max_tool_steps or suite.max_tool_steps)
     return ArmEntry(
         arm=arm.name,
         loop=arm.spec.name,
@@ -123,15 +146,8 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         **_foreign_entries(arm.loop),
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
         **({"met": arm.profile_met.name} if arm.profile.by_form else {}),
-        **({"own_limits": limits} if (limits := _own_limits(arm)) else {}),
+        **({} if own is None else {"own_limit": own}),
     )
-
-
-def _own_limits(arm: Arm) -> dict[str, int]:
-    """Return the defaults of the options that the step limit set, of a loop that is not built in; those that were typed count."""
-    if arm.spec.name in builtin_names("loop"):
-        return {}
-    return {name: value for name, value in limits_by_default(arm.loop, arm.spec.name).items() if name not in arm.spec.options}
 
 
 def _foreign_entries(loop: Loop) -> dict[str, Any]:
@@ -175,43 +191,71 @@ def _literal(value: object) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 
-def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:
+def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
+    """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not.
+
+    Warns of tools that do not say what they and their arguments are.
+    """
+    tools = described_tools(suite.opened(tasks[0]))  # once for both: tools of a server take their time
+    tell_gaps(tools)
+    is_own = parse_spec(config.suite).name not in builtin_names("suite") if config.tools is None else not is_mcp(config.tools)
+    digests = task_digests(suite, tasks, _results(config, suite, tasks) if is_own else {}, tools)
+    return {"asked": asked_digests(config, suite, tasks, tools), "task_digests": digests}
+
+
+def task_digests(suite: Suite, tasks: Sequence[Task], results: Mapping[str, str], tools: Any = None) -> TaskDigests:
+    """Return the digests by which these tasks can be told from those of another version of their suite."""
+    shared = short_digest([suite.shared, tools or described_tools(suite.opened(tasks[0]))])
+    by_task = {task.id: short_digest(task.as_dict()) for task in tasks}
+    return TaskDigests(shared=shared, tasks=by_task, **({"results": results} if results else {}))
+
+
+def _results(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, str]:
+    """Return what `result_digests` gives, in a process of its own where trials have one."""
+    if not with_worker_process(config).is_spread:
+        return run_blocking(result_digests(suite, tasks))
+    command = [sys.executable, "-P", "-c", _REPLAYING]
+    job = json.dumps({"path": sys.path, "config": config.model_dump(mode="json", exclude={"loops"})}).encode()
+    try:
+        done = subprocess.run(command, input=job, capture_output=True, timeout=_START_S + REPLAY_S, check=True)  # noqa: S603
+        return dict(json.loads(done.stdout))
+    except (subprocess.SubprocessError, ValueError):
+        return {}
+
+
+async def result_digests(suite: Suite, tasks: Sequence[Task]) -> dict[str, str]:
+    """Return task → digest of what the calls of its plan give, or why one failed, if it comes out twice within `REPLAY_S`."""
+    ends, digests = time.monotonic() + REPLAY_S, {}
+    for task in tasks:
+        if task.plan is None or task.quarantined:
+            continue
+        seen = []
+        for _ in range(2):
+            try:
+                seen.append([call.text for call in await replay(task, suite, max(ends - time.monotonic(), 0.01))])
+            except Exception as error:  # the user's own code
+                seen.append([error_text(error)])
+        if time.monotonic() >= ends:
+            break
+        if seen[0] == seen[1]:
+            digests[task.id] = short_digest(seen[0])
+    return digests
+
+
+def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: Any = None) -> AskedDigests:
     """Return digests of what tasks ask, and of their plans. What is expected, and scorers, have no part in them.
 
     Of the user's own code only `--tools` has: a suite's module may hold expected answers.
     """
-    return _asked_digests(config, suite, tasks, described_tools(suite.opened(tasks[0])))
-
-
-def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
-    """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not.
-
-    Warns of tools that do not say what they are for, or of what type their arguments are.
-    """
-    tools = described_tools(suite.opened(tasks[0]))  # once for both: tools of a server take their time
-    tell_gaps(tools)
-    return {"asked": _asked_digests(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
-
-
-def task_digests(suite: Suite, tasks: Sequence[Task]) -> TaskDigests:
-    """Return the digests by which these tasks can be told from those of another version of their suite."""
-    return _task_digests(suite, tasks, described_tools(suite.opened(tasks[0])))
-
-
-def _task_digests(suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> TaskDigests:
-    return TaskDigests(shared=short_digest([suite.shared, tools]), tasks={task.id: short_digest(task.as_dict()) for task in tasks})
-
-
-def _asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> AskedDigests:
     questions, plans = [], []
     for task in tasks:
         query = task.query
         question = [task.id, query.text, query.context, query.schema, dict(task.world)]
         questions.append(sha256(canonical_json(question)))
         plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
-    limit = config.max_tool_steps or suite.max_tool_steps
+    tools = tools or described_tools(suite.opened(tasks[0]))
     return AskedDigests(
-        questions=digest([limit, suite.shared, tools, questions]),
+        questions=digest([config.max_tool_steps or suite.max_tool_steps, suite.shared, tools, questions]),
         plans=digest(plans),
         **({} if config.tools is None else {"tools": _tools_digest(config.tools)}),
     )

@@ -41,9 +41,7 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
     options = {}
     for name, value in typed.items():
         if name not in options_by_name:
-            raise ValueError(
-                f"{whose}: unknown option {name!r}; {_loop_around(name, typed, whose) or nearest(name, options_by_name)}"
-            )
+            raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, options_by_name)}")
         option = options_by_name[name]
         if takes_loop(option):
             options[name] = _inner_loop(option, value, f"{whose}: {name}")
@@ -58,18 +56,6 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return options
-
-
-def _loop_around(name: str, typed: Mapping[str, Any], whose: str) -> str:
-    """Return how to put a loop into the one that was typed as its option: `provider_retry(loop=finish)`; empty for other names."""
-    kind, _, inner = whose.partition(" ")
-    if kind != "loop" or name not in builtin_names("loop"):
-        return ""
-    taking = next((option for option, taken in options_of(find("loop", name)).items() if takes_loop(taken)), None)
-    if taking is None:
-        return ""
-    spec = Spec(inner, {option: value for option, value in typed.items() if option != name})
-    return f"{name} is a loop around another one: write {name}({taking}={spec})"
 
 
 def _takes_none(annotation: Any) -> bool:
@@ -101,7 +87,7 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 
 
 def generated_suites() -> dict[str, Source]:
-    """Return the built-in suites that generate their tasks, by name; tests and benchmarks go through them all."""
+    """Return the built-in suites that generate their tasks, by name."""
     sources = map(_source, builtin_names("suite"))
     return {source.name: source for source in sources if source is not None}
 
@@ -159,7 +145,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise UnknownNameError(setting, f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     module = name.removesuffix(".py")
-    if module.isidentifier() and Path(f"{module}.py").is_file():  # it is not imported: the user has not typed which of its names
+    if module.isidentifier() and Path(f"{module}.py").is_file():
         such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
         such = next(iter(loops_in(Path(f"{module}.py"))), such) if kind == "loop" else such
         raise UnknownNameError(
@@ -167,10 +153,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         )
     if meant_name := named_with_dots(name):
         raise UnknownNameError(setting, f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
-    known_names = nearest(name, candidates)
-    may_be_own = kind == "suite" and "did you mean" not in known_names
-    own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
-    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
+    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:
@@ -185,9 +168,10 @@ _PARTS = ("name", "stops", "run", "with_step_limit")
 _AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @whichloop.tunnel.loop"
 
 
-def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
-    """Return the loop that a spec names, under a limit of `tool_steps`; an option that the user typed overrides the limit.
+def make_loop(spec: Spec, tool_steps: int | None = None, suite_steps: int | None = None) -> Loop:
+    """Return the loop that a spec names, under a limit of steps unless it keeps its own, see `keeps_limit`.
 
+    `tool_steps`: the limit that the user set for all loops. `suite_steps`: the one for loops that have none.
     Raises ValueError for an unknown name or option, an option's bad value, or a program that does not fit, and OSError for an
     unreadable one.
     """
@@ -202,9 +186,8 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
             lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
             raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
         loop = loop if spec.program is None else _with_program(loop, spec.program)
-        return (
-            loop if tool_steps is None else loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
-        )
+        limit = tool_steps or suite_steps
+        return loop if limit is None or keeps_limit(loop, spec, tool_steps, limit) else loop.with_step_limit(limit)
     except OSError:
         raise
     except (TypeError, ValueError) as error:
@@ -227,33 +210,41 @@ def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str
     return next((name for name in needed if name not in typed), "")
 
 
-_TWO_LIMITS = (8, 9)
-"""Two usual step limits: an option that is another under each of them is set by the limit."""
+def keeps_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> bool:
+    """Whether a loop, or one inside it, has a limit of steps that stands against a run's `limit`: its user's or its author's.
 
-
-def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
-    """Say whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
-    limited = loop.with_step_limit(tool_steps)
-    for name, option in options_of(find("loop", spec.name)).items():
-        inner = getattr(loop, name, None)
-        if name not in spec.options or getattr(limited, name, None) == inner:
+    The user's is an option that was typed or set on an object; the author's a whole number that a class of theirs has as default,
+    unless the user set `tool_steps` for all loops.
+    """
+    design, limited = type(loop), loop.with_step_limit(limit)
+    for name, option in options_of(design).items():
+        value, typed = getattr(loop, name, None), spec.options.get(name)
+        if getattr(limited, name, None) == value:
             continue
-        if not takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
+        if isinstance(value, Loop):
+            kept = keeps_limit(value, parse_spec(typed) if isinstance(typed, str) else Spec("", {}), tool_steps, limit)
+        elif name in spec.options or (type(value) is int and value != option.default):
+            kept = True
+        else:
+            kept = tool_steps is None and type(value) is int and any(name in _declared(each) for each in design.__mro__)
+        if kept:
             return True
     return False
 
 
-def limits_by_default(loop: Loop, name: str) -> dict[str, int]:
-    """Return the options, whole numbers, that a step limit changes → their defaults; `name`: what the loop's design is called.
+def _declared(design: type) -> set[str]:
+    """Return the options that a class of the user's itself declares."""
+    init = None if "__dataclass_fields__" in vars(design) else vars(design).get("__init__")
+    names = {*inspect.get_annotations(design), *(inspect.signature(init).parameters if init else ())}
+    return set() if design.__module__.startswith("whichloop.") else names
 
-    None of a loop that refuses such a limit.
-    """
-    try:
-        with_fewer, with_more = (loop.with_step_limit(steps) for steps in _TWO_LIMITS)
-    except Exception:  # the boundary to the user's own code
-        return {}
-    numbers = {name: option.default for name, option in options_of(find("loop", name)).items() if type(option.default) is int}
-    return {name: value for name, value in numbers.items() if getattr(with_fewer, name, None) != getattr(with_more, name, None)}
+
+def own_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> int | None:
+    """Return the limit that a loop keeps, in tool steps, 0 if unknown; None for one under the run's."""
+    kept = (steps for steps in range(1, 1000) if not keeps_limit(loop, spec, tool_steps, steps))
+    with contextlib.suppress(Exception):  # the boundary to the user's own code
+        return next(kept, 0) if keeps_limit(loop, spec, tool_steps, limit) else None
+    return 0
 
 
 def loops_named(spec: Spec) -> list[str]:
@@ -310,7 +301,7 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
 
 def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
     if spec.program is not None:
-        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops: an optimized program has no meaning for a suite")
+        raise ValueError(f"suite {spec.name}: @{spec.program} is for loops")
     allowed = options_of(loader)
     typed = dict(spec.options)
     if "tools" in typed and "tools" in allowed:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.models.profiles import FORMS, Profile, load_profile
@@ -55,7 +55,7 @@ def arms_changed(then: Manifest, now: Manifest) -> bool:
 
 
 def _same_arm(was: ArmEntry, now: ArmEntry) -> bool:
-    """Say whether an arm is what it was, as far as a run of an older whichloop tells, which knew no files of a loop."""
+    """Say whether an arm is what it was; a run of an older whichloop knew no files of a loop."""
     return was == (now if was.files else now.model_copy(update={"files": {}}))
 
 
@@ -138,37 +138,20 @@ def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> It
             yield f"arm {name} (there is none now)"
 
 
-class VersionedArm(Protocol):
-    """What says which arms differ in nothing but the version of a foreign loop."""
-
-    @property
-    def loop(self) -> str: ...
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def profile(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-
-
-def upgrades(was: Mapping[str, VersionedArm], now: Mapping[str, VersionedArm]) -> dict[str, str | None]:
+def upgrades(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str | None]:
     """Return arm → the only arm of the other side that differs from it in nothing but version and environment; None without one."""
 
-    def differing_in_version(arm: VersionedArm, arms: Mapping[str, VersionedArm]) -> list[str]:
+    def differing_in_version(arm: Any, arms: Mapping[str, Any]) -> list[str]:
         return [name for name, other in arms.items() if other.version and _identity(other) == _identity(arm)]
 
     counterparts: dict[str, str | None] = {}
     for name, arm in was.items():
-        candidates = differing_in_version(arm, now) if arm.version else []
-        counterparts[name] = (
-            candidates[0] if len(candidates) == 1 and differing_in_version(now[candidates[0]], was) == [name] else None
-        )
+        found = differing_in_version(arm, now) if arm.version else []
+        counterparts[name] = found[0] if len(found) == 1 and differing_in_version(now[found[0]], was) == [name] else None
     return counterparts
 
 
-def _identity(arm: VersionedArm) -> tuple[Any, ...]:
+def _identity(arm: Any) -> tuple[Any, ...]:
     return (arm.loop, {name: value for name, value in arm.options.items() if name != VENV}, arm.model, arm.profile)
 
 
@@ -218,15 +201,14 @@ class Trial:
 
 
 def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
-    """Return loops × models × profiles, each loop under the suite's step limit. Raises ValueError for a bad name or option."""
-    limit = config.max_tool_steps or suite.max_tool_steps
+    """Return loops × models × profiles, each loop under its limit of steps. Raises ValueError for a bad name or option."""
     arms = []
     for profile in [load_profile(name) for name in config.profiles]:
         for model in config.models:
             for text in config.loops:
                 spec = parse_spec(text)
                 _check_for_secrets(spec)
-                loop = make_loop(spec, limit)
+                loop = make_loop(spec, config.max_tool_steps, suite.max_tool_steps)
                 _check_form(profile, spec, loop)
                 name = f"{_label(spec, loop)}/{profile.name if model == SCRIPTED else model}"
                 arms.append(Arm(name, spec, loop, model, profile))
@@ -248,9 +230,8 @@ def _check_form(profile: Profile, spec: Spec, loop: Loop) -> None:
     if profile.by_form and not form_of(loop):
         native, text = (profile.met_by(form).name for form in FORMS)
         raise ValueError(
-            f"profile {profile.name} is {native} for loops with native calls and {text} for those with calls in text, and loop "
-            f"{spec.name} does not say which it has: run it under one of the two, or give a loop of yours the attribute calls_in, "
-            "'native' or 'text'"
+            f"profile {profile.name} is {native} for native calls and {text} for calls in text, and loop {spec.name} does not say "
+            "which it has: run it under one of the two, or set calls_in, 'native' or 'text'"
         )
 
 

@@ -194,11 +194,6 @@ def tasks_in_words(size: Chance, outlook: Outlook) -> str:
     return f"{counted(size.tasks, 'task')}{f' × {repeats:,}{of}' if repeats > 1 or of else ''}"
 
 
-def trials_of(number: int, of: int | None) -> str:
-    """Return `14 of 40 trials`, or `14 trials` where it is not known of how many."""
-    return counted(number, "trial") if of is None else f"{number:,} of {counted(of, 'trial')}"
-
-
 def first_of(items: Sequence[str], most: int, separator: str = ", ", rest: str = "and {} more") -> str:
     """Return so many of the items, and how many more there are: `a, b, and 3 more`."""
     further = len(items) - most

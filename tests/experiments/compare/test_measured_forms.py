@@ -16,7 +16,7 @@ from whichloop.experiments.compare.run import run
 from whichloop.experiments.compare.several_runs import collect, several_doc
 from whichloop.experiments.compare.verdict import Decision, verdict
 from whichloop.experiments.fit_profile.fit import fit_run
-from whichloop.experiments.gate.data.baseline import bless
+from whichloop.experiments.gate.baseline import bless
 from whichloop.experiments.gate.judge import judge
 from whichloop.experiments.why.replay import replayable_run
 from whichloop.loops import Bare, Finish, ReactExtract
@@ -216,7 +216,7 @@ def test_such_a_run_is_resumed_extended_replayed_and_gated(column):
     assert replayable.profile == load_profile("text-2024")
     with replayable.opened() as replays:
         assert replays.run(replayable.profile).record.trace_digest == bare.trace_digest
-    assert judge(column, bless(column)).outcome == "identical"
+    assert judge(column, bless(column)).outcome == "pass"
     with pytest.raises(RunError, match=r"several profiles cannot be pooled \(native-2024, text-2024\)"):
         fit_run(column.folder)
 
@@ -235,9 +235,9 @@ def test_a_gate_says_that_a_loop_meets_another_form_than_in_the_baseline(tmp_pat
         run(experiment, Unwatched())
     baseline = bless(results(before.folder))
     assert baseline.arms["bare/measured-2024"].met == "text-2024"
-    told = judge(results(now.folder), baseline).notes
-    arm = "bare(decision_format=native)/measured-2024"
-    assert f"{arm} met native-2024, by the form of its calls, and text-2024 in the baseline." in told
+    judged = judge(results(now.folder), baseline)
+    assert "met text-2024 → native-2024" in judged.changed["loop"]
+    assert not any(reason.code in ("tasks_lost", "tasks_gained", "unchanged") for reason in judged.reasons)
 
 
 def test_an_extended_run_says_what_its_new_loop_met(ran):

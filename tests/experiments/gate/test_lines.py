@@ -129,9 +129,10 @@ class Project:
 
     def unrun(self, baseline: Baseline) -> dict[str, tuple[str, ...]] | None:
         """None where no file is watched."""
-        experiment = with_lines_watched(self.prepared(), baseline)
+        blessed = {name: digest for arm in baseline.arms.values() for name, digest in arm.files.items()}
+        experiment = with_lines_watched(self.prepared(), blessed, baseline.lines)
         assert run_apart(experiment, Unwatched()) == ""
-        return None if experiment.lines is None else unrun_lines(experiment, baseline)
+        return None if experiment.lines is None else unrun_lines(experiment, baseline.lines)
 
 
 @pytest.fixture

@@ -67,7 +67,9 @@ def test_another_source_of_the_tools_is_judged_and_named(wind, baseline):
 
 
 def test_other_names_schemas_or_descriptions_of_the_tools_are_refused(wind, baseline):
-    with pytest.raises(Incomparable, match=rf"^{RUN}: another tools or shared data than in the baseline: .*; bless anew"):
+    with pytest.raises(
+        Incomparable, match=rf"^{RUN}: another set of tools, or of data that they share, than in .*; bless anew"
+    ):
         match(RUN, of_digests(wind.manifest, shared="other"), baseline)
 
 
@@ -98,10 +100,10 @@ def test_real_suites_differ_by_what_a_trial_sees_of_them(ran, tmp_path, monkeypa
     one_changed = {"same": 2, "changed": 1, "added": 0, "removed": 0}
     assert matched(3, rows=[rows[0].replace("What is", "Which is"), *rows[1:]]) == one_changed
     assert matched(4, rows=[rows[0].replace('"answer": 2.0', '"answer": 2.5'), *rows[1:]]) == one_changed
-    assert "tools or shared data" in str(matched(5, tools=tools.replace("The price", "A price")))
-    assert "tools or shared data" in str(matched(6, tools=tools.replace("item: str", 'item: str, of: str = ""')))
+    assert "another set of tools" in str(matched(5, tools=tools.replace("The price", "A price")))
+    assert "another set of tools" in str(matched(6, tools=tools.replace("item: str", 'item: str, of: str = ""')))
     renamed = (tools.replace("price(", "cost(").replace("[price]", "[cost]"), [row.replace('"price"', '"cost"') for row in rows])
-    assert "tools or shared data" in str(matched(7, tools=renamed[0], rows=renamed[1]))
+    assert "another set of tools" in str(matched(7, tools=renamed[0], rows=renamed[1]))
 
 
 # --- what refuses ---

@@ -169,7 +169,10 @@ def test_code_server_and_recording_are_used_where_they_are_typed(baseline):
     with pytest.raises(RunError, match="code of your own"):
         config_again(configured(baseline, suite="mine:SUITE"), FILE, Rerun(loops=(OWN,)))
     served = configured(baseline, models=["openai/m"], profiles=["clean"], base_url="http://theirs/v1")
-    assert config_again(served, FILE, Rerun(allowed=typed)).base_url == "http://ours/v1"
+    with pytest.raises(ValueError, match=r"b\.json: it asks openai/m; allow that by its name: --allow openai/m"):
+        config_again(served, FILE, Rerun(allowed=typed))
+    paid = replace(typed, code=["openai/m"])
+    assert config_again(served, FILE, Rerun(allowed=paid)).base_url == "http://ours/v1"
     for mode, again in (("record", "replay"), ("refresh", "replay"), (None, None), ("replay", "replay")):
         config = config_again(configured(baseline, cassette="tape", cassette_mode=mode), FILE, Rerun(allowed=typed))
         assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)

@@ -17,7 +17,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.export_runs.export import export_run
 from whichloop.experiments.fit_profile.fit import fit_run
-from whichloop.experiments.gate.data.baseline import bless
+from whichloop.experiments.gate.baseline import bless
 from whichloop.experiments.gate.judge import judge
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.experiments.import_runs.foreign_file import open_file, unscored
@@ -274,7 +274,7 @@ def test_plans_are_learned_and_run_on_what_was_recorded(kit, scored, tmp_path):
 
 def test_an_imported_run_is_blessed_gated_and_loaded(scored):
     outcome = judge(scored, bless(scored))
-    assert outcome.outcome == "identical"
+    assert outcome.outcome == "pass"
     trials = load(scored.folder).trials
     assert trials["tool_calls"].tolist() == [2, 2, 2, 0]
     assert "false_success" not in trials

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.gate import bless, judge
-from whichloop.experiments.gate.output.sentences import headline
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.runs.store.files import RunError
 
@@ -188,11 +187,8 @@ def test_a_run_is_identical_to_itself_whatever_it_holds(kit, values, blank, with
     ]
     run = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
     judged = judge(run, bless(run))
-    assert judged.outcome == "identical"
-    assert judged.same_result == 0
+    assert judged.outcome == "pass"
     assert judged.tasks == ()
-    unscored = sum(row["score"] is None for row in rows)
-    assert (f"{unscored} of them without a score on both sides" in headline(judged)) is bool(unscored)
 
 
 def test_arms_whose_names_differ_in_case_only_are_told(kit, tmp_path):

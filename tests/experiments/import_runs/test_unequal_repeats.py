@@ -76,7 +76,7 @@ def test_a_task_that_has_no_second_row_lacks_none(pasted):
 
 def test_unequal_repeats_are_blessed_and_judged(kit):
     found = kit.imported(kit.put(table(PASTED, "agent,task,score,cost"), ".csv"))
-    assert judge(found, bless(found)).outcome == "identical"
+    assert judge(found, bless(found)).outcome == "pass"
 
 
 def test_size_names_the_arm_whose_tasks_ran_once(kit):

@@ -14,7 +14,6 @@ import pytest
 from tests.models.cassettes import RECORD, ask, use
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
 from whichloop.models.cassette import Recording
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import read_program
@@ -28,7 +27,7 @@ from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from whichloop.runs.store.journal import Journal
 from whichloop.runs.store.traces import Traces
 
-BASELINE, PROGRAM, RECORDING = "baseline.json", "optimized.json", "m.jsonl"
+PROGRAM, RECORDING = "optimized.json", "m.jsonl"
 FLIPS = 10_000
 
 
@@ -41,7 +40,6 @@ READERS: Mapping[str, Callable[[Path], Any]] = {
     MANIFEST: read_manifest,
     TRIALS: read_records,
     TRACES: all_traces,
-    BASELINE: lambda folder: read_baseline(folder / BASELINE),
     PROGRAM: lambda folder: read_program(folder / PROGRAM),
     RECORDING: lambda folder: list(Recording(folder, "m")),
 }
@@ -55,7 +53,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment = prepare(config)
     assert not run(experiment, Unwatched())
     folder = experiment.folder
-    write_baseline(folder / BASELINE, bless(read_run(folder)))
     program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "whichloop": {"loop": "bare"}}
     (folder / PROGRAM).write_bytes(seal_document((json.dumps(program, indent=2) + "\n").encode()))
     use(folder, RECORD, [ask("one"), ask("two")], FakeModel("first", "second"))

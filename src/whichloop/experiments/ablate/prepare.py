@@ -147,9 +147,9 @@ def _check_loops(specs: Sequence[Spec], cells: Sequence[Mapping[str, Any]]) -> N
 
 
 def _loop_as_typed(spec: Spec, experiment: Experiment) -> Loop | None:
-    """Return the loop without any factor, under the same limit; None if it requires an option that is a factor."""
+    """Return the loop without any factor; None if it requires an option that is a factor."""
     try:
-        return make_loop(spec, experiment.config.max_tool_steps or experiment.suite.max_tool_steps)
+        return make_loop(spec, experiment.config.max_tool_steps, experiment.suite.max_tool_steps)
     except ValueError:
         return None
 

@@ -19,7 +19,7 @@ from whichloop.runs.store.files import RunError
 
 
 def arm_loop(run: Results, arm: str, named: str, program: str | Path | None = None) -> Loop:
-    """Return the loop of an arm, under the limit of steps that the run gave it. `named`: what the user typed for it.
+    """Return the loop of an arm, with the limit of steps of its author or user alone. `named`: what the user typed for it.
 
     Code of your own is imported only where `named` holds its whole name. `program`: the file of the arm's optimized program; left
     out, it is the one that an optimization keeps beside its test. Raises RunError for code that was not named, an arm of an
@@ -30,8 +30,12 @@ def arm_loop(run: Results, arm: str, named: str, program: str | Path | None = No
         raise RunError(f"{run.folder}: {arm}: another tool ran this loop, and it cannot be made here")
     spec = Spec(entry.loop, entry.options)
     _check_named(run, spec, named)
-    loop = _built_loop(run, entry, spec)
-    if configuration(loop) != entry.configuration:
+    typed = run.manifest.settings.max_tool_steps
+    try:
+        ran, loop = make_loop(spec, typed, run.manifest.suite.max_tool_steps), make_loop(spec, typed)
+    except (ValueError, OSError) as error:
+        raise RunError(f"{run.folder}: {arm}: {error}") from None
+    if configuration(ran) != entry.configuration:
         raise RunError(f"{run.folder}: {arm}: this loop is set differently now; it ran as {entry.configuration}")
     return _programmed(run, entry, loop, named, program)
 
@@ -83,10 +87,3 @@ def _check_named(run: Results, spec: Spec, named: str) -> None:
     for name in loops_named(spec):
         if name not in builtin_names("loop") and name not in typed:
             raise RunError(f"{run.folder}: {named!r} leads to code of your own, {name}: give its whole name to import it")
-
-
-def _built_loop(run: Results, entry: ArmEntry, spec: Spec) -> Loop:
-    try:
-        return make_loop(spec, run.manifest.suite.max_tool_steps)
-    except (ValueError, OSError) as error:
-        raise RunError(f"{run.folder}: {entry.arm}: {error}") from None

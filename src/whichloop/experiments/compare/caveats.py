@@ -26,13 +26,13 @@ def caveats(comparison: Comparison) -> list[Caveat]:
 
 
 def at_limit(comparison: Comparison, arms: Sequence[ArmResult]) -> int:
-    """Return how many trials of arms ended at the suite's limit of steps, or at a limit that the run set."""
+    """Return how many trials of arms ended at their limit of steps, or at a limit that the run set."""
     stops, ended = comparison.limits.stops, comparison.limits.ended
     return sum(max(sum(arm.summary.stops.get(stop, 0) for stop in stops), ended.get(arm.info.arm, 0)) for arm in arms)
 
 
 def _at_limit(comparison: Comparison) -> Iterator[Caveat]:
-    """Yield the loops of which many trials ended at the suite's limit under some profile: the limit made their results."""
+    """Yield the loops of which many trials ended at their limit under some profile: the limit made their results."""
     by_loop: dict[str, list[ArmResult]] = {}
     for arm in comparison.arms:
         by_loop.setdefault(arm.info.variant, []).append(arm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +136,17 @@ def can_be_told(config: Mapping[str, Any]) -> bool:
     """Whether a command says all that a run's configuration does. What is None may be left out of it, as a baseline does."""
     defaults = CompareConfig().model_dump(mode="json")
     return all(_without_none(config.get(name, defaults[name])) == _without_none(defaults[name]) for name in UNTOLD)
+
+
+def recording_command(config: CompareConfig) -> str:
+    """Return the command that records what a run's recording lacks; empty where none says all of it."""
+    public = config.public()
+    if not can_be_told(public | {"cassette": None, "base_url": None}):
+        return ""
+    listed = [(name, each) for name in ("loops", "models", "profiles") for each in public[name]]
+    chosen = [(name, public[name]) for name in ("suite", "tasks", "seed", "base_url", "cassette") if public[name] is not None]
+    words = [word for name, value in (*listed, *chosen) for word in (flag_of([name]), str(value))]
+    return shlex.join(["whichloop", "compare", *words, *kept_words(public), "--cassette-mode", "replay-or-record"])
 
 
 def _without_none(value: Any) -> Any:

@@ -114,7 +114,7 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         parts = {
             "config": {**manifest.config, "data": config.public()["data"]},
             "suite": suite_entry(config, suite, tasks),
-            "task_digests": task_digests(suite, tasks),
+            "task_digests": task_digests(suite, tasks, manifest.task_digests.results if manifest.task_digests else {}),
             "suite_problems": checks.quick_problems(suite, tasks),
             "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=noted_of)),
         }

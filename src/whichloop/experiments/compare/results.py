@@ -216,9 +216,9 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared = replace(compared, pooled=())
     planned = before_and_after(manifest) if is_test(folder) else []
     compared = with_planned_pairs(compared, records, planned)
-    limits = trial_limits(manifest.config, manifest.versions, manifest.suite.max_tool_steps)
-    if limits.suite_steps is not None:
-        limits = replace(limits, ended=ended_at_limit(records, limits.suite_steps))
+    limits = trial_limits(manifest.config, manifest.versions)
+    if manifest.step_limits:
+        limits = replace(limits, ended=ended_at_limit(records, manifest.step_limits))
     misled = misleading_plans(folder, manifest, records)
     compared = replace(
         compared,

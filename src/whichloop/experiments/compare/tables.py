@@ -8,7 +8,7 @@ from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.harness import Harness
 from whichloop.metrics.measures import Measure, TableName, in_table_order
-from whichloop.metrics.outlook import Chance, Outlook
+from whichloop.metrics.outlook import Outlook
 from whichloop.metrics.pairs import OnTask, Pair
 from whichloop.metrics.record_table import DISTANCES
 from whichloop.metrics.reliability import Reliability
@@ -20,7 +20,6 @@ from whichloop.text.doc import UNKNOWN, Cell, Table, to_csv
 from whichloop.text.numbers import (
     chance_in_words,
     counts,
-    dollars_text,
     interval,
     limit_text,
     measure_text,
@@ -154,19 +153,6 @@ def pairs_table(title: str, pairs: Sequence[Pair]) -> Table:
 def would_decide(outlook: Outlook) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
     return f"{tasks_in_words(outlook.more, outlook)} ({chance_in_words(outlook.more.chance)})"
-
-
-def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
-    """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
-    fewer, more = outlook.fewer, outlook.more
-    repeats = f"{counted(outlook.repeats, 'repeat')}{', the median of a task' if outlook.is_median else ''}"
-    chance = chance_in_words(fewer.chance)
-    words = f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance}"
-    return words if more == fewer else f"{words}; with {more.tasks:,} tasks ({_spent(more)}), about {chance_in_words(more.chance)}"
-
-
-def _spent(size: Chance) -> str:
-    return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars_text(size.cost_usd)}'}"
 
 
 def _templates(comparison: Comparison) -> Table:

@@ -19,18 +19,14 @@ _LAST_CALL = ", not counting its last call"
 """What is said of a run by the rule before the present one: see `TRIAL_LIMITS_VERSION`."""
 
 
-def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any], suite_steps: int | None = None) -> TrialLimits:
-    """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run.
-
-    `suite_steps`: the tool steps of a trial that its manifest has, which are the suite's unless its configuration has them.
-    """
+def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any]) -> TrialLimits:
+    """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run."""
     limits = list(_limits(config))
     *others, last = [words for words, _ in limits] or [""]  # name all of them, however many there are
     words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
     return TrialLimits(
         f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}",
         frozenset(stop for _, stops in limits for stop in stops),
-        suite_steps if config.get("max_tool_steps") is None else None,
     )
 
 
@@ -57,10 +53,10 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
         yield f"{limit:g} s", (StopReason.TIMEOUT,)
 
 
-def ended_at_limit(records: Sequence[Record], steps: int) -> dict[str, int]:
-    """Return how many trials of each arm ended at a step limit of so many steps, and not at one of the loop's own."""
+def ended_at_limit(records: Sequence[Record], limits: Mapping[str, int]) -> dict[str, int]:
+    """Return how many trials of each arm ended at its step limit, that of `limits`, and not at another of its design."""
 
     def is_at_limit(record: Record) -> bool:
-        return record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= steps
+        return record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= limits[record.arm]
 
     return Counter(record.arm for record in alike(where(records, is_at_limit)))

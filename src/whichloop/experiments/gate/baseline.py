@@ -29,6 +29,7 @@ from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import canonical_json, digest
 from whichloop.protocol.files import naming, read_bounded, readable
+from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import redact
 from whichloop.runs.config import MAX_REPEATS, Positive, Seed
 from whichloop.runs.folders import TEST, is_optimization
@@ -48,6 +49,8 @@ DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_ANSWER, MAX_SHORT_ANSWER = 60, 40
 """Characters of an answer that are kept, and of a text that is a short answer, such as a name or a date."""
+MAX_ERROR = 200
+"""Characters of what is wrong with a file."""
 DEPTH = 4
 """Levels of the file whose entries have a line each."""
 SUFFIX = ".json"
@@ -216,7 +219,7 @@ def bless(run: Results, metrics: Mapping[str, float] | None = None, accept: Iter
     accepted = list(accept)
     if metrics is None and not all(map(_is_short, scored)):
         accepted.append("other_answers")  # other words for the same are no other answer
-    quick = all(arm.model == "scripted" for arm in manifest.arms) and not manifest.settings.real_time
+    quick = all(arm.model == SCRIPTED for arm in manifest.arms) and not manifest.settings.real_time
     gate = GateSettings(metrics={PRIMARY: MARGIN}, trial_timeout_s=_limit_s(scored) if quick else None)
     suite = manifest.suite
     asked = manifest.task_digests
@@ -441,4 +444,5 @@ def first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     value = "" if first["type"] in ("missing", "value_error") else f", got {shortened(repr(first['input']))}"
-    return f"{f'{field}: ' if field else ''}{first['msg'].removeprefix('Value error, ')}{value}"
+    told = shortened(first["msg"].removeprefix("Value error, "), MAX_ERROR)
+    return f"{f'{shortened(field)}: ' if field else ''}{told}{value}"

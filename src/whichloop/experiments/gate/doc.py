@@ -49,6 +49,7 @@ def gate_doc(result: GateResult) -> Doc:
             ("Accepts", ", ".join(result.settings.accept)),
             ("Baseline", baseline_text(result)),
             ("Basis", result.basis),
+            ("Record", result.record[:1]),
             ("Next", _next(result)),
         ),
         Table(
@@ -68,7 +69,8 @@ def gate_doc(result: GateResult) -> Doc:
 def title_of(result: GateResult) -> str:
     """Return the outcome with its first reason; of a run that passes, with the codes of all."""
     if result.outcome == "pass":
-        return f"pass: {', '.join(dict.fromkeys(reason.code for reason in result.reasons))}"
+        codes = (f"{reason.code} (accepted)" if reason.accepted else reason.code for reason in result.reasons)
+        return f"pass: {', '.join(dict.fromkeys(codes))}"
     return f"{result.outcome}: {result.reasons[0].text}"
 
 
@@ -146,8 +148,10 @@ def baseline_text(result: GateResult) -> str:
 
 
 def _next(result: GateResult) -> str:
-    """Return the command that makes the run the baseline, where it may be meant: not where it crashes, hangs or says nothing."""
+    """Return the command that gates again once the recording is whole, or that makes a run that may be meant the baseline."""
     codes = {reason.code for reason in result.reasons}
+    if result.record:
+        return result.record[-1]
     if result.outcome in ("pass", "invalid") or codes & {"crash", "hang", "few_faults"} or result.baseline is None:
         return ""
     return f"whichloop gate {shlex.quote(str(result.run))} --bless --output {shlex.quote(str(result.baseline))}"

@@ -21,7 +21,7 @@ from whichloop.metrics.trajectory.trajectory import shortened
 from .baseline import Baseline, GateSettings, outcome_of
 from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
 from .reasons import Reason, hung, invalid_reasons, was_interrupted
-from .sides import Pair, Sides, show_command
+from .sides import Sides, TrialPair, show_command
 from .tasks import TaskChange, causes_of, changed_tasks
 
 Key = tuple[str, str, int]
@@ -75,10 +75,8 @@ class GateResult:
     """File of a loop → changed lines that no trial ran, as whoever made the run knows; `judge` does not."""
     basis: str = ""
     """What the verdict rests on: the model, and where the rates of its faults come from."""
-
-    @property
-    def worse_tasks(self) -> list[TaskChange]:
-        return [task for task in self.tasks if task.became == "worse"]
+    record: tuple[str, ...] = ()
+    """The commands that record what a recording lacks, and gate again; empty where it lacks nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `gate --json` prints; its names are stable."""
@@ -329,7 +327,7 @@ def doubtful_trials(run: Results, baseline: Baseline) -> frozenset[Key]:
     return frozenset() if any(invalid_reasons(run)) else frozenset(_Case(run, baseline, baseline.gate, {}).doubtful())
 
 
-def _gravity(pair: Pair) -> tuple[float, Key]:
+def _gravity(pair: TrialPair) -> tuple[float, Key]:
     return pair.gain() or 0.0, pair.record.key
 
 

@@ -14,16 +14,12 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import CodeType
-from typing import TYPE_CHECKING
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.protocol.digest import short_digest
 from whichloop.protocol.files import read_bounded
 from whichloop.runs.code_digests import loop_files
 from whichloop.runs.engine.job import SeenLines
-
-if TYPE_CHECKING:
-    from .baseline import Baseline
 
 CHARS = 2
 """Characters of a line: two lines that differ have the same ones once in 4,096 times, and then beside each other only by chance."""
@@ -75,19 +71,21 @@ def _texts(name: str) -> Iterable[str]:
             continue
 
 
-def with_lines_watched(experiment: Experiment, baseline: Baseline) -> Experiment:
-    """Return an experiment that is yet to run such that it tells which lines of the loops' changed files its trials come to."""
-    blessed = {name: digest for arm in baseline.arms.values() for name, digest in arm.files.items()}
+def with_lines_watched(experiment: Experiment, blessed: Mapping[str, str], lines: Mapping[str, str]) -> Experiment:
+    """Return an experiment that is yet to run such that it tells which lines of the loops' changed files its trials come to.
+
+    `blessed`: file of a blessed loop → its digest; `lines`: file → digests of its lines.
+    """
     watched = {
         name: file.path
         for arm in experiment.arms
         for name, file in loop_files(arm.loop).items()
-        if file.digest != blessed.get(name) and (name in baseline.lines or name not in blessed)
+        if file.digest != blessed.get(name) and (name in lines or name not in blessed)
     }
     return replace(experiment, lines=SeenLines(watched)) if watched else experiment
 
 
-def unrun_lines(experiment: Experiment, baseline: Baseline) -> dict[str, tuple[str, ...]]:
+def unrun_lines(experiment: Experiment, lines: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return file → the changed lines of functions that no trial of an ended experiment came to, as `41` or `41–43`.
 
     Nothing of a file of which no line was seen, as where the loop runs in a process of its own.
@@ -101,7 +99,7 @@ def unrun_lines(experiment: Experiment, baseline: Baseline) -> dict[str, tuple[s
             continue
         assert seen is not None
         if ran := seen.of(name):
-            changed = _lines_of_functions(code) & changed_lines(baseline.lines.get(name, ""), text)
+            changed = _lines_of_functions(code) & changed_lines(lines.get(name, ""), text)
             unrun[name] = tuple(_spans(changed - ran))
     return {name: spans for name, spans in unrun.items() if spans}
 

@@ -51,7 +51,7 @@ def match(folder: Path, manifest: Manifest, baseline: Baseline) -> Matched:
         *((f"profile {name}", baseline.profiles.get(name, now), now) for name, now in manifest.profiles.items()),
         ("price of tokens", *_prices(baseline.config, manifest.config)),
         *([] if asked and was else [("digest of the suite", old.digest, suite.digest)]),
-        *([("tools or shared data", was.shared, asked.shared)] if asked and was else []),
+        *([("set of tools, or of data that they share,", was.shared, asked.shared)] if asked and was else []),
     ):
         if then != now:
             raise Incomparable(
@@ -158,6 +158,7 @@ def _of_loop(was: BaselineArm, now: ArmEntry) -> Iterator[str]:
     if was.loop != now.loop:
         yield f"{was.loop} → {now.loop}"
         return
+    yield from _changes({"met": was.met}, {"met": now.met})
     try:
         before, after = (parse_spec(each).options for each in (was.configuration, redact(now.configuration)))
     except ValueError:

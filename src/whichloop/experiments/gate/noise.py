@@ -30,7 +30,7 @@ NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class MetricNoise:
     """By how much one metric of an unchanged arm differs between two runs."""
 
     arm: str
@@ -48,12 +48,12 @@ class SelfCheck:
 
     pairs: int
     outcomes: Mapping[Outcome, int]
-    noise: tuple[Noise, ...]
+    noise: tuple[MetricNoise, ...]
     basis: str
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        noise = [{name: getattr(each, name) for name in Noise.__slots__} for each in self.noise]
+        noise = [{name: getattr(each, name) for name in MetricNoise.__slots__} for each in self.noise]
         return {"pairs": self.pairs, "outcomes": dict(self.outcomes), "noise": noise, "basis": self.basis}
 
 
@@ -85,7 +85,7 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
                 effects.setdefault(key, []).append(math.log(line.effect.value) if line.is_ratio else line.effect.value)
                 alarms[key] += line.result == "regression"
                 margins[key] = line.margin
-    noise = tuple(Noise(*key, alarms[key], _floor(key[1], found), margins[key]) for key, found in effects.items())
+    noise = tuple(MetricNoise(*key, alarms[key], _floor(key[1], found), margins[key]) for key, found in effects.items())
     return SelfCheck(pairs, outcomes, noise, told)
 
 

@@ -104,7 +104,7 @@ def invalid_reasons(run: Results, *, blessing: bool = False) -> Iterator[Reason]
     for arm in run.comparison.arms:
         name, summary = arm.info.arm, arm.summary
         if summary.errored_share > MAX_ERRORED:
-            why = f" ({frequent(summary.errored_reasons)})" if summary.errored_reasons else ""
+            why = f" ({frequent(summary.errored_reasons, 1)})" if summary.errored_reasons else ""
             yield Reason("errored", "invalid", name, numbers={"share": summary.errored_share, "most": MAX_ERRORED, "why": why})
         elif summary.dead == "never asked" and not summary.crashes:
             yield Reason("never_asked", "invalid", name)

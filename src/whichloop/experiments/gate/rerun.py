@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 import tomllib
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.prepare import Experiment, prepare, recording_command
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.run import run_apart
 from whichloop.metrics.arm_info import IMPORTED
@@ -96,6 +97,9 @@ def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
     mode = baseline.config.get("cassette_mode")
     fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": mode if mode in (None, "replay") else "replay"}
     config = config_from({**baseline.config, **fixed, **changes}, str(path), typed=changes)
+    asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
+    if asks:
+        raise ValueError(f"{path}: it asks {', '.join(asks)}; allow that by its name: --allow {shlex.quote(asks[0])}")
     return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(rerun.loops)]))
 
 
@@ -107,7 +111,8 @@ def prepare_again(baseline: Baseline, path: Path, config: CompareConfig) -> Expe
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
-    experiment = with_lines_watched(experiment, baseline)
+    blessed = {name: digest for arm in baseline.arms.values() for name, digest in arm.files.items()}
+    experiment = with_lines_watched(experiment, blessed, baseline.lines)
     limit, default = baseline.gate.trial_timeout_s, CompareConfig.model_fields["trial_timeout_s"].default
     if limit is None or config.trial_timeout_s != default or limit > default or not _is_scripted(config):
         return experiment
@@ -171,7 +176,13 @@ def run_and_judge(
     results = read_run(experiment.folder)
     again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
-    return results, replace(judged, unrun=unrun_lines(experiment, baseline))
+    cassette, config = experiment.trial_models.cassette, experiment.config
+    record: tuple[str, ...] = ()
+    if cassette is not None and cassette.first_miss and (command := recording_command(config)):
+        loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
+        named = [word for loop in loops for word in ("--loop", loop)]
+        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), "--cassette", str(config.cassette), *named]))
+    return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
 def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline, run: Run = run_apart) -> Sequence[Record]:

@@ -39,7 +39,7 @@ def is_graver(was: str | None, now: str | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TrialPair:
     """A trial and its counterpart in the baseline."""
 
     line: TaskLine
@@ -109,10 +109,10 @@ class Sides:
         return tuple(record for by_repeat in self.new.values() for record in by_repeat.values())
 
     @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[TrialPair, ...]:
         """The trials with their counterparts; only equal seeds and repeats make the pairs meaningful."""
         return tuple(
-            Pair(self.old[record.task], record)
+            TrialPair(self.old[record.task], record)
             for record in self.records
             if record.task in self.old and record.repeat < len(self.old[record.task].stop)
         )
@@ -176,7 +176,7 @@ class Sides:
         return self.whole and len(gains) == len(self.pairs) and any(gains) and all((gain or 0) <= 0 for gain in gains)
 
     @property
-    def graver(self) -> list[Pair]:
+    def graver(self) -> list[TrialPair]:
         """The trials of the same score that end more gravely."""
         return [pair for pair in self.pairs if pair.gain() == 0 and is_graver(*pair.stops)]
 
@@ -186,7 +186,7 @@ class Sides:
         return [pair.record for pair in self.pairs if pair.stops[1] == StopReason.CRASHED != pair.stops[0]]
 
     @property
-    def other_answers(self) -> list[Pair]:
+    def other_answers(self) -> list[TrialPair]:
         """The trials with a score above 0, and the same score and stop, that have another answer."""
         return [
             pair

@@ -132,4 +132,4 @@ def _ended_early(record: Record, blessed: Sequence[str], steps: Sequence[str]) -
     before, fewer = len(steps) - 1, len(blessed) - len(steps)
     if record.stop not in CUT_SHORT or fewer <= 0 or list(blessed[:before]) != list(steps[:before]):
         return None
-    return Loss("termination", f"the loop ended ({record.stop}), and the blessed trial went on for {fewer} more", len(steps))
+    return Loss("termination", f"the loop ended ({record.stop}), and the blessed trial went on for {fewer} more steps", len(steps))

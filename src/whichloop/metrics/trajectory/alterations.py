@@ -21,7 +21,7 @@ from whichloop.protocol.values import one_line
 
 from ..trace import Note, ToolRun, TracedCall
 from .failure_text import quoted_answer, reply, times
-from .failures import PLANNING, WRONG_CALLS, TracedTrial
+from .failures import PLANNING, WRONG_CALLS, TracedTrial, tells
 from .trajectory import CHOOSING, MIN_WORDS, WORD, Prompt, call_text, shows
 from .written_calls import MatchedRun, Matching, WrittenCall, tells_what_was_read
 
@@ -191,10 +191,12 @@ def _is_left_out(trial: TracedTrial, place: int, run: ToolRun) -> bool:
         return False
     decider = trial.decider(place)
     same = [at for at, ask in later if decider is not None and (ask.role, ask.scope) == (decider.role, decider.scope)]
-    if not same and not trial.is_finished:  # one of several scopes at once, whose turn never came
-        return False
-    places = same[:1] or [at for at, _ in later]
-    return not any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in places)
+    places = same[:1] or [at for at, ask in later if trial.is_finished or not ask.scope]  # a scope's turn may never have come
+
+    def shows_it(at: int) -> bool:
+        return trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) if run.ok else tells(trial, place, at)
+
+    return bool(places) and not any(map(shows_it, places))
 
 
 MIN_SHOWN = 12

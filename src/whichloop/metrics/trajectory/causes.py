@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 Cause = Literal[
@@ -96,26 +96,14 @@ class Divergence:
     stop: str | None
     """The loser's."""
     fault: str = ""
-    """Return it in words about a loop, or about whatever else `subject` calls the arms: `agent`."""
 
     def of(self, subject: str) -> Divergence:
-        """Return it in words about a loop, or about whatever else `subject` calls the arms: `agent`."""
+        """Do what `Loss.of` does."""
         return replace(self, detail=_about(self.detail, subject))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
-            "winner": self.winner,
-            "loser": self.loser,
-            "task": self.task,
-            "repeat": self.repeat,
-            "step": self.step,
-            "parts_at": self.parts_at,
-            "cause": self.cause,
-            "detail": self.detail,
-            "stop": self.stop,
-            "fault": self.fault,
-        }
+        return asdict(self)
 
 
 def _about(detail: str, subject: str) -> str:

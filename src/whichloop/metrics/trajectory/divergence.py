@@ -10,19 +10,20 @@ rules are asked in this order, and the first that has something to say is believ
  4. answer refused     the last reply stated an answer that could be read, and the loop did not take it
  5. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
  6. termination        a scripted model answered before its work was done
- 7. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
+ 7. (what it hid)      a limit was reached, and most of what went wrong before was never told to the model, put right or not
+ 8. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
                        replies of a scripted model that had nothing to say in the form asked for
- 8. parse              the last reply was spoiled and read as something else, and only the answer was missing
- 9. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
-10. (what blocked it)  the loop finished: what went wrong after its last new result
-11. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
+ 9. parse              the last reply was spoiled and read as something else, and only the answer was missing
+10. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
+11. (what blocked it)  the loop finished: what went wrong after its last new result
+12. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
                        anything else went wrong
-12. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
-13. (what blocked it)  what went wrong anywhere and was never put right
-14. parse              a scripted model had nothing to say in the form asked for
-15. lost observation   the last prompt lacked the question, or results that both had
-16. termination        the loop did not finish, or answered with calls of the other course left
-17. other              also where the trace does not say how the run ended
+13. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
+14. (what blocked it)  what went wrong anywhere and was never put right
+15. parse              a scripted model had nothing to say in the form asked for
+16. lost observation   the last prompt lacked the question, or results that both had
+17. termination        the loop did not finish, or answered with calls of the other course left
+18. other              also where the trace does not say how the run ended
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had
@@ -45,7 +46,6 @@ from .alterations import alterations, hides_error
 from .causes import Cause, Divergence, Loss
 from .failure_text import (
     BROKEN,
-    NOT_SHOWN,
     SPENT,
     RuleFinding,
     calls_left_out,
@@ -55,6 +55,7 @@ from .failure_text import (
     faults_of_events,
     how_it_ended,
     in_words,
+    misfit,
     quoted_answer,
     reply,
     times,
@@ -65,8 +66,11 @@ from .failures import (
     Setback,
     TracedTrial,
     failed_calls,
+    of_calls,
+    of_replies,
     setbacks,
     unreadable_replies,
+    was_told,
 )
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, shows, unmatched
 
@@ -196,8 +200,7 @@ def _refused(trial: TracedTrial) -> RuleFinding | None:
     if problem is None:
         return None
     stated = quoted_answer(last.move.get("value", last.move.get("text")))
-    detail = f"{reply(last.number)} stated {stated}, which was refused: {shortened(strip_receipts(problem))}"
-    return RuleFinding("answer refused", detail, [place])
+    return RuleFinding("answer refused", f"answer refused: {misfit(problem)}; {reply(last.number)} stated {stated}", [place])
 
 
 def _altered(trial: TracedTrial) -> RuleFinding | None:
@@ -233,6 +236,16 @@ def _misread(trial: TracedTrial) -> RuleFinding | None:
 
 
 # --- what blocked it ---
+
+
+def _untold(trial: TracedTrial) -> RuleFinding | None:
+    """Return what most of the steps before a limit went into that the loop did not tell the model, put right or not."""
+    if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
+        return None
+    met = [*of_replies(trial, every=True), *of_calls(trial, every=True)]
+    errors = [one for one in met if one.kind in ("unreadable", "failed run", "not run")]
+    untold = [(one.kind, one.what) for one in errors if not was_told(trial, one)]
+    return _worst(trial, [one for one in errors if (one.kind, one.what) in untold]) if 2 * len(untold) > len(met) else None
 
 
 def _blocked(trial: TracedTrial) -> RuleFinding | None:
@@ -294,10 +307,7 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> RuleFinding | Non
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
     faults = [setback.fault or fault_behind_call(trial, setback.event) for setback in same]
-    detail = in_words(trial, same)
-    if cause == "error not shown" and NOT_SHOWN not in detail:  # something was told, in words of the loop's own
-        detail += NOT_SHOWN
-    return RuleFinding(cause, detail, [setback.event for setback in same], faults)
+    return RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -424,6 +434,7 @@ _RULES: Sequence[Callable[[TracedTrial], RuleFinding | None]] = (
     _refused,
     _altered,
     _early,
+    _untold,
     _blocked,
     _misread,
     _faults,

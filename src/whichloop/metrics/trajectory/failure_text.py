@@ -9,6 +9,7 @@ from typing import Any
 
 from whichloop.metrics.trace import GARBAGE, NO_CONTENT, Note, ToolRun, TracedCall
 from whichloop.protocol import StopReason, render_value
+from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.values import counted
 
 from .causes import Cause
@@ -62,6 +63,19 @@ def times(count: int) -> str:
 
 def quoted_answer(answer: Any) -> str:
     return repr(shortened(render_value(answer)))
+
+
+def misfit(problem: str) -> str:
+    """Return what jsonschema or pydantic found wrong with an answer, in a fixed form; else what was said."""
+    if not (found := _MISFIT.search(problem)):
+        return shortened(strip_receipts(problem))
+    kind, *names = found.groups("")
+    return f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
+
+
+_MISFIT = re.compile(
+    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
+)
 
 
 def _unreadable(trial: TracedTrial, same: Sequence[Setback]) -> str:

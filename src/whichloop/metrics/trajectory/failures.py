@@ -14,7 +14,7 @@ from whichloop.protocol import Role, StopReason
 from whichloop.protocol.receipts import strip_receipts
 
 from ..trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
-from .trajectory import CHOOSING, Prompt, TracedStep, group, prompts, says_more, shows, unmatched
+from .trajectory import CHOOSING, WORD, Prompt, TracedStep, group, new_words, prompts, shows, unmatched
 
 Kind = Literal["unreadable", "unfit", "misread", "request", "failed run", "not run", "repeated", "no call"]
 Fact = TypeVar("Fact")
@@ -99,7 +99,7 @@ class TracedTrial:
     @cached_property
     def setbacks(self) -> Sequence[Setback]:
         """What went wrong and was not put right afterwards, in time."""
-        candidates = [*_of_replies(self), *_of_calls(self)]
+        candidates = [*of_replies(self), *of_calls(self)]
         return sorted((setback for setback in candidates if _stands(self, setback)), key=lambda setback: setback.event)
 
     @property
@@ -228,9 +228,10 @@ def _stands(trial: TracedTrial, setback: Setback) -> bool:
     return trial.is_open(setback.fault, event.role if isinstance(event, ModelExchange) else "")
 
 
-def _of_replies(trial: TracedTrial) -> Iterator[Setback]:
+def of_replies(trial: TracedTrial, *, every: bool = False) -> Iterator[Setback]:
+    """Yield what went wrong with replies; `every`: also where it was put right."""
     for place, ask in trial.asks():
-        if ask.wire_error is not None and not _was_read(trial, place, ask):
+        if ask.wire_error is not None and (every or not _was_read(trial, place, ask)):
             kind: Kind = "unfit" if trial.is_scripted and not ask.fault else "unreadable"
             yield Setback(kind, place, group(ask), ask.wire_error, ask.fault)
         elif ask.fault.startswith("wire.") and ask.role in CHOOSING and trial.is_open(ask.fault, ask.role, calls_only=True):
@@ -259,8 +260,9 @@ def _same_request(one: ModelExchange, other: ModelExchange) -> bool:
     return (one.role, one.scope) == (other.role, other.scope)
 
 
-def _of_calls(trial: TracedTrial) -> Iterator[Setback]:
-    put_right = {step.call.key for step in trial.course if step.call is not None and step.gave_result}
+def of_calls(trial: TracedTrial, *, every: bool = False) -> Iterator[Setback]:
+    """Yield what went wrong with calls; `every`: also where it was put right."""
+    put_right = {step.call.key for step in trial.course if step.call is not None and step.gave_result and not every}
     keys_called: set[str] = set()
     for number, step in enumerate(trial.course):
         if step.call is None or step.event is None:
@@ -331,16 +333,30 @@ def was_asked_again(trial: TracedTrial, setback: Setback) -> bool:
 
 def was_told(trial: TracedTrial, setback: Setback) -> bool:
     """Whether the model was told of it when it was next asked for the same; true where it never was."""
-    event, decider = trial.events[setback.event], trial.decider(setback.event)
-    if decider is None:
+    decider = trial.decider(setback.event)
+    asked = (place for place, later in trial.asks(setback.event) if decider is not None and _same_request(decider, later))
+    return (place := next(asked, None)) is None or tells(trial, setback.event, place)
+
+
+def tells(trial: TracedTrial, place: int, asked: int) -> bool:
+    """Whether the prompt of a request tells, then or before, what went wrong at an event: a tool's error as it stands, or half of
+    the words that it begins with; of a reply's any word, or anything where it is not known."""
+    event = trial.events[place]
+    decider = trial.decider(trial.events.index(event))
+    error = event.result if isinstance(event, ToolRun) else getattr(event, "wire_error", None) or ""
+    if decider is None or (error and any(error in message for message in trial.prompts[asked])):
         return True
-    before = next(place for place, ask in trial.asks() if ask is decider)
-    for place, later in trial.asks(setback.event):
-        if isinstance(event, ToolRun) and trial.is_shown(event, place):
-            return True
-        if _same_request(decider, later):  # it may be said in the loop's own words
-            return says_more(trial.prompts[before], trial.prompts[place], decider.reply_text)
-    return True
+    before = next(at for at, ask in trial.asks() if ask is decider)
+    new = new_words(trial.prompts[before], trial.prompts[asked], decider.reply_text)
+    if isinstance(event, ToolRun):
+        words = set(WORD.findall(error[:MIN_TOLD].lower()))
+        return 2 * len(words & new.keys()) >= len(words) > 0
+    words = {word for word in WORD.findall(error.lower()) if len(word) >= MIN_WORD_CHARS}
+    return bool(words & new.keys() if words else new)
+
+
+MIN_TOLD, MIN_WORD_CHARS = 40, 4
+"""Characters of a tool's error that a design may show alone, and of a word that says something."""
 
 
 def was_cut_out(trial: TracedTrial, place: int) -> bool:

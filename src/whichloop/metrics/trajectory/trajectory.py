@@ -324,20 +324,12 @@ def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:
     return 10 * len(words & seen) >= 9 * len(words)
 
 
-def says_more(before: Prompt, now: Prompt, own: str) -> bool:
-    """Whether a prompt tells the model more than the one before did, its own reply and numbers aside.
+def new_words(before: Prompt, now: Prompt, own: str) -> Counter[str]:
+    """Return the words, in small letters, that a prompt has and the one before did not, its own reply aside.
 
     Bags of words, so that it holds for any loop's wording: the same question as a scripted model's "has feedback been shown?".
     """
     # Most of a prompt is the same as before, and would cancel out.
     same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, now, strict=False)))
-    new = _words(now[same:]) - _words(before[same:])
-    new -= Counter(WORD.findall(own))
-    return bool(new)
-
-
-def _words(prompt: Prompt) -> Counter[str]:
-    counted: Counter[str] = Counter()
-    for message in prompt:
-        counted.update(WORD.findall(message))
-    return counted
+    said, old, its = (Counter(WORD.findall("\n".join(texts).lower())) for texts in (now[same:], before[same:], [own]))
+    return said - old - its

@@ -17,8 +17,6 @@ from .recording import Recording
 
 MAX_COMPARED = 300
 """Recorded requests that a missed one is compared with."""
-MAX_SHOWN = 60
-"""Characters of a text that an error shows."""
 DIFFERENCE_LINES, DIFFERENCE_WIDTH = 40, 200
 _MAX_RENDERING = 2_000
 """Lines of a request that are compared."""
@@ -65,15 +63,12 @@ def miss_of(recording: Recording, wanted: RecordedRequest, request: Mapping[str,
     if closest is None:
         return RecordingMiss(escaped(f"{head}; the recording of {recording.model} is empty"), request)
     recorded, other = recording.request(closest), closest.request
+    differing = ", ".join(sorted(name for name in recorded.keys() | request.keys() if recorded.get(name) != request.get(name)))
+    found = f"closest is call {other.call + 1} ({other.role}) of {other.lane}; it differs in {differing}"
     if other.digest == wanted.digest:
-        only = (
-            f"of repeat {other.lane.repeat}"
-            if other.lane.repeat != wanted.lane.repeat
-            else f"{'once' if wanted.occurrence == 1 else f'{wanted.occurrence} times'} in one trial"
-        )
-        return RecordingMiss(_line(f"{head}; the same request is recorded {only} only"), request, recorded)
-    place = f"call {other.call + 1} ({other.role}) of {other.lane}"
-    return RecordingMiss(_line(f"{head}; closest is {place}: {'; '.join(_differences(recorded, request))}"), request, recorded)
+        at = other.lane.repeat
+        found = f"recorded {wanted.occurrence} × in one trial only" if at == wanted.lane.repeat else f"recorded in repeat {at} only"
+    return RecordingMiss(escaped(f"{head}; {found}"), request, recorded)
 
 
 def _closest(recording: Recording, wanted: RecordedRequest, request: Mapping[str, Any]) -> Exchange | None:
@@ -104,56 +99,6 @@ def _promising(candidates: list[Exchange], wanted: RecordedRequest) -> list[Exch
         return (its.digest != wanted.digest, its.lane != wanted.lane, its.lane.arm != wanted.lane.arm, its.role != wanted.role)
 
     return sorted(candidates, key=doubt)[:MAX_COMPARED]
-
-
-def _differences(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the settings that differ, then the first message that does."""
-    for name in sorted((recorded.keys() | requested.keys()) - {"messages"}):
-        old, new = recorded.get(name), requested.get(name)
-        if old == new:
-            continue
-        if name == "tools":
-            yield _tools_difference(old or [], new or [])
-        elif name in ("response_schema", "grammar"):
-            yield f"another {name}" if old and new else f"{'no ' if not new else ''}{name} asked"
-        else:
-            yield f"{name}: {_short_json(old)} recorded, {_short_json(new)} asked"
-    pairs = itertools.zip_longest(recorded["messages"], requested["messages"])
-    for number, (before, now) in enumerate(pairs, 1):
-        if before != now:
-            yield _message_difference(number, before, now)
-            return
-
-
-def _tools_difference(old: list[Mapping[str, Any]], new: list[Mapping[str, Any]]) -> str:
-    before, now = ([str(tool["name"]) for tool in tools] for tools in (old, new))
-    if before != now:
-        return f"tools: {', '.join(before) or 'none'} recorded, {', '.join(now) or 'none'} asked"
-    name = next(one["name"] for one, other in zip(old, new, strict=True) if one != other)
-    return f"tool {name} is described otherwise"
-
-
-def _message_difference(number: int, before: Mapping[str, object] | None, now: Mapping[str, object] | None) -> str:
-    if before is None or now is None:
-        there = before or now or {}
-        return f"message {number} ({there['role']}) {'was not recorded' if before is None else 'is not asked'}"
-    if before["role"] != now["role"]:
-        return f"message {number} is from {before['role']} in the recording, from {now['role']} as asked"
-    what = next(name for name in ("content", "tool_calls", "tool_call_id") if before.get(name) != now.get(name))
-    old, new = (str(value["content"]) if what == "content" else json.dumps(value.get(what)) for value in (before, now))
-    at = next((index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
-    start = max(0, at - MAX_SHOWN // 3)
-    return f"message {number} ({now['role']}) has {_short_json(old[start:])} recorded, {_short_json(new[start:])} asked"
-
-
-def _short_json(value: object) -> str:
-    if isinstance(value, str) and len(value) > MAX_SHOWN:
-        value = f"{value[:MAX_SHOWN]}…"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _line(text: str) -> str:
-    return escaped(text if len(text) <= 1_000 else f"{text[:1_000]}…")
 
 
 def _rendered(request: Mapping[str, Any]) -> Iterator[str]:

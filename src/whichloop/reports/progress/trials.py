@@ -216,20 +216,18 @@ class _Quiet(Unwatched):
 
 
 @contextmanager
-def watching(experiment: Experiment, *, quiet: bool, may_shrink: bool = True) -> Iterator[Progress]:
-    """Show the progress of a run within the block. `may_shrink`: the command that runs it has a number of tasks."""
+def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
+    """Show the progress of a run within the block."""
     if quiet:
         yield _Quiet()
     elif sys.stderr.isatty():
         live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
         view = LiveView(experiment, live)
-        view.may_shrink = view.may_shrink and may_shrink
         live.update(view)
         with live, calling(view.draw):
             yield view
     else:
         lines = _Lines(experiment)
-        lines.may_shrink = lines.may_shrink and may_shrink
         try:
             with calling(lines.draw):
                 yield lines

@@ -88,17 +88,6 @@ def versions_in(manifest: Mapping[str, object]) -> Mapping[str, Json]:
     return versions if isinstance(versions, dict) else {}
 
 
-def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
-    """Return the step limit that was set for an arm's loop, as `Manifest.step_limits` has it, whose module takes long to import.
-
-    None where it is not known, as of a manifest that is damaged or none of a comparison.
-    """
-    suite = manifest.get("suite")
-    limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
-    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in _arm_entries(manifest))
-    return limit if was_set and isinstance(limit, int) else None
-
-
 def arms_in(manifest: Mapping[str, object], typed: str) -> list[str]:
     """Return the names of the arms that a user may mean by the name of one, or of its loop; of a damaged manifest none."""
     names = [str(each.get("arm")) for each in _arm_entries(manifest)]
