@@ -189,6 +189,18 @@ def test_code_that_a_baseline_names_is_imported_only_where_it_is_typed_or_the_pr
     assert "pyproject.toml: [tool.whichloop] has loop, allow, " in whichloop(*GATE).err
 
 
+def test_a_recording_that_lacks_requests_of_the_changed_loop_names_the_commands_that_record_and_gate(whichloop, blessed, here):
+    blessed("--loop", "bare", "--cassette", "tape", "--cassette-mode", "record")
+    own = ("--loop", "bare(instructions='Use the tools.')", "--cassette", "tape")
+    ended = whichloop(*GATE, *own)
+    assert ended.code == 4, ended.out
+    record, gate = re.findall(r"^(?:Record|Next) +whichloop (.*)$", ended.out, re.M)
+    assert whichloop(*shlex.split(record), "--quiet").code == 0
+    again = whichloop(*shlex.split(gate), "--quiet")
+    assert again.code in (0, 1, 3)
+    assert "lacks" not in again.out
+
+
 def test_a_new_crash_is_a_regression_at_its_line_whatever_the_margin_and_lines_that_no_trial_ran_are_told(
     whichloop, blessed, here, monkeypatch
 ):

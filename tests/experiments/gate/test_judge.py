@@ -404,10 +404,15 @@ def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_fault
 # --- tasks ---
 
 
-def test_the_order_of_trials_changes_nothing(wind, baseline):
+def test_the_order_of_trials_changes_nothing_and_the_names_in_json_stay(wind, baseline):
     found = changed(wind, failing(*ALL[:3]))
     backwards = replace(found, records=found.records[::-1])
-    assert judge(backwards, baseline).to_json() == judge(found, baseline).to_json()
+    told = judge(found, baseline).to_json()
+    assert judge(backwards, baseline).to_json() == told
+    assert set(told) == {
+        "outcome", "reasons", "lines", "tasks", "causes", "worst", "accept", "run", "baseline", "blessed", "commit", "paired",
+        "judged_tasks", "changed", "not_judged", "again", "unrun_lines", "basis",
+    }  # fmt: skip
 
 
 def test_changed_tasks_stand_worst_first_each_with_the_trial_that_changed_most(wind):
