@@ -67,9 +67,7 @@ def test_another_source_of_the_tools_is_judged_and_named(wind, baseline):
 
 
 def test_other_names_schemas_or_descriptions_of_the_tools_are_refused(wind, baseline):
-    with pytest.raises(
-        Incomparable, match=rf"^{RUN}: another set of tools, or of data that they share, than in .*; bless anew"
-    ):
+    with pytest.raises(Incomparable, match=rf"^{RUN}: another set of tools, or of data that they share, than in .*; bless anew"):
         match(RUN, of_digests(wind.manifest, shared="other"), baseline)
 
 
