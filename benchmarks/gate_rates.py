@@ -23,7 +23,7 @@ import whichloop
 from pages import head, make_tables, row
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import bless, judge
-from whichloop.metrics.gate import Held, decide, overall
+from whichloop.metrics.gate import Held, decide, worst
 from whichloop.metrics.power import fewest_units, pass_power, regression_power
 from whichloop.metrics.statistics import wilson
 from whichloop.metrics.summary import PRIMARY, TaskValues
@@ -118,7 +118,7 @@ def judged(tasks: Tasks, size: Size, metrics: Mapping[str, float], arms: int, ch
     for arm in range(arms):
         old, new = tasks.run(size.repeats, NONE, rng), tasks.run(size.run_repeats, change, rng)
         held += [Held(f"a{arm}", metric, old[metric], new[metric], margin) for metric, margin in metrics.items()]
-    return overall(decide(held, ALPHA))
+    return worst(line.result for line in decide(held, ALPHA))
 
 
 def outcomes(
@@ -260,7 +260,8 @@ def against_another_seed(was: str, now: str, profile: str, seeds: int, runs: Pat
     for pair in range(seeds):
         baseline, tried = bless(real_run(was, profile, 2 * pair, runs)), real_run(now, profile, 2 * pair + 1, runs)
         for counter, metrics in zip(found, REAL_METRICS, strict=True):
-            counter[judge(tried, baseline, metrics=metrics, alpha=ALPHA).outcome] += 1
+            settings = baseline.gate.model_copy(update={"metrics": dict(metrics)})
+            counter[judge(tried, baseline, settings=settings, alpha=ALPHA).outcome] += 1
     return found
 
 

@@ -194,7 +194,7 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
     if case.decision in ("pass", "regression"):
         metric = "steps" if population.ratio else "accuracy"
         (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
-        return line.outcome == case.decision
+        return line.result == case.decision
     test = paired_test("accuracy", a, b, case.margin)
     (pair,) = pairs_of_family("accuracy", {("a", "b"): test}, ALPHA)
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.loop_gate(suite="arithmetic", profile="flaky-tools", tasks=40), pytest.mark.thorough]
+pytestmark = [pytest.mark.whichloop_gate(suite="arithmetic", profile="flaky-tools", tasks=40), pytest.mark.thorough]
 
 
 @pytest.mark.parametrize("loop", ["bare", "finish", "phased", "react_extract", "stateless"])
-def test_no_design_got_worse(loop_gate, loop):
-    loop_gate(loop, metrics={"steps": 0.1, "tokens": 0.1})
+def test_no_design_got_worse(whichloop_gate, loop):
+    whichloop_gate(loop, metrics={"steps": 0.1, "tokens": 0.1})

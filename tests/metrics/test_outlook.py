@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.outlook import CHANCES, MAX_TIMES, REPEATS, MoreRepeats, gate_outlook, gate_repeats, pair_outlook
+from whichloop.metrics.outlook import CHANCES, MAX_TIMES, gate_outlook, pair_outlook
 from whichloop.metrics.pairs import paired_test, pairs_of_family
 from whichloop.metrics.power import Levels, Spread, spread
 from whichloop.metrics.summary import TaskValues
@@ -73,21 +73,6 @@ def test_an_observed_difference_promises_nothing():
     assert made is not None
     assert made.fewer.tasks < 200
     assert made.more.tasks > 3 * made.fewer.tasks
-
-
-@given(found=FOUND, margin=MARGIN)
-def test_repeats_help_only_where_chance_within_tasks_is_in_the_way(found, margin):
-    made, levels = gate_repeats(found, margin=margin, levels=Levels()), Levels()
-    assert made.chance is not None
-    assert made.repeats is None or (made.repeats in REPEATS and made.repeats > found.repeats and made.chance >= CHANCES[-1])
-    assert gate_repeats(replace(found, within_known=False), margin=margin, levels=levels) == MoreRepeats(None, None)
-
-
-def test_differences_between_tasks_stay_however_often_they_run():
-    within = Spread(200, 200, 1, 0.0, 0.0, 0.2, 0.2, True, 0.001, True, df=199.0)
-    between = replace(within, between=0.4, within_a=0.0, within_b=0.0)
-    assert gate_repeats(within, margin=0.1, levels=Levels()).repeats is not None
-    assert gate_repeats(between, margin=0.02, levels=Levels()).repeats is None
 
 
 def test_a_gate_counts_the_trials_of_the_run_alone():

@@ -79,12 +79,10 @@ class Held:
     identical: bool = False
     """Every trial of the arm gave what it gave in the baseline."""
     unchanged: bool = False
-    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline; of accuracy, none has a
-    graver stop.
-    """
+    """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline."""
     gained: bool = False
-    """Seed and model leave nothing to chance, some trials of the arm score higher, and none scores lower, ends more gravely or has
-    no score; of another share than accuracy, none has a worse value either.
+    """Seed and model leave nothing to chance, some trials of the arm score higher, and none scores lower or has no score; of
+    another share than accuracy, none has a worse value either.
     """
     lost: bool = False
     """Seed and model leave nothing to chance, every trial of the arm has a score, some score lower, and none scores higher."""

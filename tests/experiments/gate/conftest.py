@@ -1,89 +1,59 @@
-"""What the tests of the gate share: a run made once, and runs made up."""
+"""What the tests of the gate share: runs that are made once, and what is made up from them."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import os
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
-from tests.sealing import reseal
-from whichloop.cli.console import WIDE
-from whichloop.cli.gate_targets import print_gate
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import Baseline, GateResult, bless
+from whichloop.experiments.gate.reasons import Reason
+from whichloop.metrics.comparison import compare
+from whichloop.metrics.gate import GateLine
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import TRIALS, write_manifest_json
 
 TASKS = 12
+ALL = [f"arithmetic-{number:04d}" for number in range(1, TASKS + 1)]
+ARM = "bare/clean"
+STUCK = "it let nothing else run for 11.0 s, and was interrupted at my_loop.py:14"
+SLOW = "no end, and no request or call for 10 s"
+Change = Callable[[Record], Record | None]
 
 
 def made(folder: Path, **config: Any) -> Results:
     """A run of its own."""
     settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
-    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)))
+    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)), is_compared=False)
     assert run(experiment, Unwatched()) == ""
     return results(experiment.folder, paired=False)
 
 
 @pytest.fixture(scope="session")
-def wind(tmp_path_factory) -> Results:
-    """Two loops over a few tasks, twice each, in clean air and under faults."""
-    return made(tmp_path_factory.mktemp("wind"), repeats=2)
-
-
-@pytest.fixture(scope="session")
-def fresh(tmp_path_factory) -> Callable[..., Results]:
-    """Makes a run; keywords are settings of its comparison."""
-    return lambda **config: made(tmp_path_factory.mktemp("fresh"), **config)
-
-
-@pytest.fixture(scope="session")
-def ran(fresh) -> Callable[..., Results]:
+def ran(tmp_path_factory) -> Callable[..., Results]:
     """Gives the run of built-in loops with these settings, which is made once: tests only read it."""
     known: dict[str, Results] = {}
 
     def run_once(**config: Any) -> Results:
         key = repr(sorted(config.items()))
         if key not in known:
-            known[key] = fresh(**config)
+            known[key] = made(tmp_path_factory.mktemp("ran"), **config)
         return known[key]
 
     return run_once
 
 
-@pytest.fixture
-def altered(wind, tmp_path) -> Callable[..., Results]:
-    """The run with other records, or another manifest; it has its traces still, unless it is made as one of which none is known."""
-
-    def make(change: Callable[[Record], Record | None] = lambda record: record, *, traced: bool = True, **manifest: Any) -> Results:
-        folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
-        shutil.copytree(wind.folder, folder)
-        write_manifest_json(folder, {**wind.manifest.to_json(), **manifest})
-        kept = [record for old in wind.records if (record := change(old)) is not None]
-        write_records(folder, kept if traced else [replace(record, trace_at=None) for record in kept])
-        return results(folder, paired=False)
-
-    return make
-
-
 @pytest.fixture(scope="session")
-def untraced(wind) -> Results:
-    """The run as if no trace of it had been kept: for laws in which traces have no part. To read them takes most of a judgement."""
-    without: Results = replace(wind, records=tuple(replace(record, trace_at=None) for record in wind.records))
-    return without
+def wind(ran: Callable[..., Results]) -> Results:
+    """Two loops over a few tasks, twice each, in clean air and under faults."""
+    return ran(repeats=2)
 
 
 @pytest.fixture(scope="session")
@@ -92,41 +62,63 @@ def baseline(wind) -> Baseline:
     return bless(wind)
 
 
-def failing(*names: str, arm: str = "bare/clean") -> Callable[[Record], Record]:
-    """These tasks of an arm are no longer solved."""
+@pytest.fixture(scope="session")
+def alone(wind) -> Callable[[Change], Results]:
+    """Gives its first arm alone with other records, without traces, to read which takes most of a judgement: for laws."""
+    manifest = wind.manifest.model_copy(update={"arms": wind.manifest.arms[:1]})
+    records = tuple(replace(record, trace_at=None) for record in wind.records if record.arm == ARM)
+    return lambda change: changed(replace(wind, manifest=manifest, records=records), change)
+
+
+def changed(found: Results, change: Change = lambda record: record, **manifest: Any) -> Results:
+    """A run with other records, or another manifest."""
+    told = found.manifest.model_copy(update=manifest)
+    records = tuple(new for record in found.records if (new := change(record)) is not None)
+    arms = [arm.info(told.suite.name) for arm in told.arms]
+    compared = compare(records, arms, alpha=told.settings.alpha, margin=told.settings.margin, paired=False)
+    return Results(found.folder, told, records, compared)
+
+
+def of(tasks: Collection[str] = ALL, arm: str = ARM, repeats: Collection[int] = (0, 1), **fields: Any) -> Change:
+    """These trials gave something else."""
 
     def change(record: Record) -> Record:
-        return replace(record, scores={"accuracy": 0.0}) if record.arm == arm and record.task in names else record
+        is_meant = record.arm.startswith(arm) and record.task in tasks and record.repeat in repeats
+        return replace(record, **fields) if is_meant else record
 
     return change
 
 
-def task(number: int) -> str:
-    return f"arithmetic-{number:04d}"
+def failing(*tasks: str, arm: str = ARM) -> Change:
+    return of(tasks, arm, scores={"accuracy": 0.0})
 
 
-ALL = [task(number) for number in range(1, TASKS + 1)]
+def hanging(*tasks: str, reason: str = STUCK, **more: Any) -> Change:
+    return of(tasks, stop="timeout", reason=reason, scores={"accuracy": 0.0}, **more)
 
 
-def changed_suite(baseline: Baseline, **changes: Any) -> Baseline:
-    return baseline.model_copy(update={"suite": baseline.suite.model_copy(update=changes)})
+def of_arms(found: Baseline, **fields: Any) -> Baseline:
+    """The baseline, of arms that were otherwise."""
+    return found.model_copy(update={"arms": {name: arm.model_copy(update=fields) for name, arm in found.arms.items()}})
 
 
-def arm_of(judged: GateResult, name: str) -> Any:
-    return next(arm for arm in judged.arms if arm.arm == name)
+def of_other_code(found: Baseline) -> Baseline:
+    return of_arms(found, code="0" * 64)
 
 
-def write_records(folder: Path, records: Sequence[Record]) -> None:
-    lines = (json.dumps(record.to_json()) + "\n" for record in records)
-    (folder / TRIALS).write_text("".join(lines), encoding="ascii")
-    reseal(folder / TRIALS)
+def of_suite(found: Baseline, **fields: Any) -> Baseline:
+    return found.model_copy(update={"suite": found.suite.model_copy(update=fields)})
 
 
-def printed(judged: GateResult, width: int) -> list[str]:
-    """The lines that a terminal of so many columns shows; `WIDE`: those in a pipe."""
-    columns = {"COLUMNS": str(width)} if width < WIDE else {}
-    with patch.dict("os.environ", columns), contextlib.redirect_stdout(io.StringIO()) as out:
-        if not columns:
-            os.environ.pop("COLUMNS", None)
-        print_gate(judged, verbose=False)
-    return out.getvalue().splitlines()
+def asked(found: Baseline, metrics: Mapping[str, float] | None = None, *accept: str) -> Any:
+    """The baseline's settings with others."""
+    return found.gate.changed(metrics or {}, accept)
+
+
+def reason(judged: GateResult, code: str) -> Reason:
+    """The first reason of this code."""
+    return next(each for each in judged.reasons if each.code == code)
+
+
+def line(judged: GateResult, metric: str = "accuracy", arm: str = ARM) -> GateLine:
+    return next(each for each in judged.lines if (each.arm, each.metric) == (arm, metric))

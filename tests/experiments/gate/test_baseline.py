@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,201 +14,250 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.sealing import reseal
-from whichloop.experiments.compare.results import Results
-from whichloop.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from whichloop.experiments.gate.changes.baseline_changes import blessed_crashes, changes, replaced
-from whichloop.experiments.gate.data.baseline import outcome_of, stored_value, to_text
-from whichloop.experiments.gate.data.damaged import DamagedBaseline
-from whichloop.metrics.record import FaultRecord, Record
+from tests.experiments.gate.conftest import ALL, ARM, Change, changed, failing, hanging, of
+from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
+from whichloop.experiments.gate.baseline import HELD_BESIDE, MIN_LIMIT_S, TIMES_SLOWEST, outcome_of, stored_value, to_text
+from whichloop.metrics.record import FaultRecord
 from whichloop.metrics.summary import METRICS
-from whichloop.runs.config import config_from
 from whichloop.runs.store.files import RunError, write_manifest_json
 
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="session")
-def blessed(wind) -> Baseline:
-    return bless(wind)
-
-
-@pytest.fixture(scope="session")
-def text(blessed) -> str:
-    return to_text(blessed)
+def text(baseline) -> str:
+    return to_text(baseline)
 
 
 # --- what is in it ---
 
 
-def test_it_holds_what_the_trials_gave(wind, blessed):
+def test_it_holds_what_the_trials_gave_and_how_to_run_them_again(wind, baseline):
     for record in wind.records:
-        line = blessed.arms[record.arm].tasks[record.task]
-        for metric in METRICS:
-            assert line.values(metric)[record.repeat] == stored_value(record, metric)
-        assert line.stop[record.repeat] == record.stop
-        assert line.outcome[record.repeat] == outcome_of(record)
-        assert line.course is not None
+        line = baseline.arms[record.arm].tasks[record.task]
+        assert {metric: line.values(metric)[record.repeat] for metric in METRICS} == {
+            metric: stored_value(record, metric) for metric in METRICS
+        }
+        assert (line.stop[record.repeat], line.outcome[record.repeat]) == (record.stop, outcome_of(record))
         assert len(line.course[record.repeat].split()) >= 2
-    context = (
-        "retention",
-        "prefix_stability",
-        "tokens_with_cache",
-        "false_success_rate",
-        "calls_lost",
-        "calls_doubled",
-        "results_mispaired",
-    )
-    assert blessed.metrics == ("accuracy", "steps", "lm_calls", "tokens", "seconds", *context)
-    assert (blessed.seed, blessed.repeats, blessed.suite.tasks) == (0, 2, 12)
-    known = config_from(blessed.config, "baseline").public()  # what is left out is what a comparison does by itself
-    elsewhere = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency")
-    assert known == wind.manifest.config | {name: known[name] for name in elsewhere}
-    assert not blessed.config.keys() & set(elsewhere)
-    assert list(blessed.arms) == [arm.arm for arm in wind.manifest.arms]
-
-
-def test_it_is_small_and_has_one_line_per_task(wind, blessed, text):
-    assert len(text) / len(wind.records) < 300
-    for name, arm in blessed.arms.items():
-        for task in arm.tasks:
-            assert sum(f'"{task}": {{"accuracy"' in line for line in text.splitlines()) == len(blessed.arms), name
-    assert text.isascii()
-
-
-def test_the_order_of_trials_changes_nothing(wind, blessed):
-    backwards = replace(wind, records=wind.records[::-1])
-    assert bless(backwards).model_copy(update={"created": ""}) == blessed.model_copy(update={"created": ""})
-
-
-def test_without_traces_it_has_no_course(altered):
-    found = bless(altered(lambda record: replace(record, trace_at=None)))
-    assert {line.course for arm in found.arms.values() for line in arm.tasks.values()} == {None}
-
-
-def test_what_infrastructure_spoiled_is_not_known(ran):
-    found: Results = ran(loops=("bare",), profiles=("clean",), suite="arithmetic(size=12)")
-    spoiled = replace(found.records[0], status="errored", reason="provider: down")
-    made = bless(replace(found, records=(spoiled, *found.records[1:])))
-    line = made.arms["bare/clean"].tasks[spoiled.task]
-    assert (line.accuracy, line.stop, line.outcome) == ((None,), (None,), (None,))
+    assert (baseline.seed, baseline.repeats, baseline.suite.tasks, baseline.run) == (0, 2, 12, wind.folder.name)
+    assert baseline.config["loops"] == ["bare", "finish"]
+    assert not baseline.config.keys() & {"name", "runs", "mlflow", "tracking_uri", "concurrency"}
 
 
 # Of a trial, what is measured by a clock or named by the run's own names is no outcome.
-CLOCKS = {"arm", "seed", "suite_digest", "cost_usd", "nominal_usd", "seconds", "wall_s", "started_at", "trace_at", "retries"}
+CLOCKS = {"arm", "cost_usd", "nominal_usd", "seconds", "wall_s", "started_at"}
+OTHERS = {
+    "answer": "another", "stop": "forced", "scores": {"accuracy": 0.5}, "steps": 77, "calls": {"decide": 77}, "tool_calls": 77,
+    "input_tokens": 77, "output_tokens": 77, "errors": {"wire": 1}, "false_success": True, "trace_digest": "77",
+    "faults": (FaultRecord("tool.slow", "decide:c1"),), "arm": "another", "seconds": 77.0, "wall_s": 77.0, "started_at": 77.0,
+    "cost_usd": 77.0, "nominal_usd": 77.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_the_outcome_is_all_that_a_trial_gave_but_times_and_costs(wind, field):
+    record = wind.records[0]
+    assert (outcome_of(replace(record, **{field: OTHERS[field]})) == outcome_of(record)) == (field in CLOCKS)
+
+
+def test_what_infrastructure_spoiled_is_not_known_and_without_traces_there_is_no_course(ran):
+    found = ran(loops=("bare",), profiles=("clean",), suite="arithmetic(size=60)")
+    spoiled = replace(found.records[0], status="errored", reason="provider: down", trace_at=None)
+    line = bless(replace(found, records=(spoiled, *found.records[1:]))).arms[ARM].tasks[spoiled.task]
+    assert (line.values("accuracy"), line.stop, line.outcome, line.course) == ((None,), (None,), (None,), ())
+
+
+def test_by_default_it_judges_accuracy_tokens_and_two_harms_and_accepts_other_words_alone(wind, baseline):
+    assert baseline.gate.metrics == {"accuracy": 0.02, **HELD_BESIDE}
+    assert (baseline.gate.accept, baseline.gate.trial_timeout_s) == ((), 10.0)
+    some = bless(changed(wind, of(call_counts={}, repeats=[0], input_tokens=0)))
+    assert set(some.gate.metrics) == set(baseline.gate.metrics), "a share of some is one that some trials lack"
+    wordy = changed(wind, of(ALL[:1], answer="so many words that nobody says them twice in the same way"))
+    assert bless(wordy).gate.accept == ("other_answers",)
+    chosen = bless(wordy, {"accuracy": 0.05, "steps": 0.2}, ["undecided"])
+    assert (chosen.gate.metrics, chosen.gate.accept) == ({"accuracy": 0.05, "steps": 0.2}, ("undecided",))
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("metrics", "accept", "problem"),
     [
-        ("answer", "another"),
-        ("stop", "forced"),
-        ("scores", {"accuracy": 0.5}),
-        ("steps", 77),
-        ("calls", {"decide": 77}),
-        ("tool_calls", 77),
-        ("input_tokens", 77),
-        ("output_tokens", 77),
-        ("errors", {"wire": 1}),
-        ("false_success", True),
-        ("trace_digest", "77"),
-        ("faults", (FaultRecord("tool.slow", "decide:c1"),)),
-        ("arm", "another"),
-        ("seconds", 77.0),
-        ("wall_s", 77.0),
-        ("started_at", 77.0),
-        ("cost_usd", 77.0),
-        ("nominal_usd", 77.0),
+        ({"accuracy": 2.0}, [], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
+        ({"speed": 1.0}, [], "unknown metric 'speed'"),
+        ({}, ["worse"], "accept.0: Input should be 'undecided', 'tasks_lost', "),
+        ({}, ["crash"], "accept.0: "),
+        ({}, ["hang"], "accept.0: "),
     ],
 )
-def test_the_outcome_is_all_that_a_trial_gave_but_times_and_costs(wind, field, value):
-    record: Record = wind.records[0]
-    assert (outcome_of(replace(record, **{field: value})) == outcome_of(record)) == (field in CLOCKS)
-
-
-# --- what is refused ---
-
-
-def refused(found: Results, why: str) -> None:
-    with pytest.raises(RunError) as said:
-        bless(found)
-    assert why in str(said.value)
-    assert str(said.value).startswith(f"{found.folder}: ")
+def test_bad_settings_are_one_line_that_names_the_field(baseline, metrics, accept, problem):
+    with pytest.raises(ValueError, match=problem) as said:
+        baseline.gate.changed(metrics, accept)
     assert "\n" not in str(said.value)
 
 
-def test_an_incomplete_run_is_refused(altered):
-    refused(altered(lambda record: None if record.task == "arithmetic-0001" else record), "8 of 96 trials are missing")
+@pytest.mark.parametrize("slowest", [0.1, 3.3])
+def test_a_trial_hangs_after_twenty_times_the_slowest_blessed_one(wind, slowest):
+    found = changed(wind, lambda record: replace(record, wall_s=slowest))
+    assert bless(found).gate.trial_timeout_s == max(MIN_LIMIT_S, TIMES_SLOWEST * slowest)
+    arms = tuple(arm.model_copy(update={"model": "openai/m"}) for arm in found.manifest.arms)
+    assert bless(changed(found, arms=arms)).gate.trial_timeout_s is None, "a real model takes what it takes"
 
 
-def test_a_run_that_a_look_ended_is_refused_in_its_own_words(fresh):
-    found = fresh(profiles=("clean",), suite="arithmetic(size=40)", looks=2, margin=0.5)
-    refused(found, "--looks ended it after 20 of 40 tasks, and a gate needs all of them: run it without --looks")
+# --- what is not blessed ---
+
+BROKEN: dict[str, Change] = {
+    "8 of 96 trials are missing": lambda record: None if record.task == ALL[0] else record,
+    f"{ARM}: 8.3% of its trials errored, more than 2% (2 × provider: down)": of(ALL[:1], status="errored", reason="provider: down"),
+    f"{ARM}: in no trial did the loop ask its model": of(calls={}),
+    f"{ARM}: every trial crashes or hangs": of(stop="crashed", reason="KeyError", scores={"accuracy": 0.0}, calls={}),
+    f"{ARM}: no trial was scored": of(status="excluded"),
+    "bare/flaky-tools: only 0 of ": lambda r: replace(r, faults=tuple(replace(fault, landed=False) for fault in r.faults)),
+}
 
 
-def test_a_run_whose_trials_failed_is_refused(altered):
-    first = {"arm": "bare/clean", "task": "arithmetic-0001"}
-    found = altered(lambda r: replace(r, status="errored") if (r.arm, r.task) == tuple(first.values()) else r)
-    refused(found, "bare/clean: 8.3% of its trials are errored, more than 2%")
+@pytest.mark.parametrize("why", BROKEN)
+def test_a_run_that_says_nothing_of_its_loops_is_not_blessed(wind, why):
+    with pytest.raises(RunError) as said:
+        bless(changed(wind, BROKEN[why]))
+    assert str(said.value).startswith(f"{wind.folder}: {why}")
+    assert str(said.value).endswith("; nothing was blessed")
+    assert "\n" not in str(said.value)
 
 
-def test_a_run_of_which_nothing_was_scored_is_refused(altered):
-    refused(altered(lambda r: replace(r, status="excluded") if r.arm == "bare/clean" else r), "bare/clean: no trial was scored")
-
-
-def test_a_run_whose_faults_did_not_land_is_refused(altered):
-    found = altered(lambda r: replace(r, faults=tuple(replace(fault, landed=False) for fault in r.faults)))
-    refused(found, "scheduled faults landed; the run is invalid")
-
-
-def test_an_optimization_is_refused(wind, tmp_path):
+def test_a_loop_that_hangs_in_every_trial_is_not_blessed_and_an_optimization_is_no_comparison(wind, tmp_path):
+    with pytest.raises(RunError, match="every trial crashes or hangs"):
+        bless(changed(wind, hanging(*ALL)))
     write_manifest_json(tmp_path, {**wind.manifest.to_json(), "kind": "optimization"})
     with pytest.raises(RunError, match=r"an optimization, not a comparison; its test is one: .*/test"):
         read_run(tmp_path)
-    assert read_run(wind.folder).digest == wind.digest
 
 
 # --- the file ---
 
 
-def test_it_comes_back_as_it_was(blessed, tmp_path):
+def test_it_comes_back_as_it_was_with_a_line_for_each_task(wind, baseline, text, tmp_path):
     path = tmp_path / "gates" / "b.json"
-    write_baseline(path, blessed)
-    assert read_baseline(path) == blessed
-    assert to_text(read_baseline(path)) == path.read_text()
+    write_baseline(path, baseline)
+    assert read_baseline(path) == baseline
+    assert to_text(read_baseline(path)) == path.read_text() == text
     assert list(path.parent.iterdir()) == [path]
+    assert text.isascii()
+    for name in ALL:
+        assert sum(f'"{name}": {{"metrics"' in line for line in text.splitlines()) == len(baseline.arms)
+    backwards = bless(replace(wind, records=wind.records[::-1]))
+    assert backwards.model_copy(update={"created": baseline.created}) == baseline, "the order of trials changes nothing"
 
 
-def test_it_is_written_whole_or_not_at_all(blessed, tmp_path, monkeypatch):
+def test_git_shows_a_changed_task_as_one_line(wind, baseline, tmp_path):
+    other = bless(changed(wind, failing(ALL[3]))).model_copy(update={"created": baseline.created})
+    for name, each in (("a.json", baseline), ("b.json", other)):
+        write_baseline(tmp_path / name, each)
+    told = subprocess.run(
+        ["git", "diff", "--no-index", "--numstat", "a.json", "b.json"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert told.stdout.split()[:2] == [b"1", b"1"]
+
+
+def test_a_margin_that_was_edited_by_hand_and_line_breaks_of_windows_are_read(baseline, text, tmp_path):
     path = tmp_path / "b.json"
-    path.write_text("old")
-    monkeypatch.setattr("os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space"):
-        write_baseline(path, blessed)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    path.write_bytes(text.replace('"accuracy": 0.02', '"accuracy": 0.5').replace("\n", "\r\n").encode())
+    assert read_baseline(path).gate == baseline.gate.changed({"accuracy": 0.5})
 
 
-def read(path: Path, content: str | bytes) -> Baseline:
-    path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
-    reseal(path)
-    return read_baseline(path)
+@pytest.mark.parametrize("old", ["", '{"whichloop_baseline": 2', "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"])
+def test_it_is_written_in_the_place_of_a_damaged_one_whole_or_not_at_all(baseline, old, tmp_path, monkeypatch):
+    path = tmp_path / "b.json"
+    path.write_text(old)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space") as failed:
+            write_baseline(path, baseline)
+    assert str(path) in str(failed.value)
+    assert (path.read_text(), list(tmp_path.iterdir())) == (old, [path])
+    write_baseline(path, baseline)
+    assert read_baseline(path) == baseline
 
 
-def tried(path: Path, content: str) -> tuple[Baseline | None, str]:
-    """The baseline, or what is said in its place; no other error may leave."""
-    try:
-        return read(path, content), ""
-    except ValueError as error:
-        return None, str(error)
+@pytest.mark.parametrize(("name", "there"), [("mine.json", "{}"), ("mine.json", "[1]"), ("README.md", None), ("mine", None)])
+def test_a_file_that_is_no_baseline_is_never_replaced(baseline, name, there, tmp_path):
+    path = tmp_path / name
+    if there is not None:
+        path.write_text(there)
+    with pytest.raises(ValueError, match=f"{name}: "):
+        write_baseline(path, baseline)
+    assert [file.read_text() for file in tmp_path.iterdir()] == [there] * (there is not None)
+
+
+# --- a bad file is one line ---
 
 
 def bad(path: Path, content: str | bytes, why: str) -> None:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=r".*") as said:
-        read(path, content)
+        read_baseline(path)
     assert str(said.value).startswith(f"{path}: ")
     assert why in str(said.value)
     assert "\n" not in str(said.value)
+
+
+def edited(text: str, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> str:
+    value = json.loads(text)
+    inside = value
+    for name in path[:-1]:
+        inside = inside[name]
+    change(inside, path[-1])
+    return json.dumps(value)
+
+
+TASK = ("arms", ARM, "tasks", ALL[0])
+FIELDS: list[tuple[tuple[Any, ...], Any, str]] = [
+    (("whichloop_baseline",), 1, "a baseline of version 1, and this is 2"),
+    (("seed",), "7", "seed: Input should be a valid integer, got '7'"),
+    (("repeats",), 3, f"arms.{ARM}: a task has not 3 repeats"),
+    (("gate", "metrics"), {"accuracy": 0.1, "speed": 0.1}, "gate: unknown metric 'speed'"),
+    (("gate", "metrics"), {"steps": 0.1}, "gate: metrics: accuracy is missing"),
+    (("gate", "metrics", "accuracy"), 1.5, "gate: metric accuracy: a margin of 0 or more is needed, below 1, got 1.5"),
+    (("gate", "accept"), ["worse"], "gate.accept.0: Input should be "),
+    (("arms",), {}, "arms: Dictionary should have at least 1 item"),
+    (("arms", ARM, "speed"), 1, f"arms.{ARM}.speed: Extra inputs are not permitted, got 1"),
+    ((*TASK, "metrics", "accuracy"), [1], "lists of other lengths than the 2 of stop"),
+    ((*TASK, "metrics", "tokens", 0), 1e200, "metrics.tokens.0: Input should be less than 1000"),
+    ((*TASK, "outcome", 0), "xyz", "outcome.0: String should match pattern"),
+]
+
+
+@pytest.mark.parametrize(("path", "to", "why"), FIELDS)
+def test_a_bad_field_is_named(text, tmp_path, path, to, why):
+    bad(tmp_path / "b.json", edited(text, path, lambda inside, name: inside.__setitem__(name, to)), why)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (lambda text: "", "not a baseline"),
+        (lambda text: '{"mine": 1}', "not a baseline"),
+        (lambda text: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
+        (lambda text: f"<<<<<<< HEAD\n{text}", "conflict"),
+        (lambda text: text.replace('\n "seed"', '\n<<<<<<< HEAD\n "seed"'), "conflict"),
+        (lambda text: text.replace('"seed": 0', '"seed": NaN'), "seed: Input should be a valid integer, got "),
+        (lambda text: f"[{text}]", "not a baseline"),
+        (lambda text: b"\xff" + text.encode(), "not a baseline"),
+        (lambda text: '{"whichloop_baseline": ' + "[" * 100_000, "not a baseline"),
+    ],
+)
+def test_what_is_no_baseline_is_told_as_what_it_is(text, tmp_path, content, why):
+    bad(tmp_path / "b.json", content(text), why)
+
+
+def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path):
+    with pytest.raises(ValueError, match=r"b\.json: no such file; whichloop gate RUN --bless --output \S+/b\.json"):
+        read_baseline(tmp_path / "b.json")
+
+
+@SHARED
+@given(share=st.floats(0, 0.999))
+def test_a_torn_file_is_one_line(text, tmp_path, share):
+    bad(tmp_path / "b.json", text[: int(share * len(text))].rstrip(), "not a baseline")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -229,148 +279,25 @@ def test_a_damaged_file_is_one_line_or_a_baseline_all_the_same(text, tmp_path, d
     value = json.loads(text)
     for arm in value["arms"].values():
         arm["tasks"] = dict(list(arm["tasks"].items())[:2])
-    value["suite"]["tasks"] = 2
+    value["suite"]["tasks"], value["packages"] = 2, {"numpy": "1"}
     place = data.draw(st.sampled_from(places(value)[1:]))
-    inside = value
-    for name in place[:-1]:
-        inside = inside[name]
-    if data.draw(st.booleans()) and isinstance(inside, dict):
-        del inside[place[-1]]
+    new, is_gone, path = data.draw(JSON), data.draw(st.booleans()), tmp_path / "b.json"
+
+    def damage(inside: Any, name: Any) -> None:
+        if is_gone and isinstance(inside, dict):
+            del inside[name]
+        else:
+            inside[name] = new
+
+    path.write_text(edited(json.dumps(value), place, damage))
+    try:
+        found = read_baseline(path)
+    except ValueError as error:
+        said = str(error)
     else:
-        inside[place[-1]] = data.draw(JSON)
-    path = tmp_path / "b.json"
-    found, said = tried(path, json.dumps(value))
-    assert (found is None) == said.startswith(f"{path}: ")
-    assert "\n" not in said
-    assert len(said) < 600
-    if found is not None:
         write_baseline(path, found)
         assert read_baseline(path) == found
-
-
-@SHARED
-@given(content=st.binary(max_size=60) | st.text(max_size=60))
-def test_what_is_no_baseline_is_one_line(tmp_path, content):
-    bad(tmp_path / "b.json", content, "not a baseline")
-
-
-@SHARED
-@given(share=st.floats(0, 0.999))
-def test_a_torn_file_is_one_line(text, tmp_path, share):
-    bad(tmp_path / "b.json", text[: int(share * len(text))].rstrip(), "not a baseline")
-
-
-def edited(text: str, *path: Any, to: Any) -> str:
-    value = copy.deepcopy(json.loads(text))
-    inside = value
-    for name in path[:-1]:
-        inside = inside[name]
-    inside[path[-1]] = to
-    return json.dumps(value)
-
-
-TASK = ("arms", "bare/clean", "tasks", "arithmetic-0001")
-
-
-@pytest.mark.parametrize(
-    ("path", "to", "why"),
-    [
-        (("whichloop_baseline",), 2, "a baseline of version 2, this whichloop reads 1"),
-        (("seed",), "7", "seed: Input should be a valid integer, got '7'"),
-        (("repeats",), 0, "repeats: Input should be greater than or equal to 1, got 0"),
-        (("repeats",), 3, "arms.bare/clean.tasks.arithmetic-0001: 2 values, and repeats is 3"),
-        (("suite", "tasks"), 13, "arms.bare/clean.tasks: 12 tasks, and suite.tasks says 13"),
-        (("profiles",), {}, "arms.bare/clean.profile: 'clean' is not among profiles"),
-        (("metrics",), ["accuracy", "speed"], "metrics: unknown metric 'speed'"),
-        (("metrics",), ["steps"], "metrics: accuracy is missing"),
-        (("arms",), {}, "arms: Dictionary should have at least 1 item"),
-        (("arms", "bare/clean", "speed"), 1, "arms.bare/clean.speed: Extra inputs are not permitted"),
-        ((*TASK, "accuracy"), [1], "accuracy: 1 values beside 2 of stop"),
-        ((*TASK, "accuracy", 1), 1.5, "arms.bare/clean.tasks.arithmetic-0001.accuracy.1: Input should be less than or equal to 1"),
-        ((*TASK, "steps", 0), -1, "steps.0: Input should be greater than or equal to 0, got -1"),
-        ((*TASK, "tokens", 0), 1e200, "tokens.0: Input should be less than 1000"),
-        ((*TASK, "outcome", 0), "xyz", "outcome.0: String should match pattern"),
-        ((*TASK, "course", 0), "abc", "course.0: String should match pattern"),
-    ],
-)
-def test_a_bad_field_is_named(text, tmp_path, path, to, why):
-    bad(tmp_path / "b.json", edited(text, *path, to=to), why)
-
-
-def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_path):
-    """As a merge gone wrong leaves them."""
-    line = next(line for line in text.splitlines() if line.startswith('    "arithmetic-0001"'))
-    bad(tmp_path / "b.json", text.replace(line, f"{line}\n{line}", 1), "duplicate key 'arithmetic-0001'")
-    bad(tmp_path / "b.json", text.replace('"seed": 0', '"seed": NaN'), "NaN is not JSON")
-    bad(
-        tmp_path / "b.json",
-        f"<<<<<<< HEAD\n{text}",
-        "left both in it; take one side with git checkout --ours -- ",
-    )
-
-
-# --- what a new one changes ---
-
-
-def test_changes_are_told_arm_by_arm(wind, blessed, altered):
-    assert changes(blessed, bless(wind)) == []
-    fallen = bless(altered(lambda r: replace(r, scores={"accuracy": 0.0}) if r.task == "arithmetic-0001" else r))
-    said = changes(blessed, fallen)
-    assert "arm bare/clean: of 12 tasks 1 changed; accuracy 1.000 -> 0.917" in said
-    fewer = blessed.model_copy(update={"arms": {"bare/clean": blessed.arms["bare/clean"]}, "seed": 7})
-    assert changes(blessed, fewer)[:2] == ["seed: 0 -> 7", "arm finish/clean: gone"]
-    assert changes(fewer, blessed)[1] == "arm finish/clean: new"
-    moved = blessed.model_copy(update={"task_digests": {**blessed.task_digests, "arithmetic-0001": "0" * 12}})
-    assert changes(blessed, moved) == ["tasks: 1 task changed (arithmetic-0001)"]
-
-
-def test_a_pointer_of_git_lfs_is_told_as_one_and_may_be_replaced(blessed, tmp_path):
-    path = tmp_path / "b.json"
-    path.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n")
-    with pytest.raises(DamagedBaseline, match=r"b\.json: not a baseline, but a pointer of Git LFS to one; git lfs pull fetches it"):
-        read_baseline(path)
-    assert replaced(path, blessed) == [
-        "it replaces a baseline that could not be read: not a baseline, but a pointer of Git LFS to one"
-    ]
-
-
-def test_an_error_names_the_file_that_was_typed(blessed, tmp_path):
-    (tmp_path / "b.json").mkdir()
-    with pytest.raises(OSError, match=r"b\.json") as failed:
-        write_baseline(tmp_path / "b.json", blessed)
-    assert (failed.value.filename, failed.value.filename2) == (str(tmp_path / "b.json"), None)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["b.json"]
-
-
-def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, tmp_path):
-    path = tmp_path / "b.json"
-    assert replaced(path, blessed) == []
-    path.write_text(text.replace("finished", "crashed", 1))
-    with pytest.raises(DamagedBaseline, match=r"was written; bless it again$"):
-        read_baseline(path)
-    (tmp_path / ".git").mkdir()
-    cure = r"take an intact version back with git checkout COMMIT -- .* \(git log -- .* lists them\), or bless it again$"
-    with pytest.raises(DamagedBaseline, match=rf"was written; {cure}"):
-        read_baseline(path)
-    told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"
-    assert replaced(path, blessed) == [f"{told} after it was written"]
-    path.write_text(f"<<<<<<< HEAD\n{text}")
-    assert replaced(path, blessed)[0].startswith("it replaces a baseline that could not be read: ")
-    path.write_text('{"mine": 1}')
-    with pytest.raises(ValueError, match="not a baseline"):
-        replaced(path, blessed)
-
-
-def test_line_breaks_of_windows_damage_no_baseline(text, blessed, tmp_path):
-    (tmp_path / "b.json").write_bytes(text.encode("ascii").replace(b"\n", b"\r\n"))
-    assert read_baseline(tmp_path / "b.json") == blessed
-
-
-def test_to_bless_says_how_many_trials_crash(wind, altered):
-    assert blessed_crashes(wind.records) == []
-    crashing = altered(lambda r: replace(r, stop="crashed", reason="KeyError: 'x'") if r.task == "arithmetic-0001" else r)
-    said = "8 of 96 trials crash (8 × KeyError: 'x'), and the gate takes that for what the loop does"
-    assert blessed_crashes(crashing.records) == [said]
-    (ended,) = blessed_crashes(crashing.records, imported=True)
-    assert ended.startswith("8 of 96 trials were ended by an error, as the file says (8 × KeyError: 'x')")
-    assert ended.endswith("takes that for what the agent does")
+        return
+    assert said.startswith(f"{path}: ")
+    assert "\n" not in said
+    assert len(said) < 600

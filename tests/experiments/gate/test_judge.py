@@ -1,369 +1,438 @@
-"""A run against a baseline: each outcome, each refusal, and the tasks that changed."""
+"""A run against a baseline: each reason with its outcome and numbers, and that no larger loss gets a milder outcome."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
+from tests.cases import cases
+from tests.experiments.gate.conftest import (
+    ALL,
+    ARM,
+    SLOW,
+    STUCK,
+    Change,
+    asked,
+    changed,
+    failing,
+    hanging,
+    line,
+    of,
+    of_arms,
+    of_other_code,
+    of_suite,
+    reason,
+)
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
-from whichloop.experiments.gate.data.baseline import to_text
-from whichloop.experiments.gate.output.next_steps import next_steps
-from whichloop.experiments.gate.output.sentences import further_lines
-from whichloop.experiments.gate.output.text import paragraphs
-from whichloop.metrics.record import Record
+from whichloop.experiments.gate import Baseline, Incomparable, bless, judge
+from whichloop.experiments.gate.baseline import Accepted
+from whichloop.experiments.gate.judge import MAX_AGAIN, doubtful_trials
+from whichloop.experiments.gate.reasons import TEXTS
+from whichloop.experiments.gate.sides import is_graver
+from whichloop.metrics.gate import WORST_FIRST
+from whichloop.metrics.record import UNREPLAYABLE, Record
+from whichloop.protocol import StopReason
 
-# --- outcomes ---
-
-
-@pytest.mark.slow  # as test_rerun.py has a run again by the baseline's own configuration
-def test_the_same_again_is_identical(baseline, fresh):
-    again: Results = fresh(repeats=2)
-    judged = judge(again, baseline)
-    assert judged.outcome == "identical"
-    assert (judged.tasks, judged.same_result, judged.reasons, judged.notes) == ((), 0, (), ())
-    assert all(arm.identical for arm in judged.arms)
-    assert {line.outcome for line in judged.lines} == {"identical"}
+FIRST = f"{ARM}/{ALL[0]}/0"
 
 
-def test_the_order_of_trials_changes_nothing(wind, baseline, altered):
-    found = altered(failing(*ALL[:3]))
-    backwards = judge(replace(found, records=found.records[::-1]), baseline)
-    assert backwards.to_json() == judge(found, baseline).to_json()
+def both(*changes: Change) -> Change:
+    def change(record: Record) -> Record | None:
+        found: Record | None = record
+        for each in changes:
+            found = None if found is None else each(found)
+        return found
+
+    return change
 
 
-def test_a_drop_is_a_regression_and_its_tasks_are_told(altered, baseline):
-    judged = judge(altered(failing(*ALL[:8])), baseline)
-    assert judged.outcome == "regression"
-    assert [line.arm for line in judged.lines if line.outcome == "regression"] == ["bare/clean"]
-    assert [(change.arm, change.task, change.became) for change in judged.tasks] == [
-        ("bare/clean", name, "worse") for name in ALL[:8]
-    ]
-    assert judged.tasks[0].was.mean == 1.0
-    assert judged.tasks[0].now.mean == 0.0
-    assert judged.tasks[0].command.endswith(f"bare/clean/{task(1)}/0")
-    assert sum(judged.causes.values()) == 8
+def same(found: Baseline) -> Baseline:
+    return found
 
 
-def test_a_little_is_undecided_with_what_it_would_take(altered, baseline):
-    judged = judge(altered(failing(task(1))), baseline)
-    assert judged.outcome == "undecided"
-    (line,) = [line for line in judged.lines if line.outcome == "undecided"]
-    assert line.outlook is not None
-    assert line.outlook.fewer.tasks > 12
+def of_two_tasks_fewer(found: Baseline) -> Baseline:
+    """A baseline of a suite in which one task was another, and one was not there."""
+    assert found.asked is not None
+    tasks = {name: "0" if name == ALL[0] else digest for name, digest in found.asked.tasks.items() if name != ALL[1]}
+    return found.model_copy(update={"asked": found.asked.model_copy(update={"tasks": tasks})})
 
 
-def test_within_a_wide_margin_it_passes(altered, baseline):
-    assert judge(altered(failing(task(1))), baseline, metrics={"accuracy": 0.5}).outcome == "pass"
+def errored_before(found: Baseline) -> Baseline:
+    lines = {name: each.model_copy(update={"outcome": (None, None)}) for name, each in found.arms[ARM].tasks.items()}
+    return found.model_copy(update={"arms": {**found.arms, ARM: found.arms[ARM].model_copy(update={"tasks": lines})}})
 
 
-def test_an_arm_that_is_not_the_same_is_judged_beside_those_that_are(altered, baseline):
-    judged = judge(altered(failing(task(1))), baseline)
-    assert {arm.arm: arm.identical for arm in judged.arms} == {
-        "bare/clean": False,
-        "finish/clean": True,
-        "bare/flaky-tools": True,
-        "finish/flaky-tools": True,
+class Case(NamedTuple):
+    change: Change
+    outcome: str
+    """Of the whole."""
+    numbers: Mapping[str, Any]
+    """Some of the reason's."""
+    before: Callable[[Baseline], Baseline] = same
+    where: str = ARM
+
+
+def unlanded(record: Record) -> Record:
+    return replace(record, faults=tuple(replace(fault, landed=False) for fault in record.faults))
+
+
+CASES = {
+    "identical": Case(of(seconds=9.0, wall_s=9.0), "pass", {}),
+    "unchanged": Case(of(ALL[:1], errors={"wire": 7}), "pass", {}),
+    "within_margin": Case(of(input_tokens=1, output_tokens=0), "pass", {}),
+    "tasks_gained": Case(of(), "pass", {"better": 1}, lambda found: of_other_code(found)),
+    "worse": Case(failing(*ALL[:10]), "regression", {}),
+    "tasks_lost": Case(failing(*ALL[:2]), "regression", {"worse": 2}, of_other_code),
+    "undecided": Case(failing(ALL[0]), "undecided", {"tasks": 600}),
+    "crash": Case(
+        of(ALL[:1], stop="crashed", reason="KeyError: 'x' at my_loop.py:3", repeats=[0]),
+        "regression",
+        {"trials": 1, "of": 24, "first": FIRST, "error": "KeyError: 'x' at my_loop.py:3"},
+    ),
+    "hang": Case(hanging(ALL[0]), "regression", {"trials": 2, "of": 24, "first": FIRST, "error": STUCK}),
+    "graver_stop": Case(of(ALL[:1], stop="max_steps"), "undecided", {"trials": 2, "first": FIRST}),
+    "other_answers": Case(of(ALL[:1], answer="so"), "undecided", {"trials": 2, "of": 24, "first": FIRST, "now": '"so"'}),
+    "tasks_changed": Case(
+        failing(ALL[0]), "undecided", {"same": 10, "changed": 1, "added": 1, "removed": 0}, of_two_tasks_fewer, where=""
+    ),
+    "incomplete": Case(lambda r: None if r.task == ALL[0] else r, "invalid", {"missing": 8, "scheduled": 96}, where=""),
+    "errored": Case(of(ALL[:1], status="errored", reason="provider: down"), "invalid", {"share": 1 / 12, "most": 0.02}),
+    "errored_baseline": Case(of(), "invalid", {"share": 1.0}, errored_before),
+    "never_asked": Case(of(calls={}), "invalid", {}),
+    "few_faults": Case(unlanded, "invalid", {"landed": 0}, where="bare/flaky-tools"),
+    "unsound": Case(of(ALL[:1], arm="", status="excluded", reason=f"{UNREPLAYABLE}it is broken"), "invalid", {}, where=""),
+}
+"""Code → what it comes of. Where nothing else is said, the loop's code is the blessed one."""
+
+
+def test_each_reason_has_a_case():
+    assert {*CASES, "dead"} == {*TEXTS}, "a dead loop is blessed never, and judged by its crashes"
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_each_reason_with_its_outcome_and_numbers(wind, baseline, code):
+    case = CASES[code]
+    blessed = bless(changed(wind, failing(ALL[0]))) if code == "tasks_gained" else baseline
+    judged = judge(changed(wind, case.change), case.before(blessed))
+    found = reason(judged, code)
+    assert (judged.outcome, found.arm, found.accepted) == (case.outcome, case.where, False)
+    assert found.outcome == case.outcome
+    assert {name: pytest.approx(value) for name, value in case.numbers.items()} == {
+        name: found.numbers[name] for name in case.numbers
     }
-
-
-def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline):
-    """They are judged where that is asked for, and told in any case."""
-    found = altered(lambda r: replace(r, input_tokens=2 * r.input_tokens))
-    judged = judge(found, baseline)
-    assert judged.outcome == "unchanged"  # 12 tasks say nothing of 2 points elsewhere, and it is not the same
-    assert (judged.tasks, judged.same_result, judged.differs_in) == ((), 96, ("tokens",))
-    dice, (unjudged,) = judged.notes, judged.details
-    assert unjudged.startswith("Not judged: tokens ×1.96 (")
-    assert any(line.startswith("Tokens ×1.96 (") and line.endswith(", not judged.") for line in further_lines(judged))
-    *first, last = [arm.arm for arm in judged.arms]
-    blessed = f"{', '.join(first)} and {last} are the loops of the baseline (code, options and settings)"
-    assert [note.partition(":")[0] for note in dice] == [f"{blessed}, and yet 96 of 96 trials differ"]
-    dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
-    assert (dear.outcome, [note for note in dear.details if note.startswith("Not judged")]) == ("regression", [])
-    assert {line.metric: line.outcome for line in arm_of(dear, "bare/clean").lines} == {"accuracy": "pass", "tokens": "regression"}
-    assert judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 1.1}).outcome == "pass"
-
-
-def test_the_same_scores_are_unchanged_only_where_nothing_is_left_to_chance(altered, baseline, ran):
-    """Else they are a sample, and a dozen tasks are too few of one."""
-
-    def dearer(record: Record) -> Record:
-        return replace(record, input_tokens=record.input_tokens + 1)
-
-    assert judge(altered(dearer), baseline).outcome == "unchanged"
-    assert judge(ran(repeats=2, seed=5), baseline).outcome == "undecided"
-    arms = {name: arm.model_copy(update={"model": "openai/m"}) for name, arm in baseline.arms.items()}
-    sampled = baseline.model_copy(update={"arms": arms})
-    assert judge(altered(dearer), sampled).outcome == "undecided"
-
-
-def test_an_unchanged_score_excuses_no_other_metric(altered, baseline):
-    """Of each metric every trial has to have the value that it had."""
-    found = altered(lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == task(1))))
-    lines = arm_of(judge(found, baseline, metrics={"tokens": 0.0, "steps": 0.0}), "bare/clean").lines
-    assert {line.metric: line.outcome for line in lines} == {"accuracy": "unchanged", "steps": "unchanged", "tokens": "undecided"}
-
-
-def test_what_is_judged_by_a_clock_is_no_longer_identical_when_the_clock_differs(altered, baseline):
-    slower = altered(lambda r: replace(r, seconds=r.seconds + 1))
-    assert judge(slower, baseline).outcome == "identical"
-    assert judge(slower, baseline, metrics={"seconds": 0.1}).outcome == "regression"
-
-
-def test_accuracy_is_judged_whatever_else_is(altered, baseline):
-    judged = judge(altered(failing(*ALL)), baseline, metrics={"steps": 0.5})
-    assert judged.outcome == "regression"
-    assert {line.metric for line in judged.lines} == {"accuracy", "steps"}
-
-
-def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
-    made = judge(altered(failing(task(1))), baseline, path=tmp_path / "b.json").to_json()
+    assert found.text
+    assert [WORST_FIRST.index(each.leads_to) for each in judged.reasons] == sorted(
+        WORST_FIRST.index(each.leads_to) for each in judged.reasons
+    ), "those of the outcome stand first"
+    if case.outcome == "invalid" and code != "few_faults":
+        assert (judged.lines, judged.tasks) == ((), ()), "of a run that is not judged nobody calls a task worse"
+    made = judged.to_json()
     assert json.loads(json.dumps(made, allow_nan=False)) == made
-    assert set(made) == {
-        "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
-        "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted", "word", "unrun_lines",
-        "shared_repeats",
-            "worst_trials", "growths",
-    }  # fmt: skip
-    alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "short_of_faults", "unjudged", "claims"}
-    assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
-    assert set(made["arms"][0]["metrics"][0]) == {
-        "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "better", "lost", "outlook", "typical", "more_repeats",
-    }  # fmt: skip
-    assert set(made["tasks"][0]) == {
-        "arm",
-        "task",
-        "became",
-        "was",
-        "now",
-        "repeat",
-        "step",
-        "parts_at",
-        "cause",
-        "detail",
-        "command",
-    }
 
 
-# --- other seeds, repeats and loops ---
+# --- no larger loss gets a milder outcome ---
+
+TRIALS = st.sets(st.tuples(st.sampled_from(ALL[:3]), st.sampled_from([0, 1])))
+STOPS = st.sampled_from(["finished", "max_steps", "crashed"])
+HELD = {"accuracy": 0.1, "tokens": 0.1}
 
 
-def test_another_seed_pairs_tasks_and_not_trials(baseline, ran):
-    judged = judge(ran(repeats=2, seed=5), baseline)
-    assert not judged.paired
-    assert judged.outcome != "identical"
-    assert any(note.startswith("Another seed than in the baseline, 5, not 0") for note in judged.details)
-    clean = arm_of(judged, "bare/clean").lines[0]
-    assert (clean.effect.value, clean.tasks) == (0.0, 12)  # nothing strikes there
-    assert judged.same_result == 0
+@settings(max_examples=cases(100))
+@given(TRIALS, TRIALS, TRIALS, STOPS, st.sampled_from([1, 2, 9]), st.booleans(), st.sets(st.sampled_from(get_args(Accepted))))
+def test_no_larger_loss_gets_a_milder_outcome_and_none_beyond_its_margin_passes(
+    alone, lost, more, before, stop, tokens, is_other, accept
+):
+    """Whatever is accepted; a crash, and what a test shows, never is."""
 
+    def losing(trials: set[tuple[str, int]], stop: str, tokens: int) -> Any:
+        def change(record: Record) -> Record:
+            if (record.task, record.repeat) not in trials:
+                return record
+            return replace(record, scores={"accuracy": 0.0}, stop=stop, input_tokens=record.input_tokens * tokens)
 
-def test_where_trials_do_not_pair_up_tasks_are_told_by_their_means(baseline, altered, wind):
-    found = altered(failing(task(1)), seed=9)
-    judged = judge(found, baseline)
-    assert [(change.task, change.became, change.repeat) for change in judged.tasks] == [(task(1), "worse", 0)]
+        return alone(change)
 
-
-LIMIT = "at most 2,000 tokens a trial"
-
-
-def test_another_limit_of_a_trial_or_another_rule_for_it_is_refused(altered, wind, baseline):
-    config, versions = wind.manifest.config | {"trial_budget": {"tokens": 2000}}, wind.manifest.versions
-    limited = altered(config=config, versions=versions | {"trial_limits": 2})
-    former = altered(config=config)
-    as_limited, as_former = bless(limited), bless(former)
-    for run, held_against, problem in (
-        (limited, baseline, f"{LIMIT}, not none"),
-        (limited, as_former, f"{LIMIT}, not {LIMIT}, not counting its last call"),
-        (former, as_limited, f"{LIMIT}, not counting its last call, not {LIMIT}"),
-    ):
-        with pytest.raises(Incomparable, match=f"another limit of a trial than in the baseline: {problem}; where that is meant"):
-            judge(run, held_against)
-    assert judge(limited, as_limited).outcome == "identical"
-    assert judge(former, as_former).outcome == "identical"
-
-
-def test_a_single_loop_under_the_same_conditions_is_the_counterpart(ran):
-    was = bless(ran(loops=("finish",)))
-    now = ran(loops=("finish(parse_retries=0)",))
-    judged = judge(now, was)
-    assert [(arm.arm, arm.baseline_arm) for arm in judged.arms] == [
-        ("finish(parse_retries=0)/clean", "finish/clean"),
-        ("finish(parse_retries=0)/flaky-tools", "finish/flaky-tools"),
-    ]
-    assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.details
-
-
-def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, ran):
-    lacking = ran(loops=("bare", "react_extract"))
-    refused(lacking, baseline, "the run has no arm for finish/clean and finish/flaky-tools of the baseline; it has bare/clean, ")
-    refused(
-        lacking,
-        baseline,
-        "run every loop of the baseline, as gate does without --loop, or bless a run of bare and react_extract alone",
-    )
-    other = ran(profiles=("clean", "flaky-format"))
-    refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
-
-
-def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, ran):
-    judged = judge(wind, bless(ran(loops=("bare",), repeats=2)))
-    assert judged.outcome == "identical"
-    assert "Not in the baseline, and not judged: finish/clean, finish/flaky-tools." in judged.notes
-
-
-def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(ran):
-    was = bless(ran(loops=("finish",), profiles=("flaky-tools",)))
-    judged = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
-    assert judged.outcome == "identical"
-    assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
-    (unseen,) = [step.say for step in next_steps(judged)]
-    assert unseen.startswith("In this run no reply was made unreadable and no provider failed; a baseline that is blessed with ")
-    assert "--profile flaky-format and --profile provider-trouble, too" in unseen
-
-
-def test_faults_that_a_changed_loop_met_are_not_missed(ran):
-    was = bless(ran(loops=("finish",), profiles=("flaky-format", "flaky-tools")))
-    now = ran(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
-    steps = [step.say for step in next_steps(judge(now, was))]
-    assert [said.partition(";")[0] for said in steps] == ["In this run no provider failed"]
-
-
-# --- refusals ---
-
-
-def refused(found: Results, baseline: Baseline, why: str, **asked: Any) -> None:
-    with pytest.raises(Incomparable) as said:
-        judge(found, baseline, **asked)
-    assert why in str(said.value)
-    assert "\n" not in str(said.value)
-
-
-def test_another_suite_is_refused_with_what_is_other(wind, baseline):
-    refused(wind, changed_suite(baseline, name="events"), "another suite than in the baseline: arithmetic, not events")
-    refused(wind, changed_suite(baseline, version="0"), "suite arithmetic has changed since the baseline (version 2, not 0): ")
-    refused(wind, changed_suite(baseline, max_tool_steps=3), "another step limit than in the baseline: 11, not 3")
-
-
-def test_another_profile_or_policy_is_refused(wind, baseline):
-    profiles = {**baseline.profiles, "flaky-tools": "f" * 64}
-    refused(wind, baseline.model_copy(update={"profiles": profiles}), "another digest of profile flaky-tools")
-    versions = {**baseline.versions, "policy_and_profiles": 1}
-    refused(wind, baseline.model_copy(update={"versions": versions}), "another version of policy_and_profiles")
-
-
-def test_a_changed_profile_from_a_file_is_refused_by_the_fields_that_changed(fresh, tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text('name = "mine"\npatience = 2\nrates = {"wire.empty" = 0.1}\n', "utf-8")
-    write_baseline(tmp_path / "b.json", bless(fresh(loops=("bare",), profiles=(str(file),))))
-    was = read_baseline(tmp_path / "b.json")
-    file.write_text('name = "mine"\ndescription = "new"\nrates = {"wire.empty" = 0.2, "tool.hangs" = 0.1}\n', "utf-8")
-    told = "profile mine is another than in the baseline: patience 3, not 2, rates.tool.hangs 0.1, not none and "
-    refused(fresh(loops=("bare",), profiles=(str(file),)), was, f"{told}rates.wire.empty 0.2, not 0.1; where that is meant, ")
-    assert "own_profiles" not in to_text(bless(fresh(loops=("bare",), profiles=("clean",))))
-
-
-def test_other_tasks_are_refused(wind, baseline, ran):
-    fewer = ran(tasks=6)
-    refused(fewer, baseline, "other tasks: 6 of the baseline are left out, such as arithmetic-0007")
-    refused(wind, bless(fewer), "other tasks: 6 are not in the baseline, such as arithmetic-0007")
-
-
-def test_a_metric_that_a_side_does_not_know_is_refused_by_name(wind, baseline, altered):
-    refused(wind, baseline, "metric cost_usd: not in the baseline, which knows accuracy, steps", metrics={"cost_usd": 0.1})
-    paid = bless(altered(lambda r: replace(r, cost_usd=0.01)))
-    refused(wind, paid, "metric cost_usd: known for 0 of 24 trials of bare/clean in the run", metrics={"cost_usd": 0.1})
-    some = altered(lambda r: replace(r, cost_usd=0.01 if r.task != task(1) else None))
-    refused(some, paid, "metric cost_usd: known for 22 of 24 trials of bare/clean in the run", metrics={"cost_usd": 0.1})
+    was = bless(losing(before, "finished", 1), HELD)
+    was = of_other_code(was) if is_other else was
+    fewer, larger = (judge(losing(trials, stop, tokens), was, settings=asked(was, None, *accept)) for trials in (lost, lost | more))
+    if before <= lost or lost - before:  # a gain alone may be chance, too
+        assert WORST_FIRST.index(larger.outcome) <= WORST_FIRST.index(fewer.outcome)
+    for judged in (fewer, larger):
+        assert judged.outcome == min((each.leads_to for each in judged.reasons), key=WORST_FIRST.index)
+        assert all(each.is_within for each in judged.lines) or judged.outcome != "pass"
+        assert {each.code for each in judged.reasons if each.accepted} <= accept | (
+            {"undecided"} if "tasks_lost" in accept else set()
+        )
+        assert not any(each.accepted and each.code in ("worse", "crash", "hang") for each in judged.reasons)
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("code", "change", "margin"),
     [
-        ({"metrics": {"speed": 0.1}}, "unknown metric 'speed'"),
-        ({"metrics": {"steps": -1.0}}, "metric steps: a margin of 0 or more is needed"),
-        ({"alpha": 0.7}, "alpha: a level above 0 and below 0.5 is needed, got 0.7"),
+        ("undecided", failing(ALL[0]), 0.1),
+        ("tasks_lost", failing(ALL[0]), 0.1),
+        ("graver_stop", of(ALL[:1], stop="max_steps"), 0.0),
+        ("other_answers", of(ALL[:1], answer="so"), 0.0),
     ],
 )
-def test_bad_arguments_are_refused(wind, baseline, asked, why):
-    with pytest.raises(ValueError, match=why):
-        judge(wind, baseline, **asked)
+def test_what_is_accepted_passes_within_its_margin_alone_and_stays_told(wind, baseline, code, change, margin):
+    was = of_other_code(baseline) if code == "tasks_lost" else baseline
+    found = changed(wind, change)
+    passed = judge(found, was, settings=asked(was, {"accuracy": margin}, code))
+    assert (passed.outcome, reason(passed, code).accepted, passed.settings.accept) == ("pass", True, (code,))
+    assert judge(found, was, settings=asked(was, {"accuracy": margin})).outcome != "pass"
+    if margin:
+        assert judge(found, was, settings=asked(was, {"accuracy": 0.05}, code)).outcome != "pass"
 
 
-# --- what changed ---
+def test_to_accept_a_changed_suite_accepts_no_loss_in_the_tasks_that_stayed(wind, baseline):
+    was = of_two_tasks_fewer(baseline)
+    runs = [wind, changed(wind, failing(*ALL[:2])), changed(wind, failing(*ALL[2:]))]
+    judged = [judge(found, was, settings=asked(was, None, "tasks_changed")) for found in runs]
+    assert [each.outcome for each in judged] == ["pass", "pass", "regression"]
+    assert [(each.judged_tasks, len(each.tasks)) for each in judged] == [(10, 0), (10, 0), (10, 10)]
 
 
-def test_tasks_that_got_better_or_stopped_otherwise_are_told_after_those_that_got_worse(altered, baseline):
+# --- what is chance, and what is not ---
+
+
+@pytest.mark.parametrize(
+    "chance",
+    [
+        lambda found: of_other_code(found).model_copy(update={"seed": 5}),
+        lambda found: of_arms(of_other_code(found), model="openai/m"),
+        lambda found: found,
+    ],
+    ids=["another seed", "a real model", "the same code"],
+)
+def test_where_chance_may_be_the_cause_no_few_tasks_decide_and_no_crash_does(wind, baseline, chance):
+    lost, gained = (
+        judge(changed(wind, failing(ALL[0])), chance(baseline)),
+        judge(wind, chance(bless(changed(wind, failing(ALL[0]))))),
+    )
+    assert (lost.outcome, gained.outcome) == ("undecided", "undecided")
+    if chance(baseline) is not baseline:
+        crashed = judge(changed(wind, CASES["crash"].change), chance(baseline))
+        assert "crash" not in {each.code for each in crashed.reasons}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        of_other_code,
+        lambda found: of_arms(found, files={"my_words.py": "0"}),
+        lambda found: of_arms(found, options={"a": 1}),
+        lambda found: of_suite(found, files={"my_tools.py": "0"}),
+    ],
+)
+def test_any_changed_code_of_the_user_s_own_is_no_chance(wind, baseline, before):
+    assert judge(changed(wind, failing(ALL[0])), before(baseline)).reasons[0].code == "tasks_lost"
+
+
+def test_a_gain_makes_up_for_no_loss(wind):
+    was = of_other_code(bless(changed(wind, failing(ALL[0]))))
+    assert judge(wind, was).outcome == "pass"
+    assert judge(changed(wind, failing(ALL[1])), was).outcome == "undecided"
+    assert judge(changed(wind, of(ALL[1:2], stop="max_steps")), was).outcome == "undecided"
+    beside = judge(changed(wind, failing(ALL[1], arm="finish/clean")), was)
+    assert (beside.outcome, beside.reasons[0].arm) == ("regression", "finish/clean")
+
+
+def test_another_seed_pairs_tasks_and_not_trials(wind, baseline, ran):
+    judged = judge(ran(repeats=2, seed=5), baseline)
+    assert (judged.paired, judged.worst, judged.outcome) == (False, (), "undecided")
+    assert (line(judged).effect.value, line(judged).tasks) == (0.0, 12)  # nothing strikes there
+    (lost,) = judge(changed(wind, failing(ALL[0]), seed=9), baseline).tasks
+    assert (lost.task, lost.became, lost.repeat) == (ALL[0], "worse", 0)
+    assert not judge(ran(), baseline).paired, "another number of repeats"
+
+
+def again(found: Results, baseline: Baseline, other: Results | None = None) -> list[Record]:
+    """What the doubtful trials give that are run once more: the same, or what another run has."""
+    return [record for record in (other or found).records if record.key in doubtful_trials(found, baseline)]
+
+
+def test_a_loss_of_unchanged_code_is_no_chance_where_it_comes_again(wind, baseline):
+    found = changed(wind, failing(*ALL[:2]))
+    came, went = (judge(found, baseline, again=again(found, baseline, other)) for other in (None, wind))
+    assert (came.outcome, came.reasons[0].code, came.again) == ("regression", "tasks_lost", (4, 4))
+    assert (went.outcome, went.again) == ("undecided", (4, 0))
+    assert judge(found, baseline).again == (0, 0)
+    changed_code = of_other_code(baseline)
+    drawn = judge(found, changed_code, again=again(found, changed_code, wind))
+    assert drawn.outcome == "undecided", "the changed loop draws at random"
+
+
+def test_a_few_of_the_worst_trials_of_each_arm_run_again_and_none_where_chance_is_known(wind, baseline, ran):
+    keys = doubtful_trials(changed(wind, both(failing(*ALL[6:]), of(ALL[:6], errors={"wire": 7}))), baseline)
+    assert len(keys) == MAX_AGAIN
+    assert {key[1] for key in keys} <= {*ALL[6:]}
+    assert doubtful_trials(wind, baseline) == frozenset()
+    assert doubtful_trials(ran(repeats=2, seed=5), baseline) == frozenset()
+    assert doubtful_trials(changed(wind, CASES["incomplete"].change), baseline) == frozenset()
+
+
+# --- ends ---
+
+
+def test_a_crash_or_hang_is_new_where_the_blessed_trial_had_none(wind, baseline):
+    was = bless(changed(wind, CASES["crash"].change))
+    assert judge(changed(wind, CASES["crash"].change), was).outcome == "pass"
+    assert judge(changed(wind, of(ALL[:1], stop="crashed", reason="KeyError")), was).reasons[0].numbers["trials"] == 1
+    hung = bless(changed(wind, hanging(ALL[1])))
+    assert judge(changed(wind, hanging(ALL[0])), hung).outcome == "undecided"
+
+
+def test_a_trial_that_was_only_slow_hangs_where_it_does_so_again(wind, baseline):
+    found = changed(wind, hanging(ALL[0], reason=SLOW))
+    assert (ARM, ALL[0], 0) in doubtful_trials(found, baseline)
+    assert judge(found, baseline, again=again(found, baseline)).reasons[0].code == "hang"
+    assert judge(found, baseline, again=again(found, baseline, wind)).outcome == "undecided"
+
+
+@pytest.mark.parametrize("why", [STUCK, SLOW])
+def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_by_what_there_is(wind, baseline, why):
+    """Three tasks of four arms, of which one has hung each time."""
+
+    def begun(record: Record) -> Record | None:
+        return hanging(*ALL, reason=why, trace_at=None)(record) if record.repeat == 0 and record.task in ALL[:3] else None
+
+    judged = judge(changed(wind, begun), baseline)
+    assert (judged.outcome, judged.lines, [each.code for each in judged.reasons]) == ("regression", (), ["hang"])
+    assert judged.reasons[0].numbers == {"trials": 3, "of": 3, "first": FIRST, "error": why}
+    assert {task.cause for task in judged.tasks if task.arm == ARM} == {"time limit"}
+    whole = judge(changed(wind, hanging(*ALL, reason=why)), baseline)
+    assert (whole.outcome, {each.code for each in whole.reasons} >= {"hang", "worse"}) == ("regression", True)
+    two = judge(changed(wind, lambda record: begun(record) if record.task in ALL[:2] else None), baseline)
+    assert two.outcome == ("regression" if why == STUCK else "invalid")
+
+
+def test_a_loop_that_crashes_in_every_trial_is_a_regression(wind, baseline):
+    """It asked for nothing, so that nobody could say of what it is capable; but the blessed one did."""
+    judged = judge(changed(wind, of(arm="bare/", stop="crashed", reason="E", scores={"accuracy": 0.0}, calls={})), baseline)
+    assert judged.outcome == "regression"
+    assert [each.numbers["trials"] for each in judged.reasons if each.code == "crash"] == [24, 24]
+
+
+@given(*[st.sampled_from([None, "of another tool", *StopReason])] * 3)
+def test_how_grave_a_stop_is_has_an_order(one, other, third):
+    assert not (is_graver(one, other) and is_graver(other, one))
+    assert not (is_graver(one, other) and is_graver(other, third)) or is_graver(one, third)
+    assert is_graver(one, "crashed") == (one not in (None, "crashed"))
+
+
+# --- metrics and arms ---
+
+
+def test_an_unchanged_score_excuses_no_other_metric_and_each_stays_within_its_margin(wind, baseline):
+    dear = changed(wind, of(arm="", input_tokens=9_999))
+    judged = judge(dear, baseline)
+    assert [(line(judged, metric).result, line(judged, metric).reason) for metric in ("accuracy", "tokens")] == [
+        ("pass", "unchanged"),
+        ("regression", "worse"),
+    ]
+    assert judge(dear, baseline, settings=asked(baseline, {"tokens": 9.0})).outcome == "pass"
+    few = changed(wind, lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == ALL[0])))
+    lines = judge(few, baseline, settings=asked(baseline, {"tokens": 0.0, "steps": 0.0})).lines
+    assert {each.metric: each.reason for each in lines if each.arm == ARM} == {
+        **dict.fromkeys(("accuracy", "steps", "false_success_rate", "calls_doubled"), "unchanged"),
+        "tokens": "undecided",
+    }
+    slower = judge(changed(wind, of(arm="", seconds=99.0)), baseline, settings=asked(baseline, {"seconds": 0.1}))
+    assert slower.outcome == "regression", "what is judged by a clock is not identical where the clock differs"
+
+
+def test_the_worst_trial_of_an_amount_is_one_that_both_sides_solved(wind, baseline):
+    """One that failed early took little; where none of the dearer ones was solved, it is the dearest."""
+
+    def dearer(*lost: str) -> Change:
+        more = both(of(arm="", input_tokens=9_000), of(ALL[2:3], repeats=[1], input_tokens=50_000))
+        return both(more, of(ALL[3:4], input_tokens=90_000), failing(*lost))
+
+    for lost, worst in ((ALL[3:4], f"{ARM}/{ALL[2]}/1"), (ALL, f"{ARM}/{ALL[3]}/0")):
+        found = next(each for each in judge(changed(wind, dearer(*lost)), baseline).worst if each.trial.startswith(ARM))
+        assert (found.trial, found.metric) == (worst, "tokens")
+        assert found.now > found.was
+        assert found.command.endswith(f" {worst}")
+    assert judge(changed(wind, failing(*ALL)), baseline).worst == (), "lost tasks are told with their causes"
+
+
+def test_a_share_that_some_trials_lack_is_judged_by_those_that_have_it_on_both_sides(wind, baseline):
+    """No call ran in a trial, and now one runs once: that is no loss, and twice is no gain."""
+
+    def calls(tasks: list[str], **counts: int) -> Change:
+        return of(tasks, call_counts=counts)
+
+    none = of_other_code(bless(changed(wind, both(failing(ALL[0]), calls(ALL[:1])))))
+    once, twice = (judge(changed(wind, calls(ALL[:1], asked=2, doubled=n)), none) for n in (0, 1))
+    assert (once.outcome, once.reasons[0].code) == ("pass", "tasks_gained")
+    assert twice.outcome == "undecided"
+    apart = judge(changed(wind, calls(ALL[6:])), of_other_code(bless(changed(wind, calls(ALL[:6])))))
+    assert f"calls_doubled of {ARM}" in apart.not_judged
+
+
+def test_a_metric_that_a_side_does_not_know_is_refused_by_name(wind, baseline):
+    cost = asked(baseline, {"cost_usd": 0.1})
+    with pytest.raises(Incomparable, match=rf"metric cost_usd: not known for all trials of {ARM} in the baseline"):
+        judge(wind, baseline, settings=cost)
+    paid = bless(changed(wind, lambda r: replace(r, cost_usd=0.01)))
+    some = changed(wind, lambda r: replace(r, cost_usd=0.01 if r.task != ALL[0] else None))
+    for found in (wind, some):
+        with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
+            judge(found, paid, settings=cost)
+    with pytest.raises(ValueError, match="alpha: a level above 0 and below"):
+        judge(wind, baseline, alpha=0.7)
+
+
+def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_faults_spoils_it_only_without_a_loss(
+    wind, baseline, ran
+):
+    judged = judge(wind, bless(ran(loops=("bare",), repeats=2)))
+    assert (judged.outcome, judged.not_judged) == ("pass", ("finish/clean", "finish/flaky-tools"))
+    lost = judge(changed(wind, both(unlanded, failing(*ALL))), baseline)
+    assert (lost.outcome, reason(lost, "few_faults").outcome) == ("regression", "undecided")
+    own = judge(changed(wind, both(unlanded, failing(*ALL, arm="bare/flaky-tools"))), baseline)
+    assert "bare/flaky-tools" not in {each.arm for each in own.reasons if each.code == "few_faults"}
+
+
+# --- tasks ---
+
+
+def test_the_order_of_trials_changes_nothing_and_the_names_in_json_stay(wind, baseline):
+    found = changed(wind, failing(*ALL[:3]))
+    backwards = replace(found, records=found.records[::-1])
+    told = judge(found, baseline).to_json()
+    assert judge(backwards, baseline).to_json() == told
+    assert set(told) == {
+        "outcome", "reasons", "lines", "tasks", "causes", "worst", "accept", "run", "baseline", "blessed", "commit", "paired",
+        "judged_tasks", "changed", "not_judged", "again", "unrun_lines", "basis",
+    }  # fmt: skip
+
+
+def test_changed_tasks_stand_worst_first_each_with_the_trial_that_changed_most(wind):
     def change(record: Record) -> Record:
-        if record.arm != "bare/clean":
-            return record
-        if record.task == task(2):
-            return replace(record, stop="forced")
-        return replace(record, scores={"accuracy": 0.0}) if record.task == task(5) and record.repeat == 1 else record
+        found = of([ALL[1]], stop="forced")(of([ALL[4]], repeats=[1], scores={"accuracy": 0.0})(record) or record)
+        return found or record
 
-    was = bless(altered(failing(task(9))))
-    judged = judge(altered(change), was)
-    assert [(item.task, item.became) for item in judged.tasks] == [(task(5), "worse"), (task(9), "better"), (task(2), "other")]
-    assert judged.tasks[0].repeat == 1
-    assert judged.tasks[0].cause is not None
-    assert [item.cause for item in judged.tasks[1:]] == [None, None]
+    judged = judge(changed(wind, change), bless(changed(wind, failing(ALL[8]))))
+    assert [(task.task, task.became) for task in judged.tasks] == [(ALL[4], "worse"), (ALL[8], "better"), (ALL[1], "other")]
+    worse = judged.tasks[0]
+    assert (worse.repeat, worse.was, worse.now, worse.command.split(" ")[-1]) == (1, 1.0, 0.5, f"{ARM}/{ALL[4]}/1")
+    assert [task.cause is None for task in judged.tasks] == [False, True, True]
+    (bare,) = judge(changed(wind, of(ALL[:1], scores={"accuracy": 0.0}, trace_at=None)), bless(wind)).tasks
+    assert (bare.step, bare.cause, bare.detail, bare.command) == (None, None, "", "")
 
 
-def test_the_first_difference_is_where_the_courses_part(ran):
+def test_a_lost_task_has_its_cause_and_the_step(ran):
     was = bless(ran(loops=("finish",), profiles=("flaky-format",)))
     judged = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was)
-    lost = [change for change in judged.tasks if change.became == "worse"]
-    assert lost
-    assert {change.cause for change in lost} == {"parse"}
-    assert all(change.step is not None and change.detail for change in lost)
-    assert judged.causes == {"parse": len(lost)}
-
-
-def test_without_a_trace_there_is_no_cause(altered, baseline):
-    def change(record: Record) -> Record:
-        return replace(failing(task(1))(record), trace_at=None)
-
-    (changed,) = judge(altered(change), baseline).tasks
-    assert (changed.step, changed.parts_at, changed.cause, changed.detail) == (None, None, None, "")
-
-
-def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline):
-    judged = judge(wind, changed_suite(baseline, code="f" * 64))
-    assert judged.outcome == "identical"
-    assert judged.notes[0].startswith("Changed since the baseline: the code of your own that the suite is made of;")
-    assert headline(judged).startswith("identical: behaviour unchanged")  # whatever changed, it did no harm
-
-
-def test_a_regression_names_the_options_that_changed_too(ran):
-    was = bless(ran(loops=("finish",), profiles=("flaky-format",)))
-    judged = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
-    assert judged.outcome not in ("identical", "pass")
-    assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
-
-
-def test_a_long_value_of_an_option_is_shortened(wind, baseline):
-    long = baseline.arms["bare/clean"].model_copy(update={"options": {"words": "x" * 350}})
-    judged = judge(wind, baseline.model_copy(update={"arms": {**baseline.arms, "bare/clean": long}}))
-    (said,) = [note for note in judged.notes if " in the baseline." in note and "words is" in note]
-    assert "xxx…xxx" in said
-    assert len(said) < 200
-
-
-def test_the_recipe_of_a_gate_that_leaves_much_open_ends_in_the_gate_with_the_same_loops_and_rules(ran):
-    was = bless(ran(loops=("finish",), profiles=("flaky-tools",)))
-    now = ran(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
-    judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
-    assert judged.outcome == "worse here"
-    recipe = [line for line in paragraphs(judged) if line.startswith("whichloop ")]
-    runs = f"--runs {now.folder.parent}"
-    assert recipe[-2:] == [
-        f"whichloop bless latest {runs} --output b.json",
-        "whichloop gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01 " + runs,
-    ]
+    lost = [task for task in judged.tasks if task.became == "worse"]
+    assert judged.to_json()["causes"] == {"parse": len(lost)}
+    assert all(task.step is not None and task.detail for task in lost)
+    assert judged.changed == {"loop": ["parse_retries 2 → 0"]}

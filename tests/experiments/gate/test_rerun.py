@@ -1,18 +1,38 @@
-"""The baseline's configuration run again: what its file decides, and what only the user does."""
+"""The baseline's configuration run again: what its file decides, what only the user does, and when a run ends early."""
 
 from __future__ import annotations
 
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-import whichloop
+from tests.experiments.gate.conftest import ALL, ARM, SLOW, STUCK, changed, hanging, made, of_suite
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.gate import Baseline, RerunSettings, judge, prepare_again, read_baseline, read_run, write_baseline
-from whichloop.experiments.gate.ended_run import config_again
+from whichloop.experiments.gate import (
+    Baseline,
+    Incomparable,
+    Rerun,
+    bless,
+    config_again,
+    prepare_again,
+    read_baseline,
+    run_and_judge,
+)
+from whichloop.experiments.gate import write_baseline as write
+from whichloop.experiments.gate.baseline import hung_before
+from whichloop.experiments.gate.rerun import _Hangs, _Watching, project_permissions
+from whichloop.experiments.gate.sides import HANG_TRIALS
 from whichloop.metrics.record import Record
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
 
@@ -25,78 +45,214 @@ def configured(baseline: Baseline, **config: Any) -> Baseline:
     return baseline.model_copy(update={"config": {**baseline.config, **config}})
 
 
-class Counting(Unwatched):
+class Told(Unwatched):
     def __init__(self) -> None:
-        self.count = 0
+        self.records: list[Record] = []
+        self.notes: list[str] = []
 
     def finished(self, record: Record) -> None:
-        self.count += 1
+        self.records.append(record)
+
+    def noted(self, text: str) -> None:
+        self.notes.append(text)
 
 
-def test_the_same_again_is_identical_and_watched(baseline, tmp_path):
-    write_baseline(tmp_path / "b.json", baseline)
-    progress = Counting()
-    path = tmp_path / "b.json"
-    experiment = prepare_again(read_baseline(path), path, RerunSettings(runs=tmp_path / "runs"))
-    run(experiment, progress)
-    judged = judge(read_run(experiment.folder), read_baseline(path), path=path)
-    assert (judged.outcome, progress.count) == ("identical", 96)
-    assert judged.run.parent == tmp_path / "runs"
-    assert judged.baseline == tmp_path / "b.json"
+# --- what its file decides ---
 
 
-def test_a_run_that_is_there_is_only_read(wind, baseline, tmp_path):
-    write_baseline(tmp_path / "b.json", baseline)
-    assert whichloop.gate(tmp_path / "b.json", wind.folder, metrics={"tokens": 0.1}).finding.outcome == "identical"
-    assert list(tmp_path.iterdir()) == [tmp_path / "b.json"]
+def test_the_same_again_is_identical_with_seed_tasks_and_profiles_of_the_baseline(ran, tmp_path):
+    was, path, told = bless(ran(loops=("bare",), tasks=6, seed=3)), tmp_path / "b.json", Told()
+    write(path, was)
+    config = config_again(read_baseline(path), path, Rerun(runs=tmp_path / "runs"))
+    assert (config.seed, config.tasks, config.profiles, config.suite) == (3, 6, ("clean", "flaky-tools"), "arithmetic(size=12)")
+    experiment = prepare_again(was, path, config)
+    assert (experiment.config.trial_timeout_s, read_manifest(experiment.folder).config["trial_timeout_s"]) == (10.0, 60.0)
+    found, judged = run_and_judge(experiment, told, was, was.gate, path, run)
+    assert (judged.outcome, {reason.code for reason in judged.reasons}, judged.again) == ("pass", {"identical"}, (0, 0))
+    assert (len(told.records), found.manifest.seed, judged.run.parent, judged.baseline) == (12, 3, tmp_path / "runs", path)
 
 
-def test_what_was_typed_wins(baseline):
-    again = RerunSettings(loops=("react_extract",), seed=7, repeats=5, trial_timeout_s=3.0, runs=Path("elsewhere"))
-    config = config_again(baseline, FILE, again)
-    assert (config.loops, config.seed, config.repeats, config.runs) == (("react_extract",), 7, 5, Path("elsewhere"))
-    assert config.trial_timeout_s == 3.0
-    assert config.profiles == ("clean", "flaky-tools")
-    assert config.suite == "arithmetic(size=12)"
+@pytest.mark.parametrize(
+    ("limit", "config", "used"),
+    [
+        (10.0, {}, 10.0),
+        (21.0, {}, 21.0),
+        (99.0, {}, 60.0),
+        (None, {}, 60.0),
+        (10.0, {"trial_timeout_s": 45.0}, 45.0),
+        (10.0, {"real_time": True}, 60.0),
+    ],
+)
+def test_a_trial_has_the_baseline_s_limit_unless_another_was_chosen(baseline, tmp_path, limit, config, used):
+    was = configured(baseline, **config).model_copy(update={"gate": baseline.gate.model_copy(update={"trial_timeout_s": limit})})
+    experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
+    assert experiment.config.trial_timeout_s == used
 
 
-def test_the_file_neither_tracks_nor_says_where_runs_go_nor_ends_a_run_at_a_look(baseline):
+def test_what_was_typed_wins_and_the_file_neither_tracks_nor_says_where_runs_go(baseline):
     theirs = configured(baseline, mlflow=True, tracking_uri="http://theirs", runs="/theirs", looks=3)
-    config = config_again(theirs, FILE, RerunSettings())
+    config = config_again(theirs, FILE, Rerun(loops=("react_extract",), seed=7, config={"repeats": 5, "profiles": ("clean",)}))
+    assert (config.loops, config.seed, config.repeats, config.profiles) == (("react_extract",), 7, 5, ("clean",))
     assert (config.mlflow, config.tracking_uri, config.runs, config.looks) == (False, None, Path("runs"), None)
 
 
-@pytest.mark.parametrize(("mode", "again"), [("record", "replay"), ("refresh", "replay"), (None, None), ("replay", "replay")])
-def test_a_recording_is_replayed_where_its_folder_is_typed(baseline, mode, again):
-    taped = configured(baseline, cassette="tape", cassette_mode=mode)
-    with pytest.raises(RunError, match=r"b\.json: this run uses the recordings in tape; type it again: --cassette tape"):
-        config_again(taped, FILE, RerunSettings())
-    config = config_again(taped, FILE, RerunSettings(allowed=Permissions(cassette=Path("elsewhere"))))
-    assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)
-
-
-def test_a_server_is_asked_where_it_is_typed(baseline):
-    served = configured(baseline, models=["openai/m"], profiles=["clean"], base_url="http://theirs/v1")
-    with pytest.raises(RunError, match=r"b\.json: this run asks the server at http://theirs/v1; type it again"):
-        config_again(served, FILE, RerunSettings())
-    ours = RerunSettings(allowed=Permissions(base_url="http://ours/v1"))
-    assert config_again(served, FILE, ours).base_url == "http://ours/v1"
-
-
-def test_code_of_ones_own_is_imported_where_it_is_typed(baseline):
-    own = configured(baseline, loops=["bare", OWN])
-    with pytest.raises(RunError, match=rf"b\.json: this run uses {OWN}, code of your own"):
-        config_again(own, FILE, RerunSettings())
-    assert config_again(own, FILE, RerunSettings(allowed=Permissions(code=[OWN]))).loops == ("bare", OWN)
-    assert config_again(baseline, FILE, RerunSettings(loops=(OWN,))).loops == (OWN,)
-    with pytest.raises(RunError, match="code of your own"):
-        config_again(configured(baseline, suite="mine:SUITE"), FILE, RerunSettings(loops=(OWN,)))
+def test_what_cannot_be_compared_is_refused_before_anything_runs_and_leaves_no_folder(baseline, tmp_path):
+    was = of_suite(baseline, max_tool_steps=3)
+    with pytest.raises(Incomparable, match=r"^b\.json: another step limit"):
+        prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bad_configuration_is_one_line_that_names_the_file(baseline):
     with pytest.raises(ValueError, match=r"^b\.json: repeats: 1 or more is needed, got 0$"):
-        config_again(configured(baseline, repeats=0), FILE, RerunSettings())
-    with pytest.raises(ValueError, match=r"^--repeats: "):
-        config_again(baseline, FILE, RerunSettings(repeats=0))
-    with pytest.raises(ValueError, match=r"^b\.json: its run was not made here"):
-        config_again(baseline.model_copy(update={"config": {}}), FILE, RerunSettings())
+        config_again(configured(baseline, repeats=0), FILE, Rerun())
+    with pytest.raises(ValueError, match=r"^b\.json: blessed from another tool's files, so there is nothing to run"):
+        config_again(baseline.model_copy(update={"config": {}}), FILE, Rerun())
+
+
+# --- what only the user does ---
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[bytes]]]:
+    """An address of this machine, and what was sent to it."""
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def listen() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                asked.append(connection.recv(100))
+                connection.close()
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1", asked
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"loops": ["evil:Loop"]},
+        {"loops": ["wrapped(loop='evil:Loop')"]},
+        {"suite": "evil:SUITE"},
+        {"suite": "jsonl", "tools": "evil", "data": "evil.jsonl"},
+        {"tools": "mcp:python evil.py"},
+        {"models": ["openai/m"], "profiles": ["clean"], "base_url": "{server}"},
+        {"cassette": "tape"},
+        {"cassette": "tape", "cassette_mode": "record"},
+        {"mlflow": True, "tracking_uri": "{server}", "loops": ["evil:Loop"]},
+        {"engine": "ray", "address": "ray://{server}", "loops": ["evil:Loop"]},
+    ],
+    ids=str,
+)
+def test_a_hostile_baseline_imports_nothing_and_asks_no_server(baseline, named, server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("evil.py").write_text("open('imported', 'w').close()\n")
+    Path("evil.jsonl").write_text("{}\n")
+    address, asked = server
+    theirs = {name: value.format(server=address) if isinstance(value, str) else value for name, value in named.items()}
+    with pytest.raises(ValueError, match=r"^b\.json: ") as said:
+        prepare_again(baseline, FILE, config_again(configured(baseline, **theirs), FILE, Rerun()))
+    assert "\n" not in str(said.value)
+    assert (asked, "evil" in sys.modules, Path("imported").exists(), Path("runs").exists()) == ([], False, False, False)
+
+
+def test_code_server_and_recording_are_used_where_they_are_typed(baseline):
+    own, typed = configured(baseline, loops=["bare", OWN]), Permissions([OWN], "http://ours/v1", Path("elsewhere"))
+    assert config_again(own, FILE, Rerun(allowed=typed)).loops == ("bare", OWN)
+    assert config_again(baseline, FILE, Rerun(loops=(OWN,))).loops == (OWN,), "naming a loop allows it"
+    with pytest.raises(RunError, match="code of your own"):
+        config_again(configured(baseline, suite="mine:SUITE"), FILE, Rerun(loops=(OWN,)))
+    served = configured(baseline, models=["openai/m"], profiles=["clean"], base_url="http://theirs/v1")
+    with pytest.raises(ValueError, match=r"b\.json: it asks openai/m; allow that by its name: --allow openai/m"):
+        config_again(served, FILE, Rerun(allowed=typed))
+    paid = replace(typed, code=["openai/m"])
+    assert config_again(served, FILE, Rerun(allowed=paid)).base_url == "http://ours/v1"
+    for mode, again in (("record", "replay"), ("refresh", "replay"), (None, None), ("replay", "replay")):
+        config = config_again(configured(baseline, cassette="tape", cassette_mode=mode), FILE, Rerun(allowed=typed))
+        assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)
+
+
+def test_the_user_s_project_names_loops_code_server_and_recording_once(tmp_path):
+    assert project_permissions(tmp_path) == Permissions()
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "a"\n')
+    assert project_permissions(tmp_path) == Permissions([])
+    code = 'loop = ["my:Loop(max_steps=3)"]\nallow = ["my_tools", "mcp:python server.py"]'
+    project.write_text(f'[tool.whichloop]\n{code}\nbase_url = "http://ours"\ncassette = "tape"\n')
+    found = project_permissions(tmp_path)
+    assert {"my:Loop", "my_tools", "mcp:python server.py"} <= set(found.code)
+    assert (found.base_url, found.cassette) == ("http://ours", Path("tape"))
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        *((table, table) for table in ("loop = 3", "loop = 'a'", "loops = []", "loop = [3]", "base_url = 3")),
+        ("loop = ['a(']", "a("),
+        ("loop = [", "Invalid value"),
+    ],
+)
+def test_a_bad_key_or_type_of_the_project_is_one_line_that_names_file_and_key(table, named, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.whichloop]\n{table}\n")
+    with pytest.raises(ValueError, match=r"pyproject\.toml: ") as said:
+        project_permissions(tmp_path)
+    assert named in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+# --- runs that end early, and trials that run once more ---
+
+
+def watched(records: Iterable[Record | None], was: Baseline) -> tuple[list[Record], bool]:
+    """The records that are passed on of these, one after the other, and whether the run then ends."""
+    told = Told()
+    watching = _Watching(told, [name for name, arm in was.arms.items() if not hung_before(arm)])
+    try:
+        for record in filter(None, records):
+            watching.finished(record)
+    except _Hangs:
+        return told.records, True
+    return told.records, False
+
+
+@pytest.mark.parametrize("why", [STUCK, SLOW])
+def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, why):
+    """Not where the baseline hung, too, or infrastructure failed."""
+    hung = list(map(hanging(*ALL, reason=why), wind.records))
+    told, ended = watched(hung, baseline)
+    assert ([record.arm for record in told].count(ARM), told[-1].arm, ended) == (HANG_TRIALS, ARM, True)
+    assert not watched(hung, bless(changed(wind, hanging(ALL[0]))))[1]
+    assert not watched((replace(record, status="errored") for record in hung if record), baseline)[1]
+
+
+@given(st.sets(st.sampled_from(ALL[:5]), min_size=1), st.booleans())
+def test_trials_that_were_interrupted_end_the_run_wherever_they_stand_and_slow_ones_do_not(wind, baseline, names, slow):
+    """A trial that only ended in its time limit may have been slow, as on a busy machine."""
+    change = hanging(*names, reason=SLOW if slow else STUCK)
+    told, ended = watched([*(r for r in wind.records if r.task not in names), *map(change, wind.records)], baseline)
+    assert ended == (not slow and 2 * len(names) >= HANG_TRIALS)
+    assert sum(record.stop == "timeout" for record in told) == (HANG_TRIALS if ended else 2 * len(names))
+
+
+def test_only_the_doubtful_trials_run_again_of_a_loop_that_draws_at_random(tmp_path, monkeypatch):
+    """Its answers differ from run to run, and so do those of the trials that run once more: that is left open."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("own_dice.py").write_text(
+        "import itertools\nfrom dataclasses import dataclass, replace\nfrom whichloop.loops.bare import Bare\n"
+        "NUMBERS = itertools.count()\n\n\n@dataclass(frozen=True)\nclass Dice(Bare):\n"
+        "    async def run(self, *arguments):\n        ended = await super().run(*arguments)\n"
+        "        return replace(ended, answer=-1) if next(NUMBERS) in (14, 16) else ended\n"
+    )
+    was = bless(made(tmp_path, loops=("own_dice:Dice",), profiles=("clean",)))
+    told = Told()
+    experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(loops=("own_dice:Dice",), runs=tmp_path / "runs")))
+    _, judged = run_and_judge(experiment, told, was, was.gate, FILE, run)
+    assert (len(told.records), judged.outcome, judged.again) == (12, "undecided", (2, 0))
+    assert len(list((tmp_path / "runs").iterdir())) == 2, "trials that run once more are no run of their own"

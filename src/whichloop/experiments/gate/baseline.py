@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -50,7 +51,7 @@ MAX_ANSWER, MAX_SHORT_ANSWER = 60, 40
 """Characters of an answer that are kept, and of a text that is a short answer, such as a name or a date."""
 MAX_ERROR = 200
 """Characters of what is wrong with a file."""
-DEPTH = 5
+DEPTH = 4
 """Levels of the file whose entries have a line each."""
 SUFFIX = ".json"
 NAME, POINTER, CONFLICT = b'"whichloop_baseline"', b"version https://git-lfs", b"<<<<<<<"
@@ -275,8 +276,13 @@ def _commit() -> str:
 
 def packages_of(manifest: Manifest) -> dict[str, str]:
     """Return the versions of Python and of all packages that are installed, with those that a manifest tells in their place."""
-    installed = {each.name: each.version for each in distributions() if each.name} | {"python": manifest.python}
-    return dict(sorted((installed | {name: version for name, version in manifest.packages.items() if version}).items()))
+    told = {name: version for name, version in manifest.packages.items() if version}
+    return dict(sorted((_installed() | {"python": manifest.python} | told).items()))
+
+
+@cache  # each is read from a file
+def _installed() -> dict[str, str]:
+    return {each.name: each.version for each in distributions() if each.name}
 
 
 _ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from whichloop.protocol.own_code import place_in
@@ -63,7 +64,7 @@ def error_junit(message: str) -> str:
 
 def to_summary(result: GateResult) -> str:
     """Return the page for a pull request."""
-    return _beside_repository(to_markdown(gate_doc(result)))
+    return _beside_repository(to_markdown(gate_doc(result)), markdown_cell)
 
 
 def error_summary(message: str) -> str:
@@ -104,10 +105,10 @@ def workflow_command(level: str, title: str, message: str, place: tuple[str | Pa
     return f"::{level} {','.join(each)}::{_escaped(_beside_repository(message))}"
 
 
-def _beside_repository(content: str) -> str:
+def _beside_repository(content: str, escaped: Callable[[str], str] = str) -> str:
     """Return a text without the repository's folder before the files in it."""
     workspace = os.environ.get("GITHUB_WORKSPACE", "").rstrip("/")
-    return content.replace(f"{workspace}/", "") if workspace else content
+    return content.replace(escaped(f"{workspace}/"), "") if workspace else content
 
 
 def _escaped(content: str) -> str:

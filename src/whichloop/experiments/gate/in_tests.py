@@ -18,6 +18,7 @@ from whichloop.protocol.names import program_spec
 from whichloop.protocol.own_code import raised_in
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.silent_end import told_of_exit
 from whichloop.text.output import safe_for_others
 
 from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
@@ -72,15 +73,15 @@ class LoopGate:
         named = _named(loop, own["program"])
         check_not_async(self.item, "whichloop_gate")
         try:
-            with chdir(self.item.config.rootpath):
+            with told_of_exit(), chdir(self.item.config.rootpath):
                 fixed = {"runs": self.runs, "mlflow": False}
                 path = self.default_baseline if own["baseline"] is None else Path(own["baseline"])
                 config = config_from({**settings, **named, **fixed}, self.item.nodeid) if named else None
                 if self.blesses:
                     return self._bless(config, settings, path, own["metrics"], own["accept"] or ())
                 return self._judge(config, settings, path, own["metrics"] or {}, own["accept"] or ())
-        except (ValueError, OSError) as error:
-            mistake, place = f"whichloop_gate: {error}", raised_in(error)
+        except (ValueError, OSError, SystemExit) as error:
+            mistake, place = safe_for_others(f"whichloop_gate: {error}"), raised_in(error)
         self._tell(workflow_command("error", "not judged", mistake, place), error_summary(mistake))
         _fail(f"{mistake}\nto bless: {self._command('--loop-bless')}")  # out here, where no context prints it twice
 

@@ -208,7 +208,7 @@ class _Case:
             return invalid or ended, ()
         self._refuse_unknown()
         lines = judge_lines([*self._held()], alpha)
-        reasons = [*ended, *map(self._reason, lines)]
+        reasons = [*ended, *map(self._reason, lines), *self._graver(lines)]
         lost = {reason.arm for reason in reasons if reason.outcome == "regression" and reason.metric in ("", PRIMARY)}
         for arm in self.run.comparison.arms:
             faults = arm.summary.faults
@@ -234,6 +234,15 @@ class _Case:
                 accepted = "other_answers" in self.settings.accept
                 yield Reason("other_answers", "undecided", side.arm, numbers=numbers, accepted=accepted)
 
+    def _graver(self, lines: Sequence[GateLine]) -> Iterator[Reason]:
+        """Yield that trials of the same score end more gravely, unless accuracy is shown to lie within its margin."""
+        shown = {line.arm for line in lines if line.metric == PRIMARY and line.reason == "within_margin"}
+        for side in self.sides if self.fixed else ():
+            if side.graver and side.arm not in shown:
+                numbers = {"trials": len(side.graver), "first": side.graver[0].record.name}
+                accepted = "graver_stop" in self.settings.accept
+                yield Reason("graver_stop", "undecided", side.arm, numbers=numbers, accepted=accepted)
+
     def _refuse_unknown(self) -> None:
         for metric in self.settings.metrics:
             for side in self.sides:
@@ -247,7 +256,7 @@ class _Case:
         for side in self.sides:
             identical = self.paired and side.identical(self.settings.metrics)
             no_chance = self.is_no_chance(side)
-            gained = no_chance and side.gained and not side.graver
+            gained = no_chance and side.gained
             for metric, margin in self.settings.metrics.items():
                 old, new = side.values(metric, paired=self.paired)
                 if METRICS[metric].of_some and not old.values.keys() & new.values.keys():
@@ -259,25 +268,27 @@ class _Case:
                     new,
                     margin,
                     identical=identical,
-                    unchanged=self.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.graver),
+                    unchanged=self.fixed and side.unchanged(metric),
                     gained=gained and (metric not in SHARES or side.none_worse(metric)),
                     lost=no_chance and side.lost,
                     grows=self.fixed,
                 )
 
     def _reason(self, line: GateLine) -> Reason:
-        """Return the reason of a line. A loss whose estimate exceeds the margin is never accepted."""
+        """Return the reason of a line. A loss whose estimate exceeds the margin is never accepted.
+
+        Who accepts lost tasks, and none gained, accepts them beside some gained.
+        """
         side = next(side for side in self.sides if side.arm == line.arm)
         code, numbers = str(line.reason), {}
-        if code == "undecided" and line.metric == PRIMARY and self.fixed and side.unchanged(PRIMARY):
-            code, numbers = "graver_stop", {"trials": len(side.graver), "first": side.graver[0].record.name}
-        elif code == "undecided":
+        if code == "undecided":
             numbers = {"tasks": line.tasks_to_decide or "no known number of"}
         elif code in ("tasks_lost", "tasks_gained"):
             sign = -1 if code == "tasks_lost" else 1
             changed = {pair.record.task for pair in side.pairs if sign * (pair.gain() or 0) > 0}
             numbers = {"worse" if sign < 0 else "better": len(changed)}
-        accepted = line.result != "pass" and code in self.settings.accept and line.is_within
+        accepts = {code, "tasks_lost"} if code == "undecided" and line.metric == PRIMARY else {code}
+        accepted = line.result != "pass" and line.is_within and not accepts.isdisjoint(self.settings.accept)
         return Reason(code, line.result, line.arm, line.metric, numbers, accepted)
 
     def worst(self, lines: Sequence[GateLine]) -> Iterator[Worst]:

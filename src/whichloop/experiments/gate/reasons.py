@@ -24,7 +24,7 @@ TEXTS: Mapping[str, str] = {
     "crash": "new crashes in {trials} of {of} trials: {error}",
     "hang": "hangs in {trials} of {of} trials: {error}",
     "undecided": "{metric}: {tasks} tasks would decide",
-    "graver_stop": "{metric}: trials end more gravely: {trials}, first {first}",
+    "graver_stop": "trials of the same score end more gravely: {trials}, first {first}",
     "other_answers": "other answers of the same score in {trials} of {of} trials, first {first}: {was} → {now}",
     "tasks_changed": "the suite changed: {same} tasks are the same, {changed} changed, {added} added, {removed} removed",
     "incomplete": "{missing} of {scheduled} trials are missing",
@@ -36,9 +36,10 @@ TEXTS: Mapping[str, str] = {
     "unsound": "{why}",
 }
 """Code → what it says, with its numbers."""
-INVALID = ("recording lacks requests", "plans do not replay", "plans mislead", "no scored trial")
+INVALID = ("recording lacks requests", "plans do not replay", "plans mislead")
 """Kinds of a comparison's warnings that no verdict of the run holds beside."""
-NOT_LANDED = "faults did not land"
+NO_BASELINE = ("faults did not land", "no scored trial")
+"""Kinds beside which no run is blessed, either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ def invalid_reasons(run: Results, *, blessing: bool = False) -> Iterator[Reason]
     missing = run.scheduled - len(run.records)
     if missing:
         yield Reason("incomplete", "invalid", numbers={"missing": missing, "scheduled": run.scheduled})
-    kinds = (*INVALID, NOT_LANDED) if blessing else INVALID
+    kinds = (*(INVALID if run.comparison.invalid else ()), *(NO_BASELINE if blessing else ()))
     yield from (
         Reason("unsound", "invalid", numbers={"why": caveat.text.removesuffix(".")})
         for caveat in run.comparison.caveats
-        if run.comparison.invalid and caveat.kind in kinds
+        if caveat.kind in kinds
     )
     for arm in run.comparison.arms:
         name, summary = arm.info.arm, arm.summary

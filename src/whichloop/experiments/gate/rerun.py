@@ -61,14 +61,16 @@ def project_permissions(root: Path = Path()) -> Permissions:
         return NO_PERMISSIONS
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("whichloop", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        for key, value in table.items():
+            texts = value if isinstance(value, list) else [value]
+            if not isinstance(value, TABLE.get(key, ())) or not all(isinstance(text, str) for text in texts):
+                raise ValueError(f"[tool.whichloop] has {', '.join(TABLE)}; got {key} = {value!r}")
+        loops = table.get("loop", ())
+        code = [*_code_of(loops), *loops, *table.get("allow", ())]
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    for key, value in table.items():
-        if key not in TABLE or not isinstance(value, TABLE[key]):
-            raise ValueError(f"{path}: [tool.whichloop] has {', '.join(TABLE)}; got {key} = {value!r}")
-    named = [*table.get("loop", ()), *table.get("allow", ())]
     cassette = table.get("cassette")
-    return Permissions(_code_of(named) + named, table.get("base_url"), None if cassette is None else Path(cassette))
+    return Permissions(code, table.get("base_url"), None if cassette is None else Path(cassette))
 
 
 def _code_of(loops: Sequence[str]) -> list[str]:
