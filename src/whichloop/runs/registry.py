@@ -186,7 +186,7 @@ def make_loop(spec: Spec, tool_steps: int | None = None, suite_steps: int | None
             lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
             raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
         loop = loop if spec.program is None else _with_program(loop, spec.program)
-        limit = tool_steps or suite_steps
+        limit = suite_steps if tool_steps is None else tool_steps
         return loop if limit is None or keeps_limit(loop, spec, tool_steps, limit) else loop.with_step_limit(limit)
     except OSError:
         raise

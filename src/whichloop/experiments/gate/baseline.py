@@ -79,7 +79,6 @@ class TaskLine(_Part):
     metrics: dict[str, Amounts]
     stop: Texts
     answer: Texts
-    """The answers in brief, see `answer_in_brief`."""
     outcome: Outcomes
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
     course: Courses = ()
@@ -224,7 +223,6 @@ def bless(run: Results, metrics: Mapping[str, float] | None = None, accept: Iter
     quick = all(arm.model == SCRIPTED for arm in manifest.arms) and not manifest.settings.real_time
     gate = GateSettings(metrics={PRIMARY: MARGIN}, trial_timeout_s=_limit_s(scored) if quick else None)
     suite = manifest.suite
-    asked = manifest.task_digests
     try:
         return Baseline(
             created=datetime.now(UTC).replace(microsecond=0),
@@ -245,7 +243,7 @@ def bless(run: Results, metrics: Mapping[str, float] | None = None, accept: Iter
             config=_repeatable(manifest.config),
             seed=manifest.seed,
             repeats=manifest.settings.repeats,
-            asked=asked,
+            asked=manifest.task_digests,
             lines=digests_of_files({name: file for arm in manifest.arms for name, file in arm.files.items()}),
             arms={arm.arm: _arm(run, arm, known) for arm in manifest.arms},
         )

@@ -144,8 +144,8 @@ def differences(manifest: Manifest, baseline: Baseline, arms: Mapping[str, str])
     versions = baseline.packages | {"suite": baseline.suite.version}
     versions_now = packages_of(manifest) | {"suite": manifest.suite.version}
     for was, now in pairs:
-        versions |= was.packages | ({now.loop: was.version} if was.version else {})
-        versions_now |= now.packages | ({now.loop: now.version} if now.version else {})
+        versions |= was.packages
+        versions_now |= now.packages
     found = {
         "loop": list(dict.fromkeys(text for was, now in pairs for text in _of_loop(was, now))),
         "files": [name for name in sorted(files.keys() | files_now.keys()) if files.get(name) != files_now.get(name)],
@@ -158,6 +158,7 @@ def _of_loop(was: BaselineArm, now: ArmEntry) -> Iterator[str]:
     if was.loop != now.loop:
         yield f"{was.loop} → {now.loop}"
         return
+    yield from _changes({now.loop: was.version}, {now.loop: now.version})
     yield from _changes({"met": was.met, "program": was.program or ""}, {"met": now.met, "program": now.program or ""})
     try:
         before, after = (parse_spec(each).options for each in (was.configuration, redact(now.configuration)))
