@@ -261,7 +261,7 @@ def against_another_seed(was: str, now: str, profile: str, seeds: int, runs: Pat
         baseline, tried = bless(real_run(was, profile, 2 * pair, runs)), real_run(now, profile, 2 * pair + 1, runs)
         for counter, metrics in zip(found, REAL_METRICS, strict=True):
             settings = baseline.gate.model_copy(update={"metrics": dict(metrics)})
-            counter[judge(tried, baseline, settings=settings, alpha=ALPHA).outcome] += 1
+            counter[judge(tried, baseline, settings=settings).outcome] += 1
     return found
 
 

@@ -55,9 +55,12 @@ def test_bless_writes_a_file_with_settings_and_keeps_what_is_no_baseline(whichlo
     ended = whichloop("gate", "latest", "--bless", "--output", "gates/b.json", "--metric", "accuracy=0.05", "--accept", "undecided")
     assert ended.code == 0, ended.err
     blessed = read_baseline(here / "gates/b.json")
-    assert (blessed.run, blessed.gate.metrics, blessed.gate.accept) == (Path(run).name, {"accuracy": 0.05}, ("undecided",))
+    assert (blessed.run, blessed.gate.metrics["accuracy"], blessed.gate.accept) == (Path(run).name, 0.05, ("undecided",))
     *_, then = ended.out.split("whichloop gate ")
     assert whichloop("gate", *shlex.split(then), "--quiet").code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "gates/b.json").code == 0
+    assert read_baseline(here / "gates/b.json").gate == blessed.gate, "to bless anew keeps the settings"
+    assert whichloop("gate", run, "--bless", "--output", "gates/b.json", "--seed", "1").code == 2
     (here / "mine.json").write_text("{}")
     refused = whichloop("gate", run, "--bless", "--output", "mine.json")
     assert (refused.code, refused.err) == (2, "error: mine.json: not a baseline; it stays as it is\n")

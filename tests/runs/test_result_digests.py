@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from whichloop.runs import new_manifest
+from whichloop.runs.code_digests import scorer_digests
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.lookup import suite_of
 from whichloop.runs.manifest import TaskDigests
@@ -72,3 +74,19 @@ def test_a_result_is_told_by_the_tasks_whose_plan_gets_it(digests_of, monkeypatc
     assert (after.tasks, after.shared) == (before.tasks, before.shared)
     assert after.results.keys() == before.results.keys() - left_out
     assert {task for task in after.results if after.results[task] != before.results[task]} == changed
+
+
+def test_a_scorer_of_one_s_own_is_another_by_its_code_and_not_by_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    texts = {
+        "one": "def near(j): return 1.0\n",
+        "two": "# a comment\ndef near(j):\n    return 1.0\n",
+        "three": "def near(j): return 0.5\n",
+    }
+    found = []
+    for name, text in texts.items():
+        (tmp_path / f"scorer_{name}.py").write_text(text)
+        importlib.import_module(f"scorer_{name}")
+        found.append(scorer_digests([f"scorer_{name}:near"]))
+    assert found[0] == found[1] != found[2]
+    assert scorer_digests([]) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
 from whichloop import session
@@ -17,6 +18,8 @@ from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import run as run_trials
+from whichloop.experiments.gate.baseline import bless_as
+from whichloop.experiments.gate.rerun import project_permissions
 from whichloop.experiments.optimize import tables as optimize_tables
 from whichloop.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
@@ -136,7 +139,7 @@ def bless(
     run: AnyRun,
     baseline: str | Path,
     *,
-    metrics: Mapping[str, float] | None = None,
+    metrics: Mapping[str, float] = MappingProxyType({}),
     accept: Sequence[str] = (),
     runs: str | Path | None = None,
 ) -> Path:
@@ -148,7 +151,7 @@ def bless(
     """
     path = Path(baseline)
     with naming_files({"baseline": path}):
-        gates.write_baseline(path, gates.bless(_loaded(run, runs).results, metrics, accept))
+        bless_as(path, _loaded(run, runs).results, metrics, accept)
     return path
 
 
@@ -158,7 +161,7 @@ def gate(
     run: AnyRun | None = None,
     *,
     loops: Sequence[AnyLoop] = (),
-    metrics: Mapping[str, float] | None = None,
+    metrics: Mapping[str, float] = MappingProxyType({}),
     accept: Sequence[str] = (),
     progress: bool | None = None,
     **settings: Unpack[RerunOptions],
@@ -177,7 +180,7 @@ def gate(
         raise ValueError(f"baseline: {path}: no such file; whichloop.bless(run, {str(path)!r}) writes one")
     with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
-    blessed = blessed.model_copy(update={"gate": blessed.gate.changed(metrics or {}, accept)})
+    blessed = blessed.model_copy(update={"gate": blessed.gate.changed(metrics, accept)})
     if run is None:
         judged = _run_again(blessed, path, loops, progress, settings)
     elif loops or settings.keys() - {"runs"}:
@@ -322,8 +325,10 @@ def _run_again(
 ) -> gates.GateResult:
     """Run a baseline's configuration again, and judge the run."""
     cassette, runs = settings.get("cassette"), Path(settings.get("runs") or "runs")
-    code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
-    allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
+    project = project_permissions()
+    code = [*project.code, *(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
+    server = settings.get("base_url") or project.base_url
+    allowed = Permissions(code, server, project.cassette if cassette is None else Path(cassette))
     rerun = gates.Rerun([loop_name(loop) for loop in loops], settings.get("seed"), allowed, runs)
     judged: list[gates.GateResult] = []
 

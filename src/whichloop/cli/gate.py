@@ -16,7 +16,6 @@ from whichloop.experiments.gate import (
     Baseline,
     GateResult,
     Rerun,
-    bless,
     config_again,
     gate_doc,
     judge,
@@ -24,8 +23,8 @@ from whichloop.experiments.gate import (
     read_baseline,
     read_run,
     run_and_judge,
-    write_baseline,
 )
+from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.ci import (
     annotation,
     append_summary,
@@ -72,8 +71,8 @@ class GateOptions(RunsOption):
     baseline: Path | None = None
     """File that `--bless` wrote: the blessed results, margins and accepted reasons."""
     metric: Texts
-    """Metric to judge and its margin, `accuracy=0.02` or `tokens`; repeat the option for more. [default: the baseline's]"""
-    accept: str = ""
+    """Metric to judge and its margin, `accuracy=0.02` or `tokens`, beside the baseline's; repeat the option for more."""
+    accept: Texts
     """Reasons that pass where the loss lies within the margin: undecided,tasks_lost,graver_stop,other_answers,tasks_changed."""
     bless: Annotated[bool, typer.Option("--bless")] = False
     """Write RUN, the latest if none is named, as the baseline in --output."""
@@ -85,13 +84,13 @@ class GateOptions(RunsOption):
     """Pairs of runs of --self."""
     junit: Path | None = None
     """File to write JUnit XML to."""
-    summary: Annotated[Path | None, IfAbsent("$GITHUB_STEP_SUMMARY")] = None
+    summary: Path | None = None
     """File to append Markdown to, as a comment on a pull request."""
 
     @property
     def accepted(self) -> list[str]:
         """The accepted reasons."""
-        return [code.strip() for code in self.accept.split(",") if code.strip()]
+        return [code.strip() for codes in self.accept for code in codes.split(",") if code.strip()]
 
     @property
     def margins(self) -> dict[str, float]:
@@ -114,8 +113,9 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     """
     with _errors_told(options):
         if options.bless:
-            _bless(options, as_json=output.as_json)
-            return
+            if options.baseline is not None or options.is_self or any(flags.values()):
+                raise ValueError("--bless takes RUN, --output, --metric and --accept")
+            return _bless(options, as_json=output.as_json)
         if options.baseline is None:
             raise typer.BadParameter("name the baseline's file, or --bless a run", param_hint="--baseline")
         baseline = read_baseline(options.baseline)
@@ -159,7 +159,8 @@ def _run_again(options: GateOptions, baseline: Baseline, rerun: Rerun, *, quiet:
     except KeyboardInterrupt:
         words = [shlex.quote(str(experiment.folder)), *resume_flags(config)]
         say(f"interrupted; go on with whichloop resume {' '.join(words)}, then")
-        say(f"whichloop gate {words[0]} --baseline {shlex.quote(str(options.baseline))}")
+        typed = [word for flag in ("metric", "accept") for value in getattr(options, flag) for word in (f"--{flag}", value)]
+        say(f"whichloop gate {words[0]} {shlex.join(['--baseline', str(options.baseline), *typed])}")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -183,9 +184,8 @@ def _bless(options: GateOptions, *, as_json: bool) -> None:
     if options.output is None:
         raise typer.BadParameter("name the file of the new baseline", param_hint="--output")
     run = read_run(run_folder(options.run or LATEST, options.runs))
-    baseline = bless(run, options.margins or None, options.accepted)
-    write_baseline(options.output, baseline)
-    show(blessed_doc(baseline, options.output), as_json=as_json)
+    new, old = bless_as(options.output, run, options.margins, options.accepted)
+    show(blessed_doc(new, options.output, old), as_json=as_json)
 
 
 @contextmanager

@@ -245,6 +245,11 @@ def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str]
     return sha256("".join(_source_of_module(module) for module in modules)) if modules else ""
 
 
+def scorer_digests(scorers: Iterable[str]) -> list[str]:
+    """Return a digest of the code of each module of the user's own scorers, comments aside: it decides what is right."""
+    return [short_digest(ast.dump(ast.parse(_source_of_module(module)))) for module in _own_modules(None, None, scorers)]
+
+
 def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
     """Return file → short digest of the same modules, by which it is known later which of them changed.
 

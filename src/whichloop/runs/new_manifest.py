@@ -28,7 +28,14 @@ from whichloop.protocol.names import is_local_model, parse_spec
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import error_text
 from whichloop.runs.built_in import builtin_names
-from whichloop.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests
+from whichloop.runs.code_digests import (
+    code_digest,
+    imported_file_digests,
+    loop_file_digests,
+    own_code_digest,
+    own_file_digests,
+    scorer_digests,
+)
 from whichloop.runs.config import CompareConfig, TrialBudgetConfig
 from whichloop.runs.lookup import constructed_in, scorers_of
 from whichloop.runs.manifest import (
@@ -170,8 +177,11 @@ def suite_code(config: CompareConfig, suite: Suite) -> str:
 
 def _own_names(config: CompareConfig, suite: Suite) -> tuple[str, str | None, list[str]]:
     """Return the names of suite, tools and scorers, of which the last are the user's own."""
-    own_scorers = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
-    return parse_spec(config.suite).name, config.tools, own_scorers
+    return parse_spec(config.suite).name, config.tools, _own_scorers(suite)
+
+
+def _own_scorers(suite: Suite) -> list[str]:
+    return [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
 
 
 def loop_program_digest(loop: Loop) -> str | None:
@@ -205,7 +215,7 @@ def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task])
 
 def task_digests(suite: Suite, tasks: Sequence[Task], results: Mapping[str, str], tools: Any = None) -> TaskDigests:
     """Return the digests by which these tasks can be told from those of another version of their suite."""
-    shared = short_digest([suite.shared, tools or described_tools(suite.opened(tasks[0]))])
+    shared = short_digest([suite.shared, tools or described_tools(suite.opened(tasks[0])), *scorer_digests(_own_scorers(suite))])
     by_task = {task.id: short_digest(task.as_dict()) for task in tasks}
     return TaskDigests(shared=shared, tasks=by_task, **({"results": results} if results else {}))
 

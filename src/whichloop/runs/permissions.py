@@ -35,6 +35,8 @@ class Permissions:
 
 
 NO_PERMISSIONS = Permissions()
+HUB = "huggingface"
+"""The suite whose `path` is fetched from a server, or read from a folder."""
 
 
 def check_tracking(config: CompareConfig) -> None:
@@ -102,8 +104,10 @@ def allow_words(config: CompareConfig) -> list[str]:
 
 
 def own_code(config: CompareConfig) -> list[str]:
-    """Return what a configuration names outside of whichloop, to be imported here or run in processes of its own, each once."""
+    """Return what a configuration names outside of whichloop, to be imported, started or fetched, each once."""
     started = [name for text in config.loops for name in programs_named(parse_spec(text))]
+    suite = parse_spec(config.suite)
+    started += [str(suite.options["path"])] if suite.name == HUB and "path" in suite.options else []
     started += [config.tools] if config.tools is not None and is_mcp(config.tools) else []
     return list(dict.fromkeys([*_imported_code(config), *started]))
 

@@ -68,15 +68,17 @@ def test_what_infrastructure_spoiled_is_not_known_and_without_traces_there_is_no
     assert (line.values("accuracy"), line.stop, line.outcome, line.course) == ((None,), (None,), (None,), ())
 
 
-def test_by_default_it_judges_accuracy_tokens_and_two_harms_and_accepts_other_words_alone(wind, baseline):
+def test_by_default_it_judges_accuracy_tokens_and_two_harms_and_what_is_asked_stands_beside_what_is_kept(wind, baseline):
     assert baseline.gate.metrics == {"accuracy": 0.02, **HELD_BESIDE}
     assert (baseline.gate.accept, baseline.gate.trial_timeout_s) == ((), 10.0)
     some = bless(changed(wind, of(call_counts={}, repeats=[0], input_tokens=0)))
     assert set(some.gate.metrics) == set(baseline.gate.metrics), "a share of some is one that some trials lack"
-    wordy = changed(wind, of(ALL[:1], answer="so many words that nobody says them twice in the same way"))
-    assert bless(wordy).gate.accept == ("other_answers",)
-    chosen = bless(wordy, {"accuracy": 0.05, "steps": 0.2}, ["undecided"])
-    assert (chosen.gate.metrics, chosen.gate.accept) == ({"accuracy": 0.05, "steps": 0.2}, ("undecided",))
+    chosen = bless(wind, {"accuracy": 0.05, "steps": 0.2}, ["undecided"]).gate
+    assert (chosen.metrics, chosen.accept) == ({**baseline.gate.metrics, "accuracy": 0.05, "steps": 0.2}, ("undecided",))
+    kept = bless(wind, {"steps": 0.3}, ["tasks_lost"], chosen.model_copy(update={"metrics": {"accuracy": 0.07}})).gate
+    assert (kept.metrics, kept.accept) == ({"accuracy": 0.07, "steps": 0.3}, ("undecided", "tasks_lost"))
+    with pytest.raises(RunError, match="metric cost_usd: not known for all trials; nothing was blessed"):
+        bless(wind, {"cost_usd": 0.1})
 
 
 @pytest.mark.parametrize(

@@ -386,8 +386,6 @@ def test_a_metric_that_a_side_does_not_know_is_refused_by_name(wind, baseline):
     for found in (wind, some):
         with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
             judge(found, paid, settings=cost)
-    with pytest.raises(ValueError, match="alpha: a level above 0 and below"):
-        judge(wind, baseline, alpha=0.7)
 
 
 def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_faults_spoils_it_only_without_a_loss(
@@ -397,6 +395,10 @@ def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_fault
     assert (judged.outcome, judged.not_judged) == ("pass", ("finish/clean", "finish/flaky-tools"))
     lost = judge(changed(wind, both(unlanded, failing(*ALL))), baseline)
     assert (lost.outcome, reason(lost, "few_faults").outcome) == ("regression", "undecided")
+    accepted = of_other_code(baseline)
+    gate = accepted.gate.changed({"accuracy": 0.9}, ["tasks_lost"])
+    one = judge(changed(wind, both(unlanded, failing(ALL[0]))), accepted, settings=gate)
+    assert one.outcome == "invalid", "a loss that is accepted excuses no faults"
     own = judge(changed(wind, both(unlanded, failing(*ALL, arm="bare/flaky-tools"))), baseline)
     assert "bare/flaky-tools" not in {each.arm for each in own.reasons if each.code == "few_faults"}
 

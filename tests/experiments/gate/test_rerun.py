@@ -146,6 +146,10 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
         {"cassette": "tape", "cassette_mode": "record"},
         {"mlflow": True, "tracking_uri": "{server}", "loops": ["evil:Loop"]},
         {"engine": "ray", "address": "ray://{server}", "loops": ["evil:Loop"]},
+        {"suite": "huggingface(path='evil/ds')"},
+        {"suite": "csv", "data": "/etc/passwd"},
+        {"suite": "csv", "data": "../secret.csv"},
+        {"quarantine": "/etc/passwd"},
     ],
     ids=str,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import secrets
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
@@ -47,14 +49,15 @@ NO_TRIAL = digest("no trial")[:OUTCOME_DIGITS]
 """In the place of the outcome of a repeat that an imported run does not have of a task."""
 DIGITS = 6
 """Significant digits of a number that is not an integer."""
-MAX_ANSWER, MAX_SHORT_ANSWER = 60, 40
-"""Characters of an answer that are kept, and of a text that is a short answer, such as a name or a date."""
+MAX_ANSWER = 60
+"""Characters of an answer that are kept."""
 MAX_ERROR = 200
 """Characters of what is wrong with a file."""
 DEPTH = 4
 """Levels of the file whose entries have a line each."""
 SUFFIX = ".json"
-NAME, POINTER, CONFLICT = b'"whichloop_baseline"', b"version https://git-lfs", b"<<<<<<<"
+NAME, POINTER = b'"whichloop_baseline"', b"version https://git-lfs"
+CONFLICT = re.compile(rb"^(<<<<<<<|=======|>>>>>>>)", re.MULTILINE)
 MIN_LIMIT_S, TIMES_SLOWEST = 10.0, 20
 """A trial of the scripted model hangs that takes so many times as long as the slowest blessed one, and at least so many seconds."""
 HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, "false_success_rate": MARGIN, "calls_doubled": MARGIN}
@@ -140,7 +143,7 @@ class GateSettings(_Part):
     metrics: dict[str, float]
     """Metric → margin: of a share in points from 0 to 1, of any other metric the share that it may grow by."""
     accept: tuple[Accepted, ...] = ()
-    trial_timeout_s: float | None = None
+    trial_timeout_s: Annotated[float, Field(gt=0, lt=MAX_VALUE)] | None = None
     """Seconds after which a trial of the scripted model hangs; None for a real model."""
 
     @model_validator(mode="after")
@@ -205,9 +208,12 @@ def read_run(folder: Path) -> Results:
     return results(folder)
 
 
-def bless(run: Results, metrics: Mapping[str, float] | None = None, accept: Iterable[str] = ()) -> Baseline:
-    """Return the baseline of a run. `metrics`: metric → margin, beside accuracy; None: those of `HELD_BESIDE` that it knows.
+def bless(
+    run: Results, metrics: Mapping[str, float] = MappingProxyType({}), accept: Iterable[str] = (), kept: GateSettings | None = None
+) -> Baseline:
+    """Return the baseline of a run. `metrics`: metric → margin, `accept`: accepted reasons, both beside those that are `kept`.
 
+    `kept`: None holds accuracy and what the run knows of `HELD_BESIDE`.
     Raises RunError if it is incomplete or invalid, more than 2 % of an arm errored, or an arm never asked its model, or crashed or
     hung in every trial; ValueError for bad settings.
     """
@@ -217,18 +223,19 @@ def bless(run: Results, metrics: Mapping[str, float] | None = None, accept: Iter
     scored = [record for record in run.records if record.status == "scored"]
     known = [name for name in METRICS if any(stored_value(record, name) is not None for record in scored)]
     held = {name: margin for name, margin in HELD_BESIDE.items() if name in known and _knows(scored, name)}
-    accepted = list(accept)
-    if metrics is None and not all(map(_is_short, scored)):
-        accepted.append("other_answers")  # other words for the same are no other answer
     quick = all(arm.model == SCRIPTED for arm in manifest.arms) and not manifest.settings.real_time
-    gate = GateSettings(metrics={PRIMARY: MARGIN}, trial_timeout_s=_limit_s(scored) if quick else None)
+    gate = kept or GateSettings(metrics={PRIMARY: MARGIN, **held})
+    gate = gate.model_copy(update={"trial_timeout_s": _limit_s(scored) if quick else None}).changed(metrics, accept)
+    for metric in gate.metrics:
+        if not _knows(scored, metric):
+            raise RunError(f"{run.folder}: metric {metric}: not known for all trials; nothing was blessed")
     suite = manifest.suite
     try:
         return Baseline(
             created=datetime.now(UTC).replace(microsecond=0),
             commit=_commit(),
             run=run.folder.resolve().name,
-            gate=gate.changed(held if metrics is None else metrics, accepted),
+            gate=gate,
             versions=dict(manifest.versions),
             packages=packages_of(manifest),
             suite=BaselineSuite(
@@ -256,11 +263,6 @@ def _knows(scored: Sequence[Record], metric: str) -> bool:
     return METRICS[metric].of_some or all(stored_value(record, metric) is not None for record in scored)
 
 
-def _is_short(record: Record) -> bool:
-    answer = record.answer
-    return answer is None or isinstance(answer, int | float) or (isinstance(answer, str) and len(answer) <= MAX_SHORT_ANSWER)
-
-
 def _limit_s(scored: Sequence[Record]) -> float:
     return max(MIN_LIMIT_S, math.ceil(TIMES_SLOWEST * max((record.wall_s for record in scored), default=0.0)))
 
@@ -283,13 +285,13 @@ def _installed() -> dict[str, str]:
     return {each.name: each.version for each in distributions() if each.name}
 
 
-_ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
+ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
 """Settings for what a run is called, where it is stored and how fast it goes, which mean nothing to whoever runs it again."""
 
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings needed to run it again, without unset ones."""
-    repeatable = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    repeatable = {name: value for name, value in config.items() if name not in ELSEWHERE}
     parts = {
         name: {k: v for k, v in value.items() if v is not None} for name, value in repeatable.items() if isinstance(value, Mapping)
     }
@@ -394,6 +396,17 @@ def _short_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def bless_as(path: Path, run: Results, metrics: Mapping[str, float], accept: Iterable[str]) -> tuple[Baseline, Baseline | None]:
+    """Write a run as the baseline of a file, with the settings of the one that is there, and return both. Raises as `bless`."""
+    old = None
+    if path.exists():
+        with suppress(ValueError):  # a damaged one is replaced
+            old = read_baseline(path)
+    new = bless(run, metrics, accept, None if old is None else old.gate)
+    write_baseline(path, new)
+    return new, old
+
+
 def write_baseline(path: Path, baseline: Baseline) -> None:
     """Write the file atomically and create its folder, in the place of another baseline, be it a damaged one.
 
@@ -419,25 +432,24 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
-    anew = f"whichloop gate RUN --bless --output {path} writes one"
     if not path.exists():
-        raise ValueError(f"{path}: no such file; {anew}")
+        raise ValueError(f"{path}: no such file; whichloop gate RUN --bless --output {path} writes one")
     text = read_bounded(path)
     if text.startswith(POINTER):
         raise ValueError(f"{path}: a pointer of Git LFS, not the file itself; git lfs pull fetches it")
-    if text.startswith(CONFLICT) or b"\n" + CONFLICT in text:
-        raise ValueError(f"{path}: git left the two sides of a conflict in it; {anew}")
+    if CONFLICT.search(text):
+        raise ValueError(f"{path}: git left the two sides of a conflict in it")
     if NAME not in text:
-        raise ValueError(f"{path}: not a baseline; {anew}")
+        raise ValueError(f"{path}: not a baseline")
     try:
         version = json.loads(text).get("whichloop_baseline")
         if version != VERSION:
-            raise ValueError(f"{path}: a baseline of version {shortened(repr(version))}, and this is {VERSION}; {anew}")
+            raise ValueError(f"{path}: a baseline of version {shortened(repr(version))}, and this is {VERSION}: bless it anew")
         return Baseline.model_validate_json(text)
     except ValidationError as error:
         raise ValueError(f"{path}: {first_error(error)}") from None
     except (AttributeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: not a baseline: {shortened(str(error))}; {anew}") from None
+        raise ValueError(f"{path}: not a baseline: {shortened(str(error))}") from None
 
 
 def first_error(error: ValidationError) -> str:

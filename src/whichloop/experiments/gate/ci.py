@@ -73,12 +73,11 @@ def error_summary(message: str) -> str:
 
 
 def append_summary(text: str, path: Path | None = None) -> None:
-    """Append a page to a file, or to the summary of this step of GitHub Actions, if it is one. Raises OSError."""
+    """Append a page to a file, and to the summary of this step of GitHub Actions, if it is one. Raises OSError."""
     named = os.environ.get("GITHUB_STEP_SUMMARY")
-    path = path or (Path(named) if named else None)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
+    for each in filter(None, (path, Path(named) if named else None)):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        with each.open("a", encoding="utf-8") as file:
             file.write(text)
 
 

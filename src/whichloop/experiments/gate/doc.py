@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whichloop.metrics.gate import GateLine, Outcome
-from whichloop.metrics.summary import GAINS, SHARES
+from whichloop.metrics.summary import GAINS, PRIMARY, SHARES
+from whichloop.protocol import StopReason
 from whichloop.protocol.values import counted
 from whichloop.text.doc import Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import counts, hundredths
 
-from .baseline import Baseline
+from .baseline import Baseline, BaselineArm
 from .judge import GateResult
 from .reasons import Reason
 from .tasks import causes_of
@@ -35,7 +36,7 @@ def gate_doc(result: GateResult) -> Doc:
             *_example(result),
             *((f"Worst {each.metric}", f"{each.trial}: {each.was:,g} → {each.now:,g}") for each in result.worst),
         ),
-        lines_table(result.lines, named=len(arms) > 1),
+        lines_table(result, named=len(arms) > 1),
         lines_of(
             ("Accepted", [reason.text for reason in result.reasons if reason.accepted]),
             (
@@ -79,9 +80,10 @@ def _adds(reason: Reason, result: GateResult) -> bool:
     return reason.leads_to == result.outcome != "pass" and reason.code not in ("undecided", "worse")
 
 
-def lines_table(lines: Sequence[GateLine], *, named: bool) -> Table:
+def lines_table(result: GateResult, *, named: bool) -> Table:
     """Return a row for each arm and metric, those that decide first. `named`: the rows name their arms."""
-    ordered = sorted(lines, key=lambda line: ("regression", "undecided", "pass").index(line.result))
+    accepted = {(reason.arm, reason.metric) for reason in result.reasons if reason.accepted}
+    ordered = sorted(result.lines, key=lambda line: ("regression", "undecided", "pass").index(line.result))
     rows = [
         (
             *((line.arm,) if named else ()),
@@ -90,11 +92,19 @@ def lines_table(lines: Sequence[GateLine], *, named: bool) -> Table:
             Cell(_value(line, line.run), value=line.run),
             Cell(change_text(line), value=line.effect.value),
             Cell(margin_text(line.metric, line.margin), value=line.margin),
-            Cell(line.result if line.result == line.reason else f"{line.result}: {line.reason}", STYLES[line.result]),
+            Cell(_result(line, is_accepted=(line.arm, line.metric) in accepted), STYLES[line.result]),
         )
         for line in ordered
     ]
     return Table("", (*(("arm",) if named else ()), "metric", "was", "is", "change", "margin", "result"), tuple(rows))
+
+
+def _result(line: GateLine, *, is_accepted: bool) -> str:
+    if is_accepted:
+        return f"accepted: {line.reason}"
+    if line.reason == "undecided":
+        return f"undecided: {line.tasks_to_decide:,} tasks" if line.tasks_to_decide else "undecided"
+    return f"{line.result}: {line.reason}"
 
 
 def _value(line: GateLine, value: float) -> str:
@@ -132,8 +142,9 @@ def _example(result: GateResult) -> Iterator[tuple[str, str]]:
         yield "Example", f"{task.task}: {task.told}"
         if task.command:
             yield "Show", task.command
-    if not told and result.worst and result.worst[0].command:
-        yield "Show", result.worst[0].command
+    first = [str(reason.numbers["first"]) for reason in result.reasons if "first" in reason.numbers and reason.arm]
+    for trial in [*(each.trial for each in result.worst), *first][: 0 if told else 1]:
+        yield "Show", f"whichloop show {shlex.quote(str(result.run))} {shlex.quote(trial)}"
 
 
 def _first(texts: Sequence[str]) -> str:
@@ -157,21 +168,26 @@ def _next(result: GateResult) -> str:
     return f"whichloop gate {shlex.quote(str(result.run))} --bless --output {shlex.quote(str(result.baseline))}"
 
 
-def blessed_doc(baseline: Baseline, path: Path) -> Doc:
-    """Return what a baseline holds, and the command that gates by it."""
+def blessed_doc(baseline: Baseline, path: Path, old: Baseline | None) -> Doc:
+    """Return what a baseline holds, and the command that gates by it. `old`: the one that it replaces."""
     imported = "loops" not in baseline.config
-    rows = tuple((name, Cell(hundredths(_accuracy(baseline, name)))) for name in baseline.arms)
+    rows = tuple((name, *_held(arm)) for name, arm in baseline.arms.items())
     run = " RUN" if imported else ""
     facts = lines_of(
         ("Tasks", f"{baseline.suite.name} {baseline.suite.version}: {baseline.suite.tasks:,} × {baseline.repeats}"),
         ("Margins", ", ".join(f"{name} {margin_text(name, margin)}" for name, margin in baseline.gate.metrics.items())),
         ("Accepts", ", ".join(baseline.gate.accept)),
+        ("Replaces", "" if old is None else f"{old.run}: {', '.join(old.arms)}"),
         ("Next", f"whichloop gate{run} --baseline {shlex.quote(str(path))}"),
     )
-    return Doc(f"{path}: the baseline of {baseline.run}", (Table("", ("arm", "accuracy"), rows), facts), {"baseline": str(path)})
+    return Doc(
+        f"{path}: the baseline of {baseline.run}", (Table("", ("arm", "accuracy", "crashed"), rows), facts), {"baseline": str(path)}
+    )
 
 
-def _accuracy(baseline: Baseline, arm: str) -> float:
-    known = [[v for v in line.values("accuracy") if v is not None] for line in baseline.arms[arm].tasks.values()]
+def _held(arm: BaselineArm) -> tuple[Cell, Cell]:
+    """Return the mean accuracy of a blessed arm, and how many of its trials crash."""
+    known = [[v for v in line.values(PRIMARY) if v is not None] for line in arm.tasks.values()]
     means = [sum(values) / len(values) for values in known if values]
-    return sum(means) / max(len(means), 1)
+    crashed = sum(line.stop.count(StopReason.CRASHED) for line in arm.tasks.values())
+    return Cell(hundredths(sum(means) / max(len(means), 1))), Cell(str(crashed), "bad" if crashed else "", crashed)

@@ -18,10 +18,11 @@ from whichloop.protocol.names import program_spec
 from whichloop.protocol.own_code import raised_in
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.silent_end import told_of_exit
 from whichloop.text.output import safe_for_others
 
-from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
+from .baseline import Baseline, bless_as, read_baseline, read_run
 from .ci import annotation, append_summary, error_summary, literal, to_summary, workflow_command
 from .doc import gate_doc, title_of
 from .judge import GateResult, judge
@@ -74,70 +75,54 @@ class LoopGate:
         check_not_async(self.item, "whichloop_gate")
         try:
             with told_of_exit(), chdir(self.item.config.rootpath):
-                fixed = {"runs": self.runs, "mlflow": False}
                 path = self.default_baseline if own["baseline"] is None else Path(own["baseline"])
-                config = config_from({**settings, **named, **fixed}, self.item.nodeid) if named else None
-                if self.blesses:
-                    return self._bless(config, settings, path, own["metrics"], own["accept"] or ())
-                return self._judge(config, settings, path, own["metrics"] or {}, own["accept"] or ())
+                typed = config_from({**settings, **named, "runs": self.runs, "mlflow": False}, self.item.nodeid)
+                judged = self._bless if self.blesses else self._judge
+                return judged(typed, {**settings, **named}, path, own["metrics"] or {}, own["accept"] or ())
         except (ValueError, OSError, SystemExit) as error:
             mistake, place = safe_for_others(f"whichloop_gate: {error}"), raised_in(error)
         self._tell(workflow_command("error", "not judged", mistake, place), error_summary(mistake))
-        _fail(f"{mistake}\nto bless: {self._command('--loop-bless')}")  # out here, where no context prints it twice
+        _fail(mistake)  # out here, where no context prints it twice
 
     def _judge(
-        self,
-        config: CompareConfig | None,
-        settings: dict[str, Any],
-        path: Path,
-        metrics: Mapping[str, float],
-        accept: Sequence[str],
+        self, typed: CompareConfig, settings: dict[str, Any], path: Path, metrics: Mapping[str, float], accept: Sequence[str]
     ) -> GateResult:
+        if not path.exists():
+            raise ValueError(f"{path}: no such file; python -m pytest --loop-bless {shlex.quote(self.item.nodeid)} writes one")
         baseline = read_baseline(path)
-        config = config or self._again(baseline, path, settings)
-        experiment = prepare_again(baseline, path, config)
+        experiment = prepare_again(baseline, path, self._again(baseline, path, typed, settings))
         _, result = run_and_judge(experiment, Unwatched(), baseline, baseline.gate.changed(metrics, accept), path)
         self._tell(annotation(result), to_summary(result))
         if result.outcome != "pass":
-            _fail(f"{literal(str(gate_doc(result)))}\nto bless: {self._command('--loop-bless')}")
+            _fail(literal(str(gate_doc(result))))
         self.say(title_of(result))
         return result
 
     def _bless(
-        self,
-        config: CompareConfig | None,
-        settings: dict[str, Any],
-        path: Path,
-        metrics: Mapping[str, float] | None,
-        accept: Sequence[str],
+        self, typed: CompareConfig, settings: dict[str, Any], path: Path, metrics: Mapping[str, float], accept: Sequence[str]
     ) -> GateResult:
         if path.resolve() in self.blessed:
             raise ValueError(f"{path} was written by another call just now; give each call a file of its own: baseline=…")
-        if config is None:
-            old = read_baseline(path)
-            config = self._again(old, path, settings)
-            metrics = old.gate.metrics if metrics is None else metrics
-            accept = [*old.gate.accept, *accept]
+        config = typed if settings else self._again(read_baseline(path), path, typed, settings)
         experiment = prepare(config, is_compared=False)
         run_apart(experiment, Unwatched())
         run = read_run(experiment.folder)
-        baseline = bless(run, metrics, accept)
-        write_baseline(path, baseline)
+        baseline, _ = bless_as(path, run, metrics, accept)
         self.blessed.add(path.resolve())
         self.say(f"blessed {path}")
         return judge(run, baseline, path=path)
 
-    def _again(self, baseline: Baseline, path: Path, settings: dict[str, Any]) -> CompareConfig:
-        return config_again(baseline, path, Rerun(allowed=project_permissions(), runs=self.runs, config=settings))
+    def _again(self, baseline: Baseline, path: Path, typed: CompareConfig, settings: dict[str, Any]) -> CompareConfig:
+        """Return the baseline's configuration with the test's settings, which allow what they name, as the project does."""
+        project = project_permissions()
+        code = [*project.code, *own_code(typed), *typed.opened_models, *([] if typed.data is None else [str(typed.data)])]
+        allowed = Permissions(code, typed.base_url or project.base_url, typed.cassette or project.cassette)
+        return config_again(baseline, path, Rerun(allowed=allowed, runs=self.runs, config=settings))
 
     def _tell(self, command: str, page: str) -> None:
         if command:
             self.annotate(command)
         append_summary(page)
-
-    def _command(self, *flags: str) -> str:
-        """Return the command that runs this test alone, from pytest's root folder."""
-        return shlex.join(["python", "-m", "pytest", *flags, self.item.nodeid])
 
 
 def _fail(message: str) -> NoReturn:

@@ -14,7 +14,6 @@ from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_warnings import MAX_ERRORED
 from whichloop.metrics.gate import WORST_FIRST, GateLine, Held, Outcome, judge_lines, worst
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import ALPHA
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.receipts import strip_receipts
@@ -43,7 +42,7 @@ class Worst:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GateResult:
     """The result of the gate."""
 
@@ -79,6 +78,9 @@ class GateResult:
     record: tuple[str, ...] = ()
     """The commands that record what a recording lacks, and gate again; empty where it lacks nothing."""
 
+    def __repr__(self) -> str:
+        return f"<GateResult {self.outcome}>"
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that `gate --json` prints; its names are stable."""
         return {
@@ -110,16 +112,15 @@ def judge(
     settings: GateSettings | None = None,
     path: Path | None = None,
     again: Sequence[Record] = (),
-    alpha: float = ALPHA,
 ) -> GateResult:
     """Judge a run against a baseline. `settings`: None takes the baseline's. `path`: the baseline's file.
 
     `again`: what trials of the run gave that were run once more, see `run_doubtful_again`. Raises Incomparable (a ValueError) if
     the two cannot be compared: another suite, profile, policy or step limit, no task in common, an arm that is missing, or a
-    metric that is unknown on either side; ValueError for a bad margin or level.
+    metric that is unknown on either side.
     """
     case = _Case(run, baseline, settings or baseline.gate, {record.key: record for record in again})
-    reasons, lines = case.judged(alpha)
+    reasons, lines = case.judged()
     outcome = worst(reason.leads_to for reason in reasons)
     return GateResult(
         outcome=outcome,
@@ -196,7 +197,7 @@ class _Case:
         sure = [record for record in stuck if was_interrupted(record) or record.key in again]
         return sure if self.fixed else []
 
-    def judged(self, alpha: float) -> tuple[list[Reason], Sequence[GateLine]]:
+    def judged(self) -> tuple[list[Reason], Sequence[GateLine]]:
         """Return the reasons, and the lines where the run can be judged. Raises Incomparable for a metric that a side lacks."""
         ended = [*self._ends()]
         was_cut_short = any(reason.code == "hang" for reason in ended) and len(self.run.records) < self.run.scheduled
@@ -207,9 +208,9 @@ class _Case:
         if invalid or was_cut_short:
             return invalid or ended, ()
         self._refuse_unknown()
-        lines = judge_lines([*self._held()], alpha)
+        lines = judge_lines([*self._held()])
         reasons = [*ended, *map(self._reason, lines), *self._graver(lines)]
-        lost = {reason.arm for reason in reasons if reason.outcome == "regression" and reason.metric in ("", PRIMARY)}
+        lost = {reason.arm for reason in reasons if reason.leads_to == "regression" and reason.metric in ("", PRIMARY)}
         for arm in self.run.comparison.arms:
             faults = arm.summary.faults
             if faults.short and arm.info.arm not in lost and arm.info.arm in self.matched.arms.values():

@@ -15,6 +15,8 @@ from whichloop.runs.schedule import upgrades
 
 from .baseline import Baseline, BaselineArm, packages_of
 
+MAX_TASKS = 4
+"""Tasks that are others which are named."""
 MAX_VALUE = 40
 """Characters of an option's value that are shown."""
 
@@ -31,8 +33,8 @@ class Matched:
     """Arm of the baseline → arm of the run."""
     same: frozenset[str] | None
     """The tasks that are the same in both, where some are others; None where all are the same."""
-    others: Mapping[str, int]
-    """How many tasks are the same, changed, added and removed, where some are others."""
+    others: Mapping[str, Any]
+    """How many tasks are the same, changed, added and removed, and the first of the others, where there are some."""
 
 
 def match(folder: Path, manifest: Manifest, baseline: Baseline) -> Matched:
@@ -51,30 +53,31 @@ def match(folder: Path, manifest: Manifest, baseline: Baseline) -> Matched:
         *((f"profile {name}", baseline.profiles.get(name, now), now) for name, now in manifest.profiles.items()),
         ("price of tokens", *_prices(baseline.config, manifest.config)),
         *([] if asked and was else [("digest of the suite", old.digest, suite.digest)]),
-        *([("set of tools, or of data that they share,", was.shared, asked.shared)] if asked and was else []),
     ):
         if then != now:
             raise Incomparable(
                 f"{folder}: another {name} than in the baseline: {_brief(now)}, not {_brief(then)}; bless anew if that is meant"
             )
+    if asked and was and asked.shared != was.shared:
+        raise Incomparable(f"{folder}: the tools (names, schemas, descriptions) or the data that they share are others; bless anew")
     arms = {old: arm for old, arm in match_arms(manifest, baseline).items() if arm is not None}
     if lacking := [old for old in baseline.arms if old not in arms]:
         raise Incomparable(f"{folder}: the run has no arm for {', '.join(lacking)} of the baseline")
     if asked is None or was is None:
         return Matched(arms, None, {})
     both = was.tasks.keys() & asked.tasks.keys()
-    source_changed = _files(manifest) != old.files
     same = frozenset(
         task
         for task in both
         if was.tasks[task] == asked.tasks[task]
-        and not (source_changed and was.results.get(task) != asked.results.get(task))  # else the tools themselves draw at random
+        and (task not in was.results or was.results[task] == asked.results.get(task, was.results[task]))
     )
-    others = {"same": len(same), "changed": len(both) - len(same)}
+    named = sorted((was.tasks.keys() | asked.tasks.keys()) - same)
+    others = {"same": len(same), "changed": len(both) - len(same), "first": ", ".join(named[:MAX_TASKS])}
     others |= {"added": len(asked.tasks.keys() - both), "removed": len(was.tasks.keys() - both)}
     if not same:
         raise Incomparable(f"{folder}: no task is the same as in the baseline; bless a new run if that is meant")
-    return Matched(arms, same, others) if sum(others.values()) > len(same) else Matched(arms, None, {})
+    return Matched(arms, same, others) if named else Matched(arms, None, {})
 
 
 def _spending_limit(manifest: Manifest) -> Any:
@@ -120,7 +123,8 @@ def replies_are_fixed(manifest: Manifest, baseline: Baseline, arms: Mapping[str,
     `arms`: arm of the baseline → arm of the run.
     """
     settings = manifest.settings
-    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
+    recorded = baseline.config.get("cassette") is not None
+    if recorded and settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         return True
     now, then = {arm.arm: arm for arm in manifest.arms}, baseline.arms
     return all(now[arm].model == then[old].model == SCRIPTED and now[arm].met == then[old].met for old, arm in arms.items())

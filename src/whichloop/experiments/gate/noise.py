@@ -63,6 +63,8 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
     Each run of the scripted model has a seed of its own, beside the baseline's; a real model answers anew, under one seed. Raises
     ValueError for a run that cannot be blessed or judged.
     """
+    if config.cassette is not None:
+        raise ValueError("--self needs replies that are drawn anew, and a recording has the same ones each time")
     effects: dict[tuple[str, str], list[float]] = {}
     outcomes, alarms = Counter[Outcome](), Counter[tuple[str, str]]()
     margins, told = {}, ""
@@ -72,7 +74,7 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
             progress.noted(f"pair {pair + 1} of {pairs}")
             sides = []
             for number in (2 * pair + 1, 2 * pair + 2):
-                own = {"seed": baseline.seed + number, "runs": Path(scratch)} if scripted else {}
+                own = {"runs": Path(scratch)} | ({"seed": baseline.seed + number} if scripted else {})
                 experiment = prepare(config.model_copy(update=own), is_compared=False)
                 run(experiment, progress)
                 sides.append(read_run(experiment.folder))

@@ -26,7 +26,7 @@ TEXTS: Mapping[str, str] = {
     "undecided": "{metric}: {tasks} tasks would decide",
     "graver_stop": "trials of the same score end more gravely: {trials}, first {first}",
     "other_answers": "other answers of the same score in {trials} of {of} trials, first {first}: {was} → {now}",
-    "tasks_changed": "the suite changed: {same} tasks are the same, {changed} changed, {added} added, {removed} removed",
+    "tasks_changed": "the suite changed: {same} tasks are the same, {changed} changed, {added} added, {removed} removed: {first}",
     "incomplete": "{missing} of {scheduled} trials are missing",
     "errored": "{share:.1%} of its trials errored, more than {most:.0%}{why}",
     "errored_baseline": "{share:.1%} of its trials errored in the baseline, more than {most:.0%}",

@@ -25,7 +25,7 @@ from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_conf
 from whichloop.runs.registry import loops_named, programs_named
 from whichloop.runs.run_state import RunState, TrialState, read_records
 
-from .baseline import Baseline, GateSettings, hung_before, read_run
+from .baseline import ELSEWHERE, Baseline, GateSettings, hung_before, read_run
 from .judge import GateResult, doubtful_trials, judge
 from .lines import unrun_lines, with_lines_watched
 from .match import Incomparable, match, match_arms
@@ -94,9 +94,13 @@ def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
         "runs": str(rerun.runs),
     }
     changes = {**{name: value for name, value in asked.items() if value not in (None, ())}, **rerun.config}
+    blessed = {name: value for name, value in baseline.config.items() if name not in ELSEWHERE}
+    for name in ("data", "quarantine"):
+        if blessed.get(name) and blessed[name] not in allowed.code and not Path(blessed[name]).resolve().is_relative_to(Path.cwd()):
+            raise ValueError(f"{path}: {name} {blessed[name]!r} is outside of this folder; allow that by its name: --allow FILE")
     mode = baseline.config.get("cassette_mode")
     fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": mode if mode in (None, "replay") else "replay"}
-    config = config_from({**baseline.config, **fixed, **changes}, str(path), typed=changes)
+    config = config_from({**blessed, **fixed, **changes}, str(path), typed=changes)
     asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
     if asks:
         raise ValueError(f"{path}: it asks {', '.join(asks)}; allow that by its name: --allow {shlex.quote(asks[0])}")
@@ -170,7 +174,8 @@ def run_and_judge(
     matched = match_arms(experiment.manifest, baseline)
     able = [arm for old, arm in matched.items() if arm is not None and not hung_before(baseline.arms[old])]
     try:
-        run(experiment, _Watching(progress, able))
+        if stopped := run(experiment, _Watching(progress, able)):
+            progress.noted(f"stopped early: {stopped}")
     except _Hangs:
         progress.noted("a loop hangs, so the run ends")
     results = read_run(experiment.folder)

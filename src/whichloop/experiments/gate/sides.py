@@ -120,7 +120,7 @@ class Sides:
     @property
     def errored_before(self) -> float:
         """The share of the baseline's trials that errored."""
-        outcomes = [outcome for line in self.old.values() for outcome in line.outcome]
+        outcomes = [outcome for line in self.old.values() for outcome in line.outcome if outcome != NO_TRIAL]
         return outcomes.count(None) / max(len(outcomes), 1)
 
     def values(self, metric: str, *, paired: bool = False) -> tuple[TaskValues, TaskValues]:

@@ -96,7 +96,10 @@ def _changes(folder: Path, traces: Traces, limit: int | None, side: Sides, *, pa
         if not trials:
             continue
         record = min(trials, key=lambda trial: trial[:2])[2]
-        counterpart = record.repeat if paired else max(range(len(line.stop)), key=lambda k: sign * (line.values(PRIMARY)[k] or 0.0))
+        counterpart = record.repeat
+        if not paired:
+            values = line.values(PRIMARY)
+            counterpart = max(range(len(values)), key=lambda k: (values[k] is not None, sign * (values[k] or 0.0)))
         loss = _loss(traces, record, line, counterpart, limit) if became == "worse" else None
         yield TaskChange(
             side.arm,

@@ -342,7 +342,7 @@ def tells(trial: TracedTrial, place: int, asked: int) -> bool:
     """Whether the prompt of a request tells, then or before, what went wrong at an event: a tool's error as it stands, or half of
     the words that it begins with; of a reply's any word, or anything where it is not known."""
     event = trial.events[place]
-    decider = trial.decider(trial.events.index(event))
+    decider = trial.decider(place)
     error = event.result if isinstance(event, ToolRun) else getattr(event, "wire_error", None) or ""
     if decider is None or (error and any(error in message for message in trial.prompts[asked])):
         return True
