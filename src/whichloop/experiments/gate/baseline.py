@@ -219,17 +219,15 @@ def bless(
     """
     for reason in invalid_reasons(run, blessing=True):
         raise RunError(f"{run.folder}: {reason.text}; nothing was blessed")
-    manifest = run.manifest
+    manifest, suite = run.manifest, run.manifest.suite
     scored = [record for record in run.records if record.status == "scored"]
     known = [name for name in METRICS if any(stored_value(record, name) is not None for record in scored)]
     held = {name: margin for name, margin in HELD_BESIDE.items() if name in known and _knows(scored, name)}
     quick = all(arm.model == SCRIPTED for arm in manifest.arms) and not manifest.settings.real_time
     gate = kept or GateSettings(metrics={PRIMARY: MARGIN, **held})
     gate = gate.model_copy(update={"trial_timeout_s": _limit_s(scored) if quick else None}).changed(metrics, accept)
-    for metric in gate.metrics:
-        if not _knows(scored, metric):
-            raise RunError(f"{run.folder}: metric {metric}: not known for all trials; nothing was blessed")
-    suite = manifest.suite
+    if unknown := [metric for metric in gate.metrics if not _knows(scored, metric)]:
+        raise RunError(f"{run.folder}: metric {unknown[0]}: not known for all trials; nothing was blessed")
     try:
         return Baseline(
             created=datetime.now(UTC).replace(microsecond=0),
@@ -381,19 +379,10 @@ def to_text(baseline: Baseline) -> str:
 
 def _laid_out(value: Any, depth: int) -> str:
     if not isinstance(value, dict) or not value or depth >= DEPTH:
-        return json.dumps(_short_numbers(value), allow_nan=False)
+        return json.dumps(value, allow_nan=False)
     indent = "\n" + " " * (depth + 1)
     entries = (f"{indent}{json.dumps(name)}: {_laid_out(item, depth + 1)}" for name, item in value.items())
     return f"{{{','.join(entries)}\n{' ' * depth}}}"
-
-
-def _short_numbers(value: Any) -> Any:
-    """Return 5 for 5.0, at any depth."""
-    if isinstance(value, dict):
-        return {name: _short_numbers(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_short_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def bless_as(path: Path, run: Results, metrics: Mapping[str, float], accept: Iterable[str]) -> tuple[Baseline, Baseline | None]:
