@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from whichloop.experiments.gate import GateResult
@@ -114,7 +114,7 @@ class GateAnswer(Conclusion[GateResult]):
     @property
     def changes(self) -> pd.DataFrame:
         """A row per task whose score or stop differs: mean accuracy before and now, and by which step and cause it was lost."""
-        return rows_frame([task.to_json() for task in self.finding.tasks], _CHANGED)
+        return rows_frame([*map(asdict, self.finding.tasks)], _CHANGED)
 
 
 # --- optimizations ---

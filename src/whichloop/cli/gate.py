@@ -16,6 +16,7 @@ from whichloop.experiments.gate import (
     Baseline,
     GateResult,
     Rerun,
+    ci,
     config_again,
     gate_doc,
     judge,
@@ -25,15 +26,6 @@ from whichloop.experiments.gate import (
     run_and_judge,
 )
 from whichloop.experiments.gate.baseline import bless_as
-from whichloop.experiments.gate.ci import (
-    annotation,
-    append_summary,
-    error_junit,
-    error_summary,
-    to_junit,
-    to_summary,
-    workflow_command,
-)
 from whichloop.experiments.gate.doc import blessed_doc
 from whichloop.experiments.gate.noise import self_check, self_doc
 from whichloop.experiments.gate.rerun import project_permissions
@@ -50,12 +42,11 @@ from whichloop.runs.permissions import Permissions, resume_flags
 from .console import check_writable, say, show
 from .environment import load_env
 from .mistakes import error_words
-from .options import ConfigFlags, RerunPermissions, ResultsOptions, RunsOption, Texts, with_options
+from .options import LATEST, ConfigFlags, RerunPermissions, ResultsOptions, RunsOption, Texts, with_options
 from .process import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED, own_prints_aside, quiet_loops
 from .render import write_report
 
 CODES: Mapping[Outcome, int] = {"pass": DONE, "regression": FAILED, "undecided": UNDECIDED, "invalid": INVALID}
-LATEST = Path("latest")
 RERUN_FLAGS = ConfigFlags(
     only=("loops", "seed"),
     helps={
@@ -197,16 +188,16 @@ def _errors_told(options: GateOptions) -> Iterator[None]:
         message = " ".join(redact(error_words(error)).split())
         with suppress(OSError):
             if options.junit is not None:
-                options.junit.write_text(error_junit(message), encoding="utf-8")
-            append_summary(error_summary(message), options.summary)
-        if command := workflow_command("error", "not judged", message, raised_in(error)):
+                options.junit.write_text(ci.error_junit(message), encoding="utf-8")
+            ci.append_summary(ci.error_summary(message), options.summary)
+        if command := ci.workflow_command("error", "not judged", message, raised_in(error)):
             print(command, file=sys.stderr)
         raise
 
 
 def _write(options: GateOptions, result: GateResult) -> None:
     if options.junit is not None:
-        options.junit.write_text(to_junit(result), encoding="utf-8")
-    append_summary(to_summary(result), options.summary)
-    if command := annotation(result):
+        options.junit.write_text(ci.to_junit(result), encoding="utf-8")
+    ci.append_summary(ci.to_summary(result), options.summary)
+    if command := ci.annotation(result):
         print(command, file=sys.stderr)  # GitHub reads stderr too, and stdout is for results

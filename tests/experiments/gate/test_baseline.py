@@ -221,7 +221,6 @@ FIELDS: list[tuple[tuple[Any, ...], Any, str]] = [
     (("gate", "metrics", "accuracy"), 1.5, "gate: metric accuracy: a margin of 0 or more is needed, below 1, got 1.5"),
     (("gate", "accept"), ["worse"], "gate.accept.0: Input should be "),
     (("arms",), {}, "arms: Dictionary should have at least 1 item"),
-    (("arms", ARM, "speed"), 1, f"arms.{ARM}.speed: Extra inputs are not permitted, got 1"),
     ((*TASK, "metrics", "accuracy"), [1], "lists of other lengths than the 2 of stop"),
     ((*TASK, "metrics", "tokens", 0), 1e200, "metrics.tokens.0: Input should be less than 1000"),
     ((*TASK, "outcome", 0), "xyz", "outcome.0: String should match pattern"),

@@ -33,9 +33,9 @@ from whichloop.protocol.digest import canonical_json, digest
 from whichloop.protocol.files import naming, read_bounded, readable
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import redact
-from whichloop.runs.config import MAX_REPEATS, Positive, Seed
+from whichloop.runs.config import MAX_REPEATS, Seed
 from whichloop.runs.folders import TEST, is_optimization
-from whichloop.runs.manifest import ArmEntry, Manifest, TaskDigests
+from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry, TaskDigests
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import Traces
 
@@ -101,40 +101,10 @@ class TaskLine(_Part):
         return self
 
 
-class BaselineArm(_Part):
-    """One arm of the blessed run."""
+class BaselineArm(ArmEntry):
+    """One arm of the blessed run. The digest of its code decides nothing: the gate exists for code that changes."""
 
-    loop: str
-    options: dict[str, Any]
-    configuration: str
-    """The loop's whole configuration, without its program and secrets."""
-    model: str
-    profile: str
-    met: str
-    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
-    code: str
-    """The sha256 of the loop's code, which decides nothing: the gate exists for code that changes."""
-    files: dict[str, str]
-    """File of the user's project that the loop is made of, what it imports included → its short digest."""
-    program: str | None
-    """Digest of its optimized prompts, if it has some."""
-    version: str
-    """Version of a foreign loop."""
-    packages: dict[str, str]
-    """Versions of the packages that a foreign loop is made of."""
     tasks: dict[str, TaskLine]
-
-
-class BaselineSuite(_Part):
-    """The suite of the blessed run."""
-
-    name: str
-    version: str
-    digest: str
-    tasks: Positive
-    max_tool_steps: Positive | None
-    files: dict[str, str]
-    """File of the user's own that makes, solves or scores the tasks, or is imported by one → its short digest."""
 
 
 class GateSettings(_Part):
@@ -175,7 +145,7 @@ class Baseline(_Part):
     versions: dict[str, int | str | None]
     packages: dict[str, str]
     """Package that was installed → its version."""
-    suite: BaselineSuite
+    suite: SuiteEntry
     profiles: dict[str, str]
     """Fault profile → its digest."""
     config: dict[str, Any]
@@ -236,16 +206,9 @@ def bless(
             gate=gate,
             versions=dict(manifest.versions),
             packages=packages_of(manifest),
-            suite=BaselineSuite(
-                name=suite.name,
-                version=suite.version,
-                digest=suite.digest,
-                tasks=suite.tasks,
-                max_tool_steps=suite.max_tool_steps,
-                files={**(suite.imports or {}), **suite.files},
-            ),
+            suite=suite,
             profiles=manifest.profiles,
-            config=_repeatable(manifest.config),
+            config=repeatable(manifest.config),
             seed=manifest.seed,
             repeats=manifest.settings.repeats,
             asked=manifest.task_digests,
@@ -287,7 +250,7 @@ ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrenc
 """Settings for what a run is called, where it is stored and how fast it goes, which mean nothing to whoever runs it again."""
 
 
-def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
+def repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings needed to run it again, without unset ones."""
     repeatable = {name: value for name, value in config.items() if name not in ELSEWHERE}
     parts = {
@@ -302,20 +265,8 @@ def _arm(run: Results, arm: ArmEntry, known: Sequence[str]) -> BaselineArm:
         if record.arm == arm.arm:
             by_task.setdefault(record.task, {})[record.repeat] = record
     traces, repeats = Traces(run.folder), range(run.manifest.settings.repeats)
-    return BaselineArm(
-        loop=arm.loop,
-        options=arm.options,
-        configuration=redact(arm.configuration),
-        model=arm.model,
-        profile=arm.profile,
-        met=arm.met,
-        code=arm.code,
-        files=arm.files,
-        program=arm.program,
-        version=arm.version,
-        packages=arm.packages,
-        tasks={task: _task_line(traces, [by_task[task].get(k) for k in repeats], known) for task in sorted(by_task)},
-    )
+    tasks = {task: _task_line(traces, [by_task[task].get(k) for k in repeats], known) for task in sorted(by_task)}
+    return BaselineArm(**arm.model_dump() | {"configuration": redact(arm.configuration), "tasks": tasks})
 
 
 def _task_line(traces: Traces, records: Sequence[Record | None], known: Sequence[str]) -> TaskLine:

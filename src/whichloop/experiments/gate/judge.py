@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.receipts import strip_receipts
 
 from .baseline import Baseline, GateSettings, outcome_of
-from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
+from .match import Incomparable, Matched, differences, files_of, is_changed, match, replies_are_fixed
 from .reasons import Reason, hung, invalid_reasons, was_interrupted
 from .sides import Sides, TrialPair, show_command
 from .tasks import TaskChange, causes_of, changed_tasks
@@ -87,9 +87,9 @@ class GateResult:
             "outcome": self.outcome,
             "reasons": [reason.to_json() for reason in self.reasons],
             "lines": [line.to_json() for line in self.lines],
-            "tasks": [task.to_json() for task in self.tasks],
+            "tasks": [*map(asdict, self.tasks)],
             "causes": causes_of(self.tasks),
-            "worst": [{name: getattr(each, name) for name in ("trial", "metric", "was", "now", "command")} for each in self.worst],
+            "worst": [*map(asdict, self.worst)],
             "accept": list(self.settings.accept),
             "run": str(self.run.resolve()),
             "baseline": None if self.baseline is None else str(self.baseline.resolve()),
@@ -184,8 +184,7 @@ class _Case:
         """
         ran = [same for key, same in self.came_again.items() if key[0] == side.arm]
         entry = self.run.manifest.arm(side.arm)
-        suite = self.run.manifest.suite
-        other_code = {**(suite.imports or {}), **suite.files} != self.baseline.suite.files
+        other_code = files_of(self.run.manifest.suite) != files_of(self.baseline.suite)
         return self.fixed and (all(ran) if ran else entry is not None and (other_code or is_changed(side.blessed, entry)))
 
     def hanging(self, side: Sides) -> list[Record]:

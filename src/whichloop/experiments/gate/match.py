@@ -10,10 +10,10 @@ from typing import Any
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
 from whichloop.protocol.redact import redact
-from whichloop.runs.manifest import ArmEntry, Manifest
+from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry
 from whichloop.runs.schedule import upgrades
 
-from .baseline import Baseline, BaselineArm, packages_of
+from .baseline import Baseline, BaselineArm, packages_of, repeatable
 
 MAX_TASKS = 4
 """Tasks that are others which are named."""
@@ -48,7 +48,7 @@ def match(folder: Path, manifest: Manifest, baseline: Baseline) -> Matched:
     for name, then, now in (
         ("suite", old.name, suite.name),
         ("step limit", old.max_tool_steps, suite.max_tool_steps),
-        ("limit of a trial", baseline.config.get("trial_budget"), _spending_limit(manifest)),
+        ("limit of a trial", baseline.config.get("trial_budget"), repeatable(manifest.config).get("trial_budget")),
         *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
         *((f"profile {name}", baseline.profiles.get(name, now), now) for name, now in manifest.profiles.items()),
         ("price of tokens", *_prices(baseline.config, manifest.config)),
@@ -80,19 +80,15 @@ def match(folder: Path, manifest: Manifest, baseline: Baseline) -> Matched:
     return Matched(arms, same, others) if named else Matched(arms, None, {})
 
 
-def _spending_limit(manifest: Manifest) -> Any:
-    limit = {name: value for name, value in (manifest.config.get("trial_budget") or {}).items() if value is not None}
-    return limit or None
-
-
 def _prices(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
     """Return the price of the scripted model's tokens on both sides, whosever it is; nothing where one side has none."""
     prices = [str(config["price"]).rpartition("=")[2] for config in (was, now) if config.get("price") is not None]
     return (prices[0], prices[1]) if len(prices) == 2 else ("", "")
 
 
-def _files(manifest: Manifest) -> dict[str, str]:
-    return {**(manifest.suite.imports or {}), **manifest.suite.files}
+def files_of(suite: SuiteEntry) -> dict[str, str]:
+    """Return the files of the user's own that make, solve or score the tasks, or are imported by one → their digests."""
+    return {**(suite.imports or {}), **suite.files}
 
 
 def _brief(value: Any) -> str:
@@ -143,8 +139,8 @@ def differences(manifest: Manifest, baseline: Baseline, arms: Mapping[str, str])
     """Return what else than the trials differs, by kind: the loop with its options, files of the user's own, versions."""
     entries = {arm.arm: arm for arm in manifest.arms}
     pairs = [(baseline.arms[old], entries[arm]) for old, arm in arms.items()]
-    files = {name: digest for was, _ in pairs for name, digest in was.files.items()} | baseline.suite.files
-    files_now = {name: digest for _, now in pairs for name, digest in now.files.items()} | _files(manifest)
+    files = {name: digest for was, _ in pairs for name, digest in was.files.items()} | files_of(baseline.suite)
+    files_now = {name: digest for _, now in pairs for name, digest in now.files.items()} | files_of(manifest.suite)
     versions = baseline.packages | {"suite": baseline.suite.version}
     versions_now = packages_of(manifest) | {"suite": manifest.suite.version}
     for was, now in pairs:

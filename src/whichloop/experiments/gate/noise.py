@@ -6,9 +6,8 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.prepare import prepare
@@ -51,11 +50,6 @@ class SelfCheck:
     noise: tuple[MetricNoise, ...]
     basis: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        noise = [{name: getattr(each, name) for name in MetricNoise.__slots__} for each in self.noise]
-        return {"pairs": self.pairs, "outcomes": dict(self.outcomes), "noise": noise, "basis": self.basis}
-
 
 def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: Progress, run: Run = run_apart) -> SelfCheck:
     """Run the configuration of a baseline twice for each of so many pairs, and hold the second run against the first.
@@ -88,7 +82,7 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
                 alarms[key] += line.result == "regression"
                 margins[key] = line.margin
     noise = tuple(MetricNoise(*key, alarms[key], _floor(key[1], found), margins[key]) for key, found in effects.items())
-    return SelfCheck(pairs, outcomes, noise, told)
+    return SelfCheck(pairs, dict(outcomes), noise, told)
 
 
 def _floor(metric: str, effects: list[float]) -> float:
@@ -106,9 +100,8 @@ def self_doc(check: SelfCheck) -> Doc:
         ("Basis", check.basis),
     )
     columns = ("arm", "metric", "false alarms", "noise (95 %)", "margin")
-    return Doc(
-        f"the gate against itself: {check.pairs} pairs of runs", (Table("", columns, tuple(_rows(check))), lines), check.to_json()
-    )
+    table = Table("", columns, tuple(_rows(check)))
+    return Doc(f"the gate against itself: {check.pairs} pairs of runs", (table, lines), asdict(check))
 
 
 def _rows(check: SelfCheck) -> Iterator[tuple[Cell | str, ...]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
@@ -54,10 +54,6 @@ class TaskChange:
         """Its ends, and the cause of a loss with the step."""
         at = f"; step {self.step}: " if self.step else "; " if self.detail else ""
         return f"{self.was_stop} → {self.now_stop}{at}{self.detail}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return asdict(self)
 
 
 def causes_of(tasks: Iterable[TaskChange]) -> dict[Cause, int]:
