@@ -133,7 +133,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(whichloop, here, argume
         ["frob"],
         ["compare", "--frob"],
         ["compare", "--tasks", "x"],
-        ["diff"],
+        ["prompts"],
         ["compare", "extra"],
     ],
 )

@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     TRIALS: ("report", "."),
     TRACES: ("show", ".", "{trial}"),
     BASELINE: ("gate", ".", "--baseline", BASELINE),
-    PROGRAM: ("show-program", PROGRAM),
+    PROGRAM: ("prompts", PROGRAM),
     TAPE: ("compare", *QUICK, "--profile", "clean", "--cassette", TAPE, "--cassette-mode", "replay"),
     CONFIG: ("compare", "--config", CONFIG, "--quiet", "--no-mlflow"),
     PROFILE: ("compare", *QUICK, "--profile", PROFILE),

@@ -80,7 +80,7 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     title, heading, *_ = ran.out.splitlines()
     assert title.startswith("arithmetic 2: 6 train, 6 dev, 10 test tasks × 1")
     assert re.split(r" {2,}", heading) == ["design", "test before", "test after", "gain", "tokens a task", "verdict"]
-    assert f"whichloop diff bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
+    assert f"whichloop prompts bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
     assert f"run directory: {ran.folder.relative_to(ran.folder.parents[1])}" in ran.err
     assert "test: 40 of 40 trials" in ran.err
     assert "bare: " in ran.err
@@ -131,9 +131,9 @@ def test_a_trial_of_its_test_is_shown(ran, whichloop):
 @pytest.mark.thorough
 def test_its_programs_are_shown_compared_and_used(ran, whichloop):
     path = str(ran.folder / "designs/1-bare/optimized.json")
-    shown = whichloop("show-program", path)
+    shown = whichloop("prompts", path)
     assert "optimizer: BootstrapFewShot" in shown.out
-    found = whichloop("diff", "bare", path)
+    found = whichloop("prompts", "bare", path)
     changed = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["chosen"] != 0
     assert found.code == int(changed)
     used = whichloop(
@@ -141,7 +141,7 @@ def test_its_programs_are_shown_compared_and_used(ran, whichloop):
     ).json
     assert used["arms"][0]["arm"] == "bare@optimized.json/clean"
     digest = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["digest"]
-    assert whichloop("show-program", path, "--json").json["digest"] == digest
+    assert whichloop("prompts", path, "--json").json["digest"] == digest
 
 
 @pytest.mark.slow

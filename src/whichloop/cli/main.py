@@ -39,8 +39,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Disclose an agent on one page: figures, what each fault does to it, requests, options, versions.",
     ),
     "optimize": ("optimize:optimize", "Optimize each loop's prompts on an equal budget, and test them on locked tasks."),
-    "show-program": ("programs:show_program", "Print a program: the instructions and demonstrations of each predictor."),
-    "diff": ("programs:diff", "Print how program B differs from program A."),
+    "prompts": (
+        "prompts:prompts",
+        "Print the prompts of a loop, instructions and demonstrations, or how those of B differ from those of A.",
+    ),
     "serve": (
         "serve:serve",
         "Serve the scripted model to programs that ask as OpenAI's, Anthropic's or Google's clients do.",
@@ -177,7 +179,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Compare": ("compare", "ablate", "size", "extend", "resume", "rescore", "import"),
     "Read a run": ("report", "why", "show", "replay", "validate", "export"),
     "Guard against regressions": ("gate", "check", "card"),
-    "Optimize prompts": ("optimize", "show-program", "diff"),
+    "Optimize prompts": ("optimize", "prompts"),
     "Prepare": ("init", "new", "suite", "plan", "profile", "frameworks", "serve", "list"),
 }
 """Heading → commands and groups of commands."""

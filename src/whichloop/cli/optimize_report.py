@@ -70,6 +70,6 @@ def _diff(result: OptimizationResult) -> str:
     changed = [design for design in result.designs if design.program is not None and not design.is_unchanged]
     if not changed:
         return ""
-    words = shlex.join(["whichloop", "diff", changed[0].design, str(changed[0].program)])
+    words = shlex.join(["whichloop", "prompts", changed[0].design, str(changed[0].program)])
     others = f"; the other programs are below {changed[0].folder.parent}" if len(changed) > 1 else ""
     return f"What changed in {changed[0].design}: {words}{others}"

@@ -94,7 +94,7 @@ def _what_shows_a_search(folder: Path) -> str:
     report = f"whichloop report {shlex.quote(str(folder))} -v shows its search"
     if not programs:
         return report
-    return f"{report}, and whichloop diff LOOP {shlex.quote(str(programs[0]))} what changed in its prompts"
+    return f"{report}, and whichloop prompts LOOP {shlex.quote(str(programs[0]))} what changed in its prompts"
 
 
 MAX_NAMED = 5

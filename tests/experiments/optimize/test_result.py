@@ -138,7 +138,7 @@ def test_a_test_that_was_opened_and_not_begun(write):
         path.unlink()
     assert optimization_result(folder).state == "incomplete: no trial of the test split was run yet"
     program = folder / "designs/1-bare/optimized.json"
-    said = f"; whichloop report {folder} -v shows its search, and whichloop diff LOOP {program} what changed in its prompts"
+    said = f"; whichloop report {folder} -v shows its search, and whichloop prompts LOOP {program} what changed in its prompts"
     with pytest.raises(RunError, match=f"no trial of the test split was run yet{re.escape(said)}$"):
         trials_folder(folder)
 

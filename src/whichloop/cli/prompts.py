@@ -1,4 +1,4 @@
-"""`whichloop show-program` and `whichloop diff`: a program to read, and how two differ."""
+"""`whichloop prompts`: the prompts of a loop or a file, and how two differ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 from rich.text import Text
 
 from whichloop.experiments.optimize.program_text import (
+    NamedProgram,
+    ProgramDiff,
     demo_title,
     diff_lines,
     origin,
@@ -18,6 +20,7 @@ from whichloop.experiments.optimize.program_text import (
     to_markdown,
 )
 from whichloop.protocol.values import one_line
+from whichloop.runs.config import IfAbsent
 from whichloop.text.output import terminal_safe
 
 from .console import out
@@ -27,35 +30,35 @@ EQUAL, DIFFERENT = 0, 1
 STYLES = {"head": "bold", "place": "cyan", "same": "", "added": "green", "removed": "red"}
 
 
-class ProgramOptions(OptionGroup):
-    program: Annotated[str, typer.Argument()]
-    """File of a program, or a loop for its own program: `name`, `name(option=value)` or `name@FILE`."""
-    as_markdown: Annotated[bool, typer.Option("--markdown")] = False
-    """Print Markdown."""
-
-
-class ProgramPair(OptionGroup):
+class PromptsOptions(OptionGroup):
     a: Annotated[str, typer.Argument()]
-    """Program before: a file, or a loop for its own program: `name`, `name(option=value)` or `name@FILE`."""
-    b: Annotated[str, typer.Argument()]
-    """Program after, given in the same way."""
+    """File of optimized prompts, or a loop for its own: `name`, `name(option=value)` or `name@FILE`."""
+    b: Annotated[str | None, typer.Argument(), IfAbsent("none")] = None
+    """Those to compare with, given in the same way."""
+    as_markdown: Annotated[bool, typer.Option("--markdown")] = False
+    """Print Markdown, of one alone."""
 
 
 @with_options()
-def show_program(options: ProgramOptions, output: JsonOption) -> None:
-    """Print a program: the instructions and demonstrations of each predictor.
+def prompts(options: PromptsOptions, output: JsonOption) -> None:
+    """Print the prompts of a loop, instructions and demonstrations, or how those of B differ from those of A.
 
-    It also says where the program comes from.
+    Instructions are compared line by line, demonstrations by content. The exit code is 1 if they differ.
     """
-    if output.as_json and options.as_markdown:
-        raise ValueError("--json and --markdown exclude each other")
-    program = program_named(options.program)
-    if output.as_json:
+    if options.as_markdown and (output.as_json or options.b is not None):
+        raise ValueError("--markdown is for one program, and without --json")
+    program = program_named(options.a)
+    if options.b is not None:
+        _print_difference(program_diff(program, program_named(options.b)), as_json=output.as_json)
+    elif output.as_json:
         print(json.dumps(program.to_json(), ensure_ascii=True, allow_nan=False))
-        return
-    if options.as_markdown:
+    elif options.as_markdown:
         print(to_markdown(program), end="")
-        return
+    else:
+        _print_program(program)
+
+
+def _print_program(program: NamedProgram) -> None:
     console = out()
 
     def put(text: str, style: str = "") -> None:
@@ -77,14 +80,8 @@ def show_program(options: ProgramOptions, output: JsonOption) -> None:
                 put_block("\n".join(f"   {line}" for line in part.text.split("\n")))
 
 
-@with_options()
-def diff(pair: ProgramPair, output: JsonOption) -> None:
-    """Print how program B differs from program A.
-
-    Instructions are compared line by line, demonstrations by content. The exit code is 1 if they differ.
-    """
-    difference = program_diff(program_named(pair.a), program_named(pair.b))
-    if output.as_json:
+def _print_difference(difference: ProgramDiff, *, as_json: bool) -> None:
+    if as_json:
         print(json.dumps(difference.to_json(), ensure_ascii=True, allow_nan=False))
     else:
         console = out()

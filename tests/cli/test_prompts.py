@@ -1,4 +1,4 @@
-"""`show-program` and `diff` through the command line: exit codes, JSON, and that a program's text is data."""
+"""`prompts` through the command line: exit codes, JSON, and that a program's text is data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def saved(path: Path, instructions: str = "Do it.", demos: list[dict[str, Any]] 
 def test_a_program_is_shown(whichloop, here):
     talk = json.dumps([{"role": "user", "content": "How many?"}])
     name = saved(here / "p.json", "Do it.\nWell.", [{"conversation": talk, "reply": "3"}], optimizer="COPRO")
-    shown = whichloop("show-program", name)
+    shown = whichloop("prompts", name)
     assert (shown.code, shown.err) == (0, "")
     wanted = ["p.json", "loop: bare", "optimizer: COPRO", "── decide", "   Do it.", "   Well.", "      How many?", "      3"]
     places = [shown.out.index(line) for line in wanted]
@@ -31,40 +31,40 @@ def test_a_program_is_shown(whichloop, here):
 
 
 def test_a_loops_own_program_is_shown_and_its_json_read(whichloop):
-    assert "── decide" in whichloop("show-program", "bare").out
-    made = whichloop("show-program", "bare", "--json").json
+    assert "── decide" in whichloop("prompts", "bare").out
+    made = whichloop("prompts", "bare", "--json").json
     assert made["predictors"]["decide"]["demos"] == []
     assert made["predictors"]["decide"]["instructions"]
 
 
 def test_markdown_of_a_program(whichloop, here):
-    shown = whichloop("show-program", saved(here / "p.json", "Say ``` and\n````"), "--markdown")
+    shown = whichloop("prompts", saved(here / "p.json", "Say ``` and\n````"), "--markdown")
     assert "`````text\nSay ``` and\n````\n`````" in shown.out
 
 
 @pytest.mark.parametrize("how", [(), ("--markdown",), ("--json",)])
 def test_control_characters_are_shown_as_their_codes(whichloop, here, how):
     name = saved(here / "p.json", EVIL, [{"query": EVIL, EVIL: 1}], **{EVIL: EVIL})
-    shown = whichloop("show-program", name, *how)
+    shown = whichloop("prompts", name, *how)
     assert shown.code == 0, shown.err
     assert not {"\x1b", "\x07", "\u202e", "\r"} & set(shown.out)
     assert "[bold]" in shown.out or how == ("--markdown",)
 
 
 def test_a_diff_of_control_characters_is_safe(whichloop, here):
-    found = whichloop("diff", saved(here / "a.json"), saved(here / "b.json", EVIL, [{EVIL: EVIL}]))
+    found = whichloop("prompts", saved(here / "a.json"), saved(here / "b.json", EVIL, [{EVIL: EVIL}]))
     assert found.code == 1
     assert not {"\x1b", "\x07", "\u202e", "\r"} & set(found.out)
     assert "+Do \\x1b[2J" in found.out
 
 
 def test_equal_programs_have_no_diff(whichloop, here):
-    found = whichloop("diff", saved(here / "a.json"), saved(here / "b.json", seed=9))
+    found = whichloop("prompts", saved(here / "a.json"), saved(here / "b.json", seed=9))
     assert (found.code, found.out, found.err) == (0, "", "")
 
 
 def test_a_loop_against_its_optimized_program(whichloop, here):
-    found = whichloop("diff", "bare", saved(here / "b.json", "Do it.", [{"query": "1", "answer": "2"}]))
+    found = whichloop("prompts", "bare", saved(here / "b.json", "Do it.", [{"query": "1", "answer": "2"}]))
     assert found.code == 1
     lines = found.out.splitlines()
     assert lines[:3] == ["--- bare", "+++ b.json", "decide"]
@@ -73,21 +73,21 @@ def test_a_loop_against_its_optimized_program(whichloop, here):
 
 
 def test_a_diff_as_json(whichloop, here):
-    found = whichloop("diff", "bare", saved(here / "b.json"), "--json")
+    found = whichloop("prompts", "bare", saved(here / "b.json"), "--json")
     made = json.loads(found.out)
     assert (found.code, made["equal"], made["predictors"]["decide"]["status"]) == (1, False, "changed")
-    assert whichloop("diff", "bare", "bare", "--json").json["equal"] is True
+    assert whichloop("prompts", "bare", "bare", "--json").json["equal"] is True
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("show-program", "nothing.json"), "nothing.json: no such file"),
-        (("show-program", "nothing"), "unknown loop 'nothing'"),
-        (("show-program", "bare", "--json", "--markdown"), "exclude each other"),
-        (("diff", "bare", "empty.json"), "empty.json: not a program: it holds no predictor"),
-        (("diff", "bare", "broken.json"), "broken.json: invalid JSON"),
-        (("diff", "bare@other.json", "bare"), "predictor 'other' is not one of this loop's"),
+        (("prompts", "nothing.json"), "nothing.json: no such file"),
+        (("prompts", "nothing"), "unknown loop 'nothing'"),
+        (("prompts", "bare", "--json", "--markdown"), "--markdown is for one program, and without --json"),
+        (("prompts", "bare", "empty.json"), "empty.json: not a program: it holds no predictor"),
+        (("prompts", "bare", "broken.json"), "broken.json: invalid JSON"),
+        (("prompts", "bare@other.json", "bare"), "predictor 'other' is not one of this loop's"),
     ],
 )
 def test_bad_input_is_one_line(whichloop, here, arguments, said):
