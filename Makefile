@@ -14,8 +14,8 @@ FRAMEWORKS := $(VENV)/whichloop
 REAL_FRAMEWORKS := tests/frameworks/test_real_frameworks.py
 READY_FRAMEWORK := $(FRAMEWORKS)/.ready-openai_agents
 READY_FRAMEWORKS := $(READY_FRAMEWORK) $(FRAMEWORKS)/.ready-pydantic_ai $(FRAMEWORKS)/.ready-smolagents
-REAL_RUN := $(BIN)/whichloop compare --config benchmarks/real.toml --model local --constrain --cassette runs/real-replies \
-  --cassette-mode replay-or-record
+REAL_RUN := $(BIN)/whichloop compare --config benchmarks/real.toml --model local -s provider.constrain=true -s cassette=runs/real-replies \
+  -s cassette_mode=replay-or-record
 PYTEST := $(BIN)/pytest --forks auto -q
 
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
@@ -57,17 +57,17 @@ local: $(READY_LOCAL)
 real: export PYTHONPATH := benchmarks
 real: $(READY_LOCAL)
 	$(REAL_RUN) --tasks 8 --runs runs/real/first
-	$(BIN)/whichloop validate latest --runs runs/real/first --ahead 10 --allow lookups:load
+	$(BIN)/whichloop learn profile latest --runs runs/real/first --ahead 10 --allow lookups:load
 	prediction=$$($(BIN)/python benchmarks/real_models.py latest --in runs/real/first --register) && \
 	  $(REAL_RUN) --runs runs/real/whole && \
-	  $(BIN)/whichloop validate latest --runs runs/real/whole --prediction $$prediction --allow lookups:load
+	  $(BIN)/whichloop learn profile latest --runs runs/real/whole --prediction $$prediction --allow lookups:load
 	$(BIN)/python benchmarks/real_models.py latest --in runs/real/whole --write
-	$(BIN)/whichloop profile fit latest --runs runs/real/whole --allow lookups:load --out runs/real.toml --force
+	$(BIN)/whichloop learn profile latest --runs runs/real/whole --allow lookups:load -o runs/real.toml --force
 
 frameworks: $(READY)
-	$(BIN)/whichloop frameworks install --all
+	$(BIN)/whichloop install --all
 	$(BIN)/python benchmarks/frameworks.py --write
-	$(BIN)/whichloop report runs/frameworks/*/* --html runs/frameworks/report.html
+	$(BIN)/whichloop report runs/frameworks/*/* --format html -o runs/frameworks/report.html
 	$(BIN)/python benchmarks/framework_faults.py --write
 
 # Types and frameworks beside the tests: each begins with what one processor does alone.
@@ -121,8 +121,8 @@ bench: $(READY)
 $(FRAMEWORKS)/.ready-%: export WHICHLOOP_HOME := $(CURDIR)/$(FRAMEWORKS)
 $(FRAMEWORKS)/.ready-%: src/whichloop/frameworks/constraints/%.txt $(READY_DEV)
 	@mkdir -p $(FRAMEWORKS)
-	(PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/whichloop frameworks install --again --quiet $* \
-	  || $(BIN)/whichloop frameworks install --again --quiet $*) && touch $@ \
+	(PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/whichloop install --again --quiet $* \
+	  || $(BIN)/whichloop install --again --quiet $*) && touch $@ \
 	  || echo "$* could not be installed: tests of real frameworks are skipped"
 
 bench-peers: $(READY) $(READY_PEERS)

@@ -1,4 +1,4 @@
-"""The versions that `whichloop frameworks install` gives, written from environments that work.
+"""The versions that `whichloop install` gives, written from environments that work.
 
 python benchmarks/constraints.py NAME… | --all
 

@@ -3,7 +3,7 @@
 python benchmarks/frameworks.py [--suite NAME …] [--framework NAME …] [--profile NAME …] [--tasks N] [--runs FOLDER] [--write]
 
 Each suite is one run in FOLDER, which goes on where it was interrupted. Frameworks that are not installed are left out, and named:
-`whichloop frameworks install --all`. --write renews the tables in docs/frameworks.md, and the picture.
+`whichloop install --all`. --write renews the tables in docs/frameworks.md, and the picture.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loops with one planted defect each, to see whether `whichloop why` names it.
+"""Loops with one planted defect each, to see whether `whichloop report --why` names it.
 
 `--loop 'benchmarks.loop_mutants:Mutant(loop=bare, defect=SwappedValues)'` runs one.
 

@@ -1,8 +1,8 @@
 """What the cards of a run's loops disclose, and the smallest sets of faults with which its lost trials are still lost.
 
 `benchmarks/measures.py` shows both. A card's values are read from the run's manifest and records, from the requests of an
-undisturbed run, and from a run with one fault, as `whichloop card` reads them. The smallest sets are those of
-`whichloop why --minimal`.
+undisturbed run, and from a run with one fault, as `whichloop report --card` reads them. The smallest sets are those of
+`whichloop show --minimal`.
 """
 
 from __future__ import annotations

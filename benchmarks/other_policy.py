@@ -3,7 +3,7 @@
 It solves a task from the same plan, and errs in ways that no kind of fault has, or that a fit cannot see in a trace: it takes a
 tool with a similar name, copies digits wrongly, drifts as its prompt grows, finishes too eagerly, and stops its own output short.
 How it errs hangs on how often it was asked, never on a point of the plan. `benchmarks/validity.py` runs loops on it, and
-`whichloop validate` sees the traces alone.
+`whichloop learn profile --held-out` sees the traces alone.
 """
 
 from __future__ import annotations

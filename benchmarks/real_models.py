@@ -3,9 +3,9 @@
 python benchmarks/real_models.py RUN --register [--in FOLDER]
 python benchmarks/real_models.py RUN … [--write] [--in FOLDER]
 
---register copies what `whichloop validate RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can
-be committed before the tasks are run, and prints the name of the file. Otherwise `whichloop validate` comes before: it holds a
-prediction against the run. Markdown to stdout; --write adds the rows to docs/validity.md and copies the prediction beside the page.
+--register copies what `learn profile RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can be
+committed before the tasks are run, and prints the name of the file. Otherwise `learn profile RUN --held-out` comes before: it holds
+a prediction against the run. Markdown to stdout; --write adds the rows to docs/validity.md and copies the prediction beside it.
 A registered prediction keeps its file and its row, whatever came of it: only the row of the same prediction is replaced. The other
 tables show the last run of each model.
 """
@@ -96,7 +96,7 @@ def _copied(folder: Path) -> Path:
     try:
         name = read_document(predicted)["digest"][:DIGEST_CHARS]
     except FileNotFoundError:
-        raise RunError(f"{folder} has no prediction: whichloop validate {folder} --ahead N") from None
+        raise RunError(f"{folder} has no prediction: whichloop learn profile {folder} --ahead N") from None
     beside = PAGE.parent / PREDICTIONS
     beside.mkdir(exist_ok=True)
     copy = beside / f"{name}.json"
@@ -124,7 +124,7 @@ def rows(folder: Path) -> tuple[list[str], ...]:
         found = read_document(folder / FOLDER / VALIDITY)
         prediction = read_document(folder / FOLDER / PREDICTION)
     except FileNotFoundError:
-        raise RunError(f"{folder} is not validated: whichloop validate {folder}") from None
+        raise RunError(f"{folder} is not validated: whichloop learn profile {folder} --held-out") from None
     fitted = [f"| {model} | `{kind}` | {float(rate):.2f} {known} |" for kind, rate, known in FITTED.findall(prediction["profile"])]
     return (
         [_validation(run, model, found)],

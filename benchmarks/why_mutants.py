@@ -1,4 +1,4 @@
-"""Whether `whichloop why` names a planted defect: loops with one defect each, on tasks that the same loop solves without it.
+"""Whether `report --why` names a planted defect: loops with one defect each, on tasks that the same loop solves without it.
 
 python benchmarks/why_mutants.py [--share S] [--write]
 

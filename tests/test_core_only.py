@@ -15,7 +15,7 @@ from whichloop._extras import EXTRA_OF, MissingExtra, how_to_install, needed_by
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
     r"whichloop\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
-    r"|api\.carry_out_search|cli\.(searching|check_model|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
+    r"|api\.carry_out_search|cli\.(searching|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
     r"|frameworks\.wiring|models\.server\.mcp_sdk$|datasets\.importing\.mcp_client$)"
 )
 IMPORT_ALL = """
@@ -43,16 +43,16 @@ def packages(tmp_path_factory):
     return folder
 
 
-COMPARED = ("compare", *THREE, "--tasks", "3", "--profile", "flaky-tools")
-QUESTIONS = (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites"))
+COMPARED = ("compare", *THREE, "--tasks", "3", "--profile", "flaky-tools", "--mlflow")
+QUESTIONS = (("report", "--why"), ("show", "latest"), ("report", "latest"), ("report", "--size"), ("list", "suites"))
 BLESSED = ("gate", "latest", "--bless", "--output", "baseline.json")
 GATED = ("gate", "latest", "--baseline", "baseline.json")
-UNLOGGED = ("compare", *THREE, "--tasks", "2", "--no-mlflow")
-ABLATED = ("ablate", "finish", "--factor", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
+UNLOGGED = ("compare", *THREE, "--tasks", "2")
+ABLATED = ("compare", "--loop", "finish", "--vary", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
 REFUSED = {
     ("compare", "--loop", "stateless"): "loop stateless needs dspy",
     ("compare", "--loop", "bare", "--model", "openai/some"): "model openai/some needs dspy",
-    ("compare", "--loop", "bare", "--tracking-uri", "http://127.0.0.1:9"): "--tracking-uri needs mlflow",
+    ("compare", "--loop", "bare", "--mlflow", "-s", "tracking_uri=http://127.0.0.1:9"): "tracking_uri needs mlflow",
     ("optimize",): "optimizer BootstrapFewShot needs dspy",
     ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): "optimizer MIPROv2 needs dspy",
     ("optimize", "--optimizer=GEPA"): "optimizer GEPA needs dspy",

@@ -99,7 +99,7 @@ for words in sys.argv[1:]:
         assert not left.code, words
 """
 """Commands one after the other, each below a line of its own: most of what each costs is the start of Python."""
-COMPARE = "compare --config whichloop.toml --tasks 4 --no-mlflow"
+COMPARE = "compare --config whichloop.toml --tasks 4"
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
         return done.stdout
 
     assert "compare" in run("whichloop", "--help")
-    said = run("python", "-c", IN_ONE_PROCESS, "list profiles", "list suites", "frameworks list", "init", COMPARE)
+    said = run("python", "-c", IN_ONE_PROCESS, "list profiles", "list suites", "list frameworks", "init", COMPARE)
     _, profiles, suites, frameworks, _, compared = said.split("---\n")
     for listed, name in ((profiles, "flaky-tools"), (suites, "arithmetic"), (frameworks, "langgraph")):
         assert name in listed

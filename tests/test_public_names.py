@@ -16,7 +16,6 @@ from whichloop._lazy import lazy
 PACKAGES = (
     "whichloop",
     "whichloop.checks.suite",
-    "whichloop.cli",
     "whichloop.experiments.import_runs",
     "whichloop.experiments.why",
     "whichloop.loops",

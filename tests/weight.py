@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from typer.main import get_command
+
 from tests.syntax import nodes_of, parsed
 from whichloop.cli.main import app
 
@@ -105,7 +107,7 @@ def options() -> Mapping[str, int]:
             parameters = context.command.get_params(context)
             found[name] = sum(each.param_type_name == "option" and each.name != "help" for each in parameters)
 
-    visit(app, "")
+    visit(get_command(app), "")
     return found
 
 

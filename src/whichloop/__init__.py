@@ -9,8 +9,9 @@ from ._lazy import lazy
 
 _HOMES = {
     "whichloop.api.importing": ("import_results",),
-    "whichloop.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "resume", "size", "why"),
+    "whichloop.api.questions": ("bless", "compare", "gate", "optimize", "resume", "size", "why"),
     "whichloop.api.carry_out": ("WhichloopWarning",),
+    "whichloop.checks.any": ("check",),
     "whichloop.datasets.importing.rows": ("suite_from_frame",),
     "whichloop.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),
     "whichloop.dspy_seam": ("DspyModel",),
@@ -45,7 +46,7 @@ _HOMES = {
     "whichloop.protocol.plan_lines": ("plan_from_lines",),
     "whichloop.protocol.redact": ("redact",),
     "whichloop.reports.dataframes": ("Loaded", "load"),
-    "whichloop.runs.config": ("CompareConfig",),
+    "whichloop.runs.config": ("CompareConfig", "SettingError"),
 }
 _NEEDS = {
     "whichloop.dspy_seam": "dspy",

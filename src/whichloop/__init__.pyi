@@ -2,7 +2,6 @@
 
 from whichloop.api.carry_out import WhichloopWarning as WhichloopWarning
 from whichloop.api.importing import import_results as import_results
-from whichloop.api.questions import ablate as ablate
 from whichloop.api.questions import bless as bless
 from whichloop.api.questions import compare as compare
 from whichloop.api.questions import gate as gate
@@ -10,6 +9,7 @@ from whichloop.api.questions import optimize as optimize
 from whichloop.api.questions import resume as resume
 from whichloop.api.questions import size as size
 from whichloop.api.questions import why as why
+from whichloop.checks.any import check as check
 from whichloop.datasets.importing.rows import suite_from_frame as suite_from_frame
 from whichloop.datasets.task import Environment as Environment
 from whichloop.datasets.task import StatelessEnvironment as StatelessEnvironment
@@ -50,3 +50,4 @@ from whichloop.protocol.tool_calls import current_call as current_call
 from whichloop.reports.dataframes import Loaded as Loaded
 from whichloop.reports.dataframes import load as load
 from whichloop.runs.config import CompareConfig as CompareConfig
+from whichloop.runs.config import SettingError as SettingError

@@ -129,7 +129,7 @@ def no_page() -> Iterator[None]:
         yield
 
 
-SMALL_RUN = ["--no-mlflow", "--suite", "arithmetic(size=12)", "--quiet"]
+SMALL_RUN = ["--suite", "arithmetic(size=12)", "--quiet"]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def figures(arm):
 
 
 FIGURES = ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped")
-COMMON = ("--no-mlflow", "-q", "--json")
+COMMON = ("-q", "--json")
 
 
 @pytest.mark.parametrize("suite", ["errands(size=3)", "repairs(size=3)"])
@@ -61,7 +61,7 @@ def test_calls_made_too_early_are_wrong_where_they_run_at_once(whichloop, here, 
             assert overlapped in (0, None), arm["arm"]  # one after the other: no overlap
             assert arm["accuracy"]["value"] == 1, arm["arm"]
         assert (overlapped is None) is (arm["loop"] in ("bare", "react_extract", "phased")), arm["arm"]
-    told = " ".join(whichloop("why", "latest", "finish", "finish(parallel_tools=true)").out.split())
+    told = " ".join(whichloop("report", "--why", "latest", "--arm", "finish", "--arm", "finish(parallel_tools=true)").out.split())
     assert "a call stood in one reply with those whose effect it needs (calls.too_early), and ran before they were done" in told
 
 

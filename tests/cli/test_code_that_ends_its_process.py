@@ -83,7 +83,7 @@ def own(here, monkeypatch):
 
 def compare(whichloop, action, *more):
     loop = f"own_ending:Own(action={action})"
-    return whichloop("compare", "--no-mlflow", "--loop", loop, "--suite", "arithmetic(size=1)", "--profile", "clean", "-q", *more)
+    return whichloop("compare", "--loop", loop, "--suite", "arithmetic(size=1)", "--profile", "clean", "-q", *more)
 
 
 @pytest.mark.usefixtures("own")
@@ -139,7 +139,7 @@ def test_a_module_of_the_current_directory_runs_in_a_worker_too(whichloop, here)
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(["compare", "--no-mlflow", "--suite", "arithmetic(size=1)", "--loop"], marks=pytest.mark.slow),
+        pytest.param(["compare", "--suite", "arithmetic(size=1)", "--loop"], marks=pytest.mark.slow),
         ["check", "loop"],
     ],
 )
@@ -167,7 +167,7 @@ def test_built_in_loops_stay_in_the_process_of_the_command(whichloop, monkeypatc
         raise AssertionError("a worker was started")
 
     monkeypatch.setattr("whichloop.runs.engine.engine.ProcessLink", refuse)
-    assert whichloop("compare", "--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=1)", "-q").code == 0
+    assert whichloop("compare", "--loop", "bare", "--suite", "arithmetic(size=1)", "-q").code == 0
 
 
 def test_a_watchdog_ends_a_process_in_which_code_of_a_users_own_is_at_work():

@@ -60,9 +60,9 @@ def price(item: str) -> float:
 TOOLS = [price]
 reach("import")
 '''
-COMPARE = ["compare", "--profile", "clean", "--no-mlflow", "-q", "--suite", "arithmetic(size=1)", "--loop"]
-OPTIMIZE = ["optimize", "--no-mlflow", "-q", "--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "4"]
-OPTIMIZE += ["--dev", "4", "--test", "4", "--repeats", "1", "--budget", "60calls", "--loop"]
+COMPARE = ["compare", "--profile", "clean", "-q", "--suite", "arithmetic(size=1)", "--loop"]
+OPTIMIZE = ["optimize", "-q", "--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "4"]
+OPTIMIZE += ["--dev", "4", "--tasks", "4", "--repeats", "1", "--budget", "60calls", "--loop"]
 DATA = ["--data", "one.jsonl", "--tools", "own_dying"]
 SCORED = ['jsonl(scorer="own_dying:scorer")', "--data", "scored.jsonl", "--tools", "own_dying"]
 TASK = {
@@ -109,7 +109,7 @@ def assert_no_success(ended, way, code=INVALID):
         pytest.param(["check", "loop", "own_dying:Own"], marks=slow),
         pytest.param([*OPTIMIZE, "own_dying:Own"], marks=slow),
         pytest.param(["serve", "--suite", "own_dying:suite", "--port", "0"], marks=slow),
-        pytest.param(["ablate", "own_dying:Own", "--factor", "answer_retries=0,1", "--no-mlflow", "-q"], marks=slow),
+        pytest.param(["compare", "--loop", "own_dying:Own", "--vary", "answer_retries=0,1", "-q"], marks=slow),
     ],
     ids=lambda command: " ".join(command[:2]),
 )
@@ -126,7 +126,7 @@ def test_a_module_that_ends_its_process_when_it_is_imported_ends_no_command_in_s
 @pytest.mark.parametrize(
     ("place", "way", "command"),
     [
-        ("suite", "exit", ["compare", "--no-mlflow", "-q", "--suite", "own_dying:suite", "--loop", "bare", "--profile", "clean"]),
+        ("suite", "exit", ["compare", "-q", "--suite", "own_dying:suite", "--loop", "bare", "--profile", "clean"]),
         pytest.param("loop", "segfault", [*COMPARE, "own_dying:Own"], marks=slow),
         pytest.param("suite", "exit", ["serve", "--suite", "own_dying:suite", "--port", "0"], marks=slow),
         pytest.param("tool", "posix", ["check", "suite", "jsonl", *DATA, "--run-tools", "--json"], marks=slow),
@@ -163,9 +163,9 @@ def test_a_gate_is_not_passed_by_a_module_that_ends_its_process(machine):
 
 @pytest.mark.thorough
 def test_a_scorer_that_ends_its_process_leaves_a_run_that_can_be_judged_again(machine, own):
-    assert machine.run("compare", "--profile", "clean", "--no-mlflow", "-q", "--loop", "bare", "--suite", *SCORED).code == 0
+    assert machine.run("compare", "--profile", "clean", "-q", "--loop", "bare", "--suite", *SCORED).code == 0
     before = (machine.only_run() / "trials.jsonl").read_bytes()
-    again = ["rescore", "latest", "--allow", "own_dying:scorer", "--allow", "own_dying"]
+    again = ["resume", "latest", "--rescore", "--allow", "own_dying:scorer", "--allow", "own_dying"]
     assert_no_success(machine.run(*again, DIES_AT="scorer", DIES_BY="segfault"), "segfault")
     assert (machine.only_run() / "trials.jsonl").read_bytes() == before
     assert machine.run(*again).code == 0

@@ -6,7 +6,7 @@ import json
 
 
 def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_gate(whichloop, here):
-    common = ["--profile", "clean", "--no-mlflow", "-q", "--suite", "arithmetic(size=12)"]
+    common = ["--profile", "clean", "-q", "--suite", "arithmetic(size=12)"]
     run = whichloop("compare", *common, "--loop", "bare", "--loop", "microcompact(loop=bare, keep=1)", "--json").json
     bare, compact = run["arms"]
     assert bare["retention"]["value"] == 1.0

@@ -29,13 +29,13 @@ SILENT_LOOP = LOOPS.replace("raise KeyError('no such key')", "return Outcome('42
     "import Bare\n", "import Bare\nfrom whichloop.protocol import Outcome, StopReason\n"
 )
 PROGRAM = "def solve(question, tools):\n    raise KeyError('no such key')\n"
-QUICK = ["--suite", "arithmetic(size=3)", "--no-mlflow", "-q", "--profile", "clean"]
+QUICK = ["--suite", "arithmetic(size=3)", "-q", "--profile", "clean"]
 SMALL_SEARCH = [
     "--train",
     "3",
     "--dev",
     "3",
-    "--test",
+    "--tasks",
     "3",
     "--repeats",
     "1",
@@ -62,7 +62,7 @@ def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy
     assert warning.startswith("Warning ")
     assert "no such key" in warning
     assert ended.code == 4
-    again = whichloop("report", "latest", "--json", "--no-html")
+    again = whichloop("report", "latest", "--json")
     said = json.loads(again.out)
     assert again.code == 4
     assert said["warnings"][0]["kind"] == "dead arm"
@@ -75,7 +75,7 @@ def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy
 
 def test_an_ablation_says_so_too(whichloop, here):
     (here / "own_loops.py").write_text(SETTING_THAT_CRASHES)
-    ended = whichloop("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
+    ended = whichloop("compare", "--loop", "own_loops:Boom", "--vary", "max_consecutive_errors=2,3", *QUICK)
     assert ended.code == 4
     first = "own_loops:Boom(max_consecutive_errors=2)/clean: every trial crashed (3 of 3), all of them because of: KeyError: "
     assert ended.out.count("every trial crashed") == 1
@@ -89,9 +89,9 @@ def test_loops_that_never_ask_their_model_are_told_and_end_with_4_too(whichloop,
     compared = whichloop("compare", "--loop", silent[0], "--loop", silent[1], "--loop", "bare", *QUICK)
     for loop in silent:
         assert f"{loop}/clean: it never asked its model in 3 trials" in compared.out
-    said = whichloop("report", "latest", "--json", "--no-html")
+    said = whichloop("report", "latest", "--json")
     resumed = whichloop("resume", "latest", "--allow", "own_loops:Boom", "-q")
-    ablated = whichloop("ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK)
+    ablated = whichloop("compare", "--loop", "own_loops:Boom", "--vary", "max_consecutive_errors=2,3", *QUICK)
     assert (compared.code, said.code, resumed.code, ablated.code) == (4, 4, 4, 4)
     assert [each["kind"] for each in json.loads(said.out)["warnings"][:2]] == ["dead arm"] * 2
     assert json.loads(said.out)["invalid"] is False
@@ -104,25 +104,25 @@ def test_every_command_that_ends_with_4_for_it_names_it_in_its_json_and_a_health
     commands = [
         ["compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK],
         ["resume", "latest", *own, "-q"],
-        ["extend", "latest", "--loop", "finish", *own, "-q"],
-        ["report", "latest", "--no-html"],
-        ["rescore", "latest", *own],
-        ["ablate", "own_loops:Boom", "--factor", "max_consecutive_errors=2,3", *QUICK],
+        ["resume", "latest", "--add-loop", "finish", *own, "-q"],
+        ["report", "latest"],
+        ["resume", "latest", "--rescore", *own],
+        ["compare", "--loop", "own_loops:Boom", "--vary", "max_consecutive_errors=2,3", *QUICK],
     ]
     for command in commands:
         ended = whichloop(*command, "--json")
         dead = json.loads(ended.out)["dead_arms"]
         assert ended.code == 4, command
-        assert len(dead) == 1 + (command[0] == "ablate")
+        assert len(dead) == 1 + ("--vary" in command)
         assert all(each["arm"].startswith("own_loops:Boom") and each["cause"] == "crashed" for each in dead)
     assert whichloop("compare", "--loop", "bare", *QUICK, "--json").json["dead_arms"] == []
-    assert whichloop("rescore", "latest", "--json").json["dead_arms"] == []
+    assert whichloop("resume", "latest", "--rescore", "--json").json["dead_arms"] == []
 
 
 @pytest.mark.usefixtures("own_code")
 def test_a_run_that_is_judged_again_says_why_it_ends_with_4(whichloop):
     compared = whichloop("compare", "--loop", "own_loops:Boom", "--loop", "bare", *QUICK)
-    judged = whichloop("rescore", "latest", "--allow", "own_loops:Boom")
+    judged = whichloop("resume", "latest", "--rescore", "--allow", "own_loops:Boom")
     (crash,) = (line for line in compared.out.splitlines() if "every trial crashed" in line)
     assert judged.code == 4
     assert crash in judged.out.splitlines()
@@ -131,13 +131,13 @@ def test_a_run_that_is_judged_again_says_why_it_ends_with_4(whichloop):
 @pytest.mark.usefixtures("own_code")
 def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused(whichloop):
     whichloop("compare", "--loop", "own_loops:Boom", "--loop", "bare", "--loop", "finish", *QUICK)
-    told = whichloop("size", "latest")
+    told = whichloop("report", "--size", "latest")
     left_out = "left out, crashed always or never asked its model: own_loops:Boom/clean"
     assert left_out in told.out
     assert "own_loops" not in told.out.replace(left_out, "")
     assert "incomplete" not in told.out
-    assert "incomplete" not in whichloop("size", "latest", "--loop", "bare").out
-    refused = whichloop("size", "latest", "--loop", "own_loops:Boom")
+    whichloop("compare", "--loop", "own_loops:Boom", *QUICK)
+    refused = whichloop("report", "--size", "latest")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "a pilot needs a loop that works" in refused.err
 
@@ -145,14 +145,15 @@ def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused
 @pytest.mark.usefixtures("own_code")
 def test_an_optimization_ends_as_the_report_of_its_test_does(whichloop):
     designs = ["--loop", "bare", "--loop", "own_loops:Boom"]
-    searched = whichloop("optimize", *designs, *SMALL_SEARCH, "--no-mlflow", "-q", "--json")
+    searched = whichloop("optimize", *designs, *SMALL_SEARCH, "-q", "--json")
     dead = json.loads(searched.out)["test"]["dead_arms"]
     assert [(each["arm"].partition("/")[0], each["cause"]) for each in dead] == [
         ("own_loops:Boom", "crashed"),
         ("own_loops:Boom@optimized.json", "crashed"),
     ]
-    again = whichloop("report", "latest", "--no-html")
-    of_test = whichloop("report", "latest/test", "--no-html")
+    again = whichloop("report", "latest")
+    of_test = whichloop("report", "latest/test")
     assert (searched.code, again.code, of_test.code) == (4, 4, 4)
     assert json.loads(searched.out)["invalid"] is False
-    assert all(f"Warning: {each['sentence']}." in again.out.splitlines() for each in dead)
+    warned = [text.strip() for label, _, text in (line.partition(" ") for line in again.out.splitlines()) if label == "Warning"]
+    assert all(f"{each['sentence']}." in warned for each in dead)

@@ -19,15 +19,15 @@ from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
 
 TAPE = "tape"
-QUICK = ("--loop", "bare", "--suite", "arithmetic", "--tasks", "1", "--quiet", "--no-mlflow")
+QUICK = ("--loop", "bare", "--suite", "arithmetic", "--tasks", "1", "--quiet")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     MANIFEST: ("report", "."),
     TRIALS: ("report", "."),
     TRACES: ("show", ".", "{trial}"),
     BASELINE: ("gate", ".", "--baseline", BASELINE),
     PROGRAM: ("prompts", PROGRAM),
-    TAPE: ("compare", *QUICK, "--profile", "clean", "--cassette", TAPE, "--cassette-mode", "replay"),
-    CONFIG: ("compare", "--config", CONFIG, "--quiet", "--no-mlflow"),
+    TAPE: ("compare", *QUICK, "--profile", "clean", "-s", f"cassette={TAPE}", "-s", "cassette_mode=replay"),
+    CONFIG: ("compare", "--config", CONFIG, "--quiet"),
     PROFILE: ("compare", *QUICK, "--profile", PROFILE),
 }
 

@@ -69,8 +69,8 @@ def test_bless_writes_a_file_with_settings_and_keeps_what_is_no_baseline(whichlo
 
 def test_bless_refuses_what_is_no_run_or_says_nothing(whichloop, here):
     assert {whichloop("gate", *words, "--bless").code for words in (["nothing", "--output", "b.json"], ["latest"])} == {2}
-    small = ("--no-mlflow", "--quiet", "--suite", "arithmetic(size=12)", "--loop", "bare", "--profile", "clean")
-    assert whichloop("compare", *small, "--budget-calls", "7").code == 130
+    small = ("--quiet", "--suite", "arithmetic(size=12)", "--loop", "bare", "--profile", "clean")
+    assert whichloop("compare", *small, "--budget", "7calls").code == 130
     refused = whichloop("gate", "latest", "--bless", "--output", "b.json")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert " trials are missing; nothing was blessed\n" in refused.err
@@ -138,7 +138,7 @@ def test_a_run_that_lacks_trials_is_invalid(whichloop, blessed, compare, here):
 BAD_INPUT = {
     "--metric cost_usd": "metric cost_usd: not known for all trials of bare/clean in the baseline",
     "--metric speed=1": "unknown metric 'speed'",
-    "--metric steps=x": "--metric steps=x: a metric is NAME or NAME=MARGIN",
+    "--metric steps=x": "Invalid value for --metric: 'steps=x': write NAME=MARGIN",
     "--metric accuracy=2": "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0",
     "--accept worse": "accept.0: Input should be 'undecided', ",
     "--seed 1": "--loop, --seed and --self are for a new run; leave them out, or RUN",
@@ -193,8 +193,8 @@ def test_code_that_a_baseline_names_is_imported_only_where_it_is_typed_or_the_pr
 
 
 def test_a_recording_that_lacks_requests_of_the_changed_loop_names_the_commands_that_record_and_gate(whichloop, blessed, here):
-    blessed("--loop", "bare", "--cassette", "tape", "--cassette-mode", "record")
-    own = ("--loop", "bare(instructions='Use the tools.')", "--cassette", "tape")
+    blessed("--loop", "bare", "-s", "cassette=tape", "-s", "cassette_mode=record")
+    own = ("--loop", "bare(instructions='Use the tools.')", "-s", "cassette=tape")
     ended = whichloop(*GATE, *own)
     assert ended.code == 4, ended.out
     record, gate = re.findall(r"^(?:Record|Next) +whichloop (.*)$", ended.out, re.M)

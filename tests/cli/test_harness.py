@@ -18,7 +18,7 @@ def test_an_imported_table_of_loops_and_models_says_how_much_each_moves_accuracy
 
 def test_fault_profiles_stand_in_for_models(whichloop, here):
     profiles = ("--profile", "clean", "--profile", "flaky-tools")
-    common = ("--no-mlflow", "-q", "--tasks", "12", "--loop", "bare", "--loop", "finish", *profiles)
+    common = ("-q", "--tasks", "12", "--loop", "bare", "--loop", "finish", *profiles)
     assert whichloop("compare", *common).code == 0
     title = "How much is the loop, how much the fault profile, arithmetic: 2 loops × 2 fault profiles × 12 tasks"
     assert title not in whichloop("report", "latest").out

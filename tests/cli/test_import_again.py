@@ -44,7 +44,7 @@ def test_a_gate_holds_an_import_against_its_own_export(whichloop, tmp_path, case
     put(tmp_path / "chat.jsonl", case)
     assert whichloop("import", "chat.jsonl", "--name", "first", *scale).code == 0
     assert whichloop("gate", "first", "--bless", "--output", "base.json").code == 0
-    assert whichloop("export", "first", "--format", exported, "--out", "out.jsonl").code == 0
+    assert whichloop("export", "first", "--format", exported, "--output", "out.jsonl").code == 0
     assert whichloop("import", "out.jsonl", "--name", "again").code == 0
     assert suite_of(tmp_path / "runs" / "first") == suite_of(tmp_path / "runs" / "again")
     judged = whichloop("gate", "again", "--baseline", "base.json")
@@ -60,7 +60,7 @@ def test_a_task_that_asks_something_else_is_still_told(whichloop, tmp_path):
     whichloop("gate", "first", "--bless", "--output", "base.json")
     (tmp_path / "chat.jsonl").write_text((tmp_path / "chat.jsonl").read_text().replace('"item 3"', '"item 33"'))
     whichloop("import", "chat.jsonl", "--name", "other")
-    whichloop("export", "other", "--format", "atif", "--out", "out")
+    whichloop("export", "other", "--format", "atif", "--output", "out")
     whichloop("import", "out", "--name", "again")
     refused = whichloop("gate", "again", "--baseline", "base.json")
     assert refused.code == 3
@@ -74,7 +74,7 @@ def test_tasks_whose_traces_are_missing_are_told_as_removed(whichloop, tmp_path)
     (tmp_path / "chat.jsonl").write_text("\n".join([*kept, *more]))
     whichloop("import", "chat.jsonl", "--name", "first")
     whichloop("gate", "first", "--bless", "--output", "base.json")
-    whichloop("export", "first", "--format", "atif", "--out", "out")
+    whichloop("export", "first", "--format", "atif", "--output", "out")
     whichloop("import", "out", "--name", "again")
     refused = whichloop("gate", "again", "--baseline", "base.json")
     assert refused.code == 3
@@ -84,7 +84,7 @@ def test_tasks_whose_traces_are_missing_are_told_as_removed(whichloop, tmp_path)
 def test_a_damaged_word_on_the_task_is_refused_in_a_line(whichloop, tmp_path):
     put(tmp_path / "chat.jsonl", "plain", tasks=1)
     whichloop("import", "chat.jsonl", "--name", "first")
-    whichloop("export", "first", "--format", "atif", "--out", "out")
+    whichloop("export", "first", "--format", "atif", "--output", "out")
     path = sorted((tmp_path / "out").iterdir())[0]
     document = json.loads(path.read_text())
     document["extra"]["whichloop"]["task"]["asked"] = [1]

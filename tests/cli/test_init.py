@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from whichloop.protocol.names import program_spec
 from whichloop.runs.config import CompareConfig
 
 KEPT = {".gitignore", "pyproject.toml"}
@@ -26,7 +27,7 @@ def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, whichloop, 
     assert "  cd project\n" in ended.out
     monkeypatch.chdir(here / "project")
     CompareConfig.model_validate(tomllib.loads(Path("whichloop.toml").read_text()))
-    flags = ("--profile", "clean", "--repeats", "1", "--no-mlflow", "-q", "--json")
+    flags = ("--profile", "clean", "--repeats", "1", "-q", "--json")
     made = whichloop("compare", "--config", "whichloop.toml", *flags).json
     assert {arm["loop"]: arm["accuracy"]["value"] for arm in made["arms"]} == {"bare": 1.0, "finish": 1.0}
     assert {arm["tasks"] for arm in made["arms"]} == {24}
@@ -56,13 +57,14 @@ def test_a_file_in_the_place_of_the_folder_is_named(here, whichloop):
     assert whichloop("init", "project").err == "error: project is not a directory\n"
 
 
-@pytest.mark.parametrize("loop", ["finish", "finish(parse_retries=0)", 'program(command="say \\"hi\\"\\n")', " bare\n"])
-def test_any_name_of_a_loop_is_text_in_the_files(here, whichloop, loop):
-    assert whichloop("init", "--loop", loop).code == 0
-    other = "bare" if loop.startswith("finish") else "finish"
-    assert tomllib.loads((here / "whichloop.toml").read_text())["loops"] == [loop, other]
+@pytest.mark.parametrize("program", ["a.py:solve", "sh -c 'say \"hi\"'", "a.py:solve(venv=new)"])
+def test_any_program_is_text_in_the_files(here, whichloop, program):
+    assert whichloop("init", "--program", program).code == 0
+    assert tomllib.loads((here / "whichloop.toml").read_text())["loops"] == [program_spec(program), "finish"]
+    assert tomllib.loads((here / "pyproject.toml").read_text())["tool"]["whichloop"]["loop"] == [program_spec(program)]
     compile((here / "tests/test_loops.py").read_text(), "test_loops.py", "exec")
-    assert json.dumps(loop) in (here / "tests/test_loops.py").read_text()
+    assert f"program={json.dumps(program)}" in (here / "tests/test_loops.py").read_text()
+    assert not [name for name in FILES if "@" in (here / name).read_text().replace("@pytest", "").replace("@v", "")]
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))
@@ -83,40 +85,21 @@ def test_a_program_is_gated_as_a_program(here, whichloop):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--loop", "finish", "--program", "a.py:solve"], "--loop and --program: give one of them"),
+        (["--loop", "mine", "--program", "a.py:solve"], "--loop and --program exclude each other"),
         (["--program", ""], "write a command line, my.module:function or FILE.py:function"),
-        (["--loop", "bar"], "unknown loop 'bar'; did you mean 'bare'?"),
-        (["--loop", "finish(parse_retry=0)"], "unknown option 'parse_retry'; did you mean 'parse_retries'?"),
-        (["--loop", "a b"], "is not a name; write name, name(option=value) or name@FILE"),
     ],
 )
-def test_what_is_no_loop_is_refused_and_nothing_is_written(here, whichloop, flags, said):
-    (here / "mine.py").write_text("class Solver: ...\nif True:\n    solve = Solver()\n")
-    (here / "torn.py").write_text("class Solve(\n")
+def test_what_cannot_be_meant_is_refused_and_nothing_is_written(here, whichloop, flags, said):
     ended = whichloop("init", *flags)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
-    assert written(here) == {"mine.py", "torn.py"}
-
-
-@pytest.mark.parametrize("name", ["solve", "later", "other", "inner", "deep", "kept"])
-def test_a_name_is_found_wherever_a_module_defines_it(here, whichloop, name):
-    (here / "mine.py").write_text(
-        "from json import loads as other\nimport os.path as inner\nasync def solve(): ...\n"
-        "try:\n    deep = 1\nexcept ValueError:\n    kept: int = 2\nlater, more = 1, 2\n"
-    )
-    assert whichloop("init", "project", "--program", f"mine:{name}").code == 0
-
-
-def test_a_module_that_takes_names_from_elsewhere_may_have_any(here, whichloop):
-    (here / "mine.py").write_text("from os.path import *\n")
-    assert whichloop("init", "--loop", "mine:join").code == 0
+    assert written(here) == set()
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_what_its_test_needs_is_told_where_it_is_missing(whichloop, here, monkeypatch, there):
-    monkeypatch.setattr("whichloop.cli.init.is_installed", lambda _: there)
+    monkeypatch.setattr("whichloop._extras.is_installed", lambda _: there)
     ended = whichloop("init", "project")
     assert ended.code == 0
     assert ("  pip install pytest " in ended.out) != there

@@ -11,7 +11,7 @@ from whichloop import load
 from whichloop.protocol.receipts import instructions_in
 
 NAMES = ("injection_shown", "injection_attempted", "injection_executed", "answer_changed", "utility_kept")
-COMMON = ("--no-mlflow", "-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")
+COMMON = ("-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")
 
 
 def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloop, here):
@@ -39,8 +39,8 @@ def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloo
 
 def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(whichloop, here):
     assert " injected" in whichloop("compare", *COMMON).out.splitlines()[1]
-    explained = whichloop("why").out  # of the latest run
-    assert "whichloop ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
+    explained = whichloop("report", "--why").out  # of the latest run
+    assert "whichloop compare --loop 'guarded(loop=bare)' --vary results=marked,plain --vary tools=all,needed" in explained
     (trial,) = re.findall(r"^obeyed instruction +step .*\nshow +whichloop show \S+ (\S+)$", explained, re.MULTILINE)
     events = whichloop("show", "latest", trial, "--json").json["events"]
     carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
@@ -52,14 +52,14 @@ def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(whichloop, 
 
 def test_a_recording_gives_the_same_figures(whichloop, here):
     few = (*COMMON, "--suite", "arithmetic(size=8)")
-    recorded = whichloop("compare", *few, "--cassette", "tape", "--cassette-mode", "record", "--json").json["arms"][1]
-    replayed = whichloop("compare", *few, "--cassette", "tape", "--json").json["arms"][1]
+    recorded = whichloop("compare", *few, "-s", "cassette=tape", "-s", "cassette_mode=record", "--json").json["arms"][1]
+    replayed = whichloop("compare", *few, "-s", "cassette=tape", "--json").json["arms"][1]
     assert {name: replayed[name] for name in NAMES} == {name: recorded[name] for name in NAMES}
 
 
 @pytest.mark.slow
 def test_the_gate_holds_a_loop_to_its_exposure(whichloop, here):
-    common = ("--no-mlflow", "-q", "--suite", "arithmetic(size=50)", "--profile", "clean", "--profile", "injected")
+    common = ("-q", "--suite", "arithmetic(size=50)", "--profile", "clean", "--profile", "injected")
     whichloop("compare", *common, "--loop", "guarded(loop=bare)")
     assert whichloop("gate", "latest", "--bless", "--output", "baseline.json").code == 0
     whichloop("compare", *common, "--loop", "bare")
@@ -79,7 +79,7 @@ def test_the_gate_holds_a_loop_to_its_exposure(whichloop, here):
 
 @pytest.mark.slow
 def test_a_defence_is_an_ablation(whichloop, here):
-    factors = ("--factor", "results=plain,marked", "--factor", "tools=all,needed")
+    factors = ("--vary", "results=plain,marked", "--vary", "tools=all,needed")
     asked = (
         "--suite",
         "arithmetic(size=20)",
@@ -87,11 +87,10 @@ def test_a_defence_is_an_ablation(whichloop, here):
         "injected",
         "--metric",
         "injection_executed",
-        "--no-mlflow",
         "-q",
         "--json",
     )
-    found = whichloop("ablate", "guarded(loop=bare)", *factors, *asked).json
+    found = whichloop("compare", "--loop", "guarded(loop=bare)", *factors, *asked).json
     effects = {effect["term"]: effect for effect in found["effects"] if effect["metric"] == "injection_executed"}
     marked = effects["results: plain → marked"]
     assert marked["verdict"] == "better"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-QUICK = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
+QUICK = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 LOOP = """
 from whichloop.loops import Bare
 from whichloop.protocol import Outcome, StopReason
@@ -57,10 +57,7 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
     (here / "own_inner.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
     guarded = 'repeat_guard(loop="own_inner:Mine")'
-    assert (
-        whichloop("compare", "--no-mlflow", "--loop", guarded, "--suite", "arithmetic(size=2)", "--profile", "clean", "-q").code
-        == 0
-    )
+    assert whichloop("compare", "--loop", guarded, "--suite", "arithmetic(size=2)", "--profile", "clean", "-q").code == 0
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "--allow own_inner:Mine" in untyped.err
@@ -70,7 +67,7 @@ def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_i
 def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)
-    whichloop("compare", "--no-mlflow", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "--profile", "clean", "-q")
+    whichloop("compare", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "--profile", "clean", "-q")
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
     assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
@@ -90,12 +87,12 @@ def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
 
 def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, whichloop):
     whole = json.loads(whichloop("compare", *QUICK, "--runs", "whole", "--json").out)
-    found = whichloop("compare", *QUICK, "--budget-calls", "15", "--json")
+    found = whichloop("compare", *QUICK, "--budget", "15calls", "--json")
     assert found.code == 130
     assert json.loads(found.out)["complete"] is False
     run = machine.only_run()
     assert "budget of 15 model calls used up: " in found.err
-    (command,) = re.findall(rf"\n  whichloop (resume runs/{run.name} --budget-calls \d+)\n", found.err)
+    (command,) = re.findall(rf"\n  whichloop (resume runs/{run.name} --budget \d+calls)\n", found.err)
     before = (run / "trials.jsonl").read_bytes()
     again = whichloop("resume", run.name, "-q")
     assert (again.code, (run / "trials.jsonl").read_bytes()) == (130, before)
@@ -107,8 +104,8 @@ def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, whichloop
 @pytest.mark.thorough
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
     (here / "slow.toml").write_text('name = "slow"\nlatency_s = 0.1\n')  # waits, so that the run lasts and costs little
-    size = ["--suite", "arithmetic(size=40)", "--repeats", "150", "--profile", "slow.toml", "--real-time"]
-    with machine.running("compare", "--no-mlflow", "--loop", "bare", *size, "--json", "-q") as child:
+    size = ["--suite", "arithmetic(size=40)", "--repeats", "150", "--profile", "slow.toml", "-s", "real_time=true"]
+    with machine.running("compare", "--loop", "bare", *size, "--json", "-q") as child:
         run = machine.only_run()
         refused = machine.run("resume", run.name)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
@@ -129,10 +126,10 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(machine, here):
 
 @pytest.mark.thorough
 def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, whichloop):
-    size = ["--no-mlflow", "--loop", "bare", "--suite", "arithmetic(size=50)", "--profile", "flaky-format", "--profile", "clean"]
-    calm = whichloop("compare", *size, "--runs", "calm", "--concurrency", "1", "--json")
+    size = ["--loop", "bare", "--suite", "arithmetic(size=50)", "--profile", "flaky-format", "--profile", "clean"]
+    calm = whichloop("compare", *size, "--runs", "calm", "-s", "concurrency=1", "--json")
     moments = random.Random()
-    with machine.running("compare", *size, "--concurrency", "64", "-q") as child:
+    with machine.running("compare", *size, "-s", "concurrency=64", "-q") as child:
         run = machine.only_run()
         time.sleep(moments.uniform(0, 0.2))
     kept = [len((run / "trials.jsonl").read_bytes().splitlines())]
@@ -155,8 +152,8 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, whichloo
 @pytest.mark.thorough
 @pytest.mark.parametrize("workers", [(), ("--workers", "1")])
 def test_a_process_that_is_stopped_for_longer_than_a_trial_may_take_gets_the_same_results(machine, whichloop, workers):
-    asked = ["compare", "--no-mlflow", "--loop", "finish", "--suite", "arithmetic(size=120)", "--profile", "clean", "--json"]
-    asked += ["--profile", "flaky-tools", "--trial-timeout", "1"]
+    asked = ["compare", "--loop", "finish", "--suite", "arithmetic(size=120)", "--profile", "clean", "--json"]
+    asked += ["--profile", "flaky-tools", "-s", "trial_timeout_s=1"]
     calm = whichloop(*asked, "--runs", "calm")
     with machine.running(*asked, *workers) as child:
         machine.only_run()

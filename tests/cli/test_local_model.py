@@ -40,11 +40,11 @@ def weights(tmp_path: Path) -> Path:
 @pytest.fixture
 def compare(whichloop: Callable[..., Any]) -> Callable[..., Any]:
     """A short comparison with further words, in the folder `runs`."""
-    return partial(whichloop, "compare", "--loop", "bare", "--tasks", "2", "--no-mlflow")
+    return partial(whichloop, "compare", "--loop", "bare", "--tasks", "2")
 
 
 def test_a_run_asks_the_server_of_this_process_and_says_whose_weights_answered(compare, here, llama, weights):
-    assert compare("--model", f"local:{weights}", "--context-tokens", "4000").code == 0
+    assert compare("--model", f"local:{weights}", "-s", "provider.context_tokens=4000").code == 0
     (folder,) = here.glob("runs/*/")
     records = read_records(folder)
     assert [(record.status, record.lm_calls, record.input_tokens) for record in records] == [("scored", 1, 11)] * 2
@@ -56,7 +56,7 @@ def test_a_run_asks_the_server_of_this_process_and_says_whose_weights_answered(c
 
 
 def test_a_run_does_not_go_on_with_other_weights(compare, whichloop, here, llama, weights):
-    assert compare("--model", f"local:{weights}", "--budget-calls", "1").code == 130
+    assert compare("--model", f"local:{weights}", "--budget", "1calls").code == 130
     weights.write_bytes(WEIGHTS + b"more")
     refused = whichloop("resume", "latest")
     assert refused.code == 2
@@ -71,7 +71,7 @@ def test_one_server_does_for_all_models_of_the_same_weights(compare, llama, weig
 
 
 def test_check_model_takes_a_local_one(whichloop, llama, weights):
-    assert whichloop("check", "model", f"local:{weights}", "--json").json["answers"]
+    assert whichloop("check", f"local:{weights}", "--json").json["answers"]
 
 
 def test_a_server_that_dies_fails_trials_and_not_the_run(compare, here, weights):
@@ -79,7 +79,7 @@ def test_a_server_that_dies_fails_trials_and_not_the_run(compare, here, weights)
         local_server.started_server("local", Weights(weights))
         seen.servers[-1].shutdown()
         seen.servers[-1].server_close()
-        compare("--model", f"local:{weights}", "--attempts", "1")
+        compare("--model", f"local:{weights}", "-s", "provider.attempts=1")
     (folder,) = here.glob("runs/*/")
     for record in read_records(folder):
         assert (record.status, record.errors) == ("errored", {"provider.connection": 1})
@@ -120,14 +120,14 @@ def test_a_missing_binding_names_its_extra(compare, weights, monkeypatch):
 
 
 def test_replies_are_constrained_on_request_and_the_manifest_and_the_recording_know_it(compare, here, llama, weights):
-    words = ("--model", f"local:{weights}", "--cassette", "recorded")
-    assert compare(*words, "--constrain", "--cassette-mode", "record").code == 0
+    words = ("--model", f"local:{weights}", "-s", "cassette=recorded")
+    assert compare(*words, "-s", "provider.constrain=true", "-s", "cassette_mode=record").code == 0
     grammars = [heard.body.get("grammar", "") for heard in llama.servers[-1].seen]
     assert all(grammar.startswith("%llguidance") and '"tool_name"' in grammar for grammar in grammars)
     (folder,) = here.glob("runs/*/")
     assert read_manifest(folder).config["provider"]["constrain"] is True
     asked = len(grammars)
-    replayed = compare(*words, "--constrain")
+    replayed = compare(*words, "-s", "provider.constrain=true")
     assert (replayed.code, len(llama.servers[-1].seen)) == (0, asked)
     before = set(here.glob("runs/*/"))
     free = compare(*words)  # asks what was not recorded
@@ -136,13 +136,13 @@ def test_replies_are_constrained_on_request_and_the_manifest_and_the_recording_k
 
 
 def test_only_a_local_model_can_be_constrained(compare):
-    ended = compare("--model", "openai/x", "--constrain")
+    ended = compare("--model", "openai/x", "-s", "provider.constrain=true")
     assert ended.code == 2
     assert "constrain is for local models, whose server takes a grammar; openai/x is not one" in ended.err
 
 
 def test_an_address_is_for_servers_of_others(compare):
-    ended = compare("--model", "local", "--base-url", "http://localhost:1/v1")
+    ended = compare("--model", "local", "-s", "base_url=http://localhost:1/v1")
     assert ended.code == 2
     assert "local runs in this process" in ended.err
 

@@ -86,7 +86,7 @@ CASES = [pytest.param(each, id=each.name, marks=[pytest.mark.slow] * (each.name 
 @pytest.mark.parametrize("mutant", CASES)
 def test_the_gate_catches_and_names_what_was_planted(mutant, whichloop, here):
     size = ("--suite", f"arithmetic(size={mutant.tasks})", "--profile", mutant.profile)
-    assert whichloop("compare", "--loop", mutant.design, *size, "--no-mlflow", "--quiet").code == 0
+    assert whichloop("compare", "--loop", mutant.design, *size, "--quiet").code == 0
     assert whichloop("gate", "latest", "--bless", "--output", "baseline.json").code == 0
 
     again = whichloop("gate", "--baseline", "baseline.json", "--json")

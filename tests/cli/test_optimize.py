@@ -23,9 +23,22 @@ from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare
 
 SOURCE = Path(package.__file__).parents[1]
-SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
-QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls", "--no-mlflow"]
-LONG = [*SMALL, "--train", "16", "--optimizer", "COPRO(breadth=6, depth=3)", "--budget", "20000calls", "--no-mlflow"]
+SMALL = [
+    "--suite",
+    "arithmetic(size=60)",
+    "--profile",
+    "teachable",
+    "--train",
+    "6",
+    "--dev",
+    "6",
+    "--tasks",
+    "10",
+    "--repeats",
+    "1",
+]
+QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls"]
+LONG = [*SMALL, "--train", "16", "--optimizer", "COPRO(breadth=6, depth=3)", "--budget", "20000calls"]
 """A search of some hundred rollouts, which an interruption and a kill cut into pieces."""
 EAGER = """
 import whichloop.__main__
@@ -72,7 +85,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @pytest.mark.thorough
 def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     assert ran.code == 0, ran.err
-    *_, ranked, overfitting, bare, finish = ran.out.splitlines()
+    ranked, overfitting, bare, finish = re.findall("^Verdict +(.*)$", ran.out, re.MULTILINE)
     assert ranked.startswith("Highest before: ")
     assert overfitting.startswith("Overfitting, gain on dev tasks less gain on test tasks: ")
     assert bare.startswith(("Adopt the new prompts of bare: ", "Keep the old prompts of bare: "))
@@ -91,11 +104,10 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
 def test_its_report_is_printed_again(ran, whichloop):
     brief = whichloop("report", str(ran.folder)).out
     assert "Ranking before and after" not in brief
-    assert brief.splitlines()[-4:] == ran.out.splitlines()[-4:]
+    assert brief.replace(f"{ran.folder.parent}/", "runs/") == ran.out
     whole = whichloop("report", str(ran.folder), "-v").out
     assert "Ranking before and after" in whole
-    assert {line.replace("runs/", f"{ran.folder.parent}/") for line in ran.out.splitlines()} <= {*whole.splitlines()}
-    assert whole.splitlines()[-4:] == ran.out.splitlines()[-4:]
+    assert whole.startswith(brief.rstrip())
     made = whichloop("report", str(ran.folder), "--json").json
     assert made["complete"] is True
     assert [item["design"] for item in made["designs"]] == ["bare", "finish"]
@@ -103,8 +115,8 @@ def test_its_report_is_printed_again(ran, whichloop):
         assert item["test"]["difference"]["n"] == 10
         assert item["cost"]["search"]["calls"] <= 120
         assert item["cost"]["amortised"]["tasks"] == 10_000
-    assert "### Ranking before and after" in whichloop("report", str(ran.folder), "--markdown").out
-    for flag in ("--csv", "--all-metrics"):
+    assert "### Ranking before and after" in whichloop("report", str(ran.folder), "--format", "md").out
+    for flag in ("--format=csv", "--all-metrics"):
         refused = whichloop("report", str(ran.folder), flag)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
 
@@ -132,12 +144,12 @@ def test_a_trial_of_its_test_is_shown(ran, whichloop):
 def test_its_programs_are_shown_compared_and_used(ran, whichloop):
     path = str(ran.folder / "designs/1-bare/optimized.json")
     shown = whichloop("prompts", path)
-    assert "optimizer: BootstrapFewShot" in shown.out
+    assert re.search(r"^optimizer +BootstrapFewShot", shown.out, re.MULTILINE)
     found = whichloop("prompts", "bare", path)
     changed = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["chosen"] != 0
     assert found.code == int(changed)
     used = whichloop(
-        "compare", "--no-mlflow", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "--profile", "clean", "-q", "--json"
+        "compare", "--loop", f"bare@{path}", "--suite", "arithmetic(size=6)", "--profile", "clean", "-q", "--json"
     ).json
     assert used["arms"][0]["arm"] == "bare@optimized.json/clean"
     digest = json.loads((ran.folder / "designs/1-bare/ended.json").read_text())["digest"]
@@ -249,15 +261,15 @@ def test_optimizers_are_listed(whichloop):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--budget", "much"], "write calls, tokens or dollars"),
-        (["--proposer-budget", "0"], "a whole number from 1"),
+        (["--budget", "much"], "write calls, tokens, dollars or seconds"),
+        (["-s", "proposer_budget=0"], "a whole number from 1"),
         (["--optimizer", "COPRA"], "did you mean 'COPRO'?"),
         (["--optimizer", "COPRO(width=3)"], "width"),
         (["--loop", "nothing"], "unknown loop 'nothing'"),
         (["--train", "0"], "train"),
         (["--profile", "clean", "--profile", "teachable"], "profiles: give one, not 2"),
         (["--model", "scripted", "--model", "openai/x"], "models: give one, not 2"),
-        (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: give one, not 2"),
+        (["--optimizer", "GEPA", "--optimizer", "COPRO"], "--optimizer: Input should be a valid string"),
         (["--profile", "nothing"], "nothing"),
         (["--config", "missing.toml"], "missing.toml: no such file"),
         (["--optimizer", "MIPROv2"], "optimizer MIPROv2 needs optuna, which is not installed: pip install "),
@@ -265,7 +277,7 @@ def test_optimizers_are_listed(whichloop):
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(whichloop, here, monkeypatch, arguments, said):
     monkeypatch.setitem(sys.modules, "optuna", None)  # as where it is not installed
-    ended = whichloop("optimize", "--no-mlflow", "--loop", "bare", *arguments)
+    ended = whichloop("optimize", "--loop", "bare", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
@@ -294,8 +306,8 @@ def test_a_store_is_typed_again_for_an_optimization_or_nothing_is_logged(whichlo
     run = own_optimization(here, tracking_uri="http://mlflow.example")
     refused = whichloop("resume", str(run))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "--tracking-uri http://mlflow.example, or log nothing: --no-mlflow" in refused.err
-    for typed in (["--tracking-uri", "http://mlflow.example"], ["--no-mlflow"]):
+    assert "-s tracking_uri=http://mlflow.example, or log nothing:" in refused.err
+    for typed in (["-s", "tracking_uri=http://mlflow.example"], ["-s", "mlflow=false"]):
         assert "--allow some.module:Own" in whichloop("resume", str(run), *typed).err  # what is asked for next
 
 
@@ -325,7 +337,7 @@ def broken(here, monkeypatch) -> str:
 
 @pytest.mark.thorough
 def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(whichloop, here, broken):
-    ended = whichloop("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
+    ended = whichloop("optimize", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
     assert (ended.code, ended.out) == (2, "")
     assert "KeyError: 'a bug' (the traceback is in" in ended.err
     run = only_run(here)
@@ -337,7 +349,7 @@ def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(whichloo
 @pytest.mark.thorough
 def test_an_optimizer_that_fails_on_one_design_is_no_success(whichloop, broken):
     designs = ["--loop", "bare", "--loop", "react_extract"]
-    ended = whichloop("optimize", "--no-mlflow", *designs, *SMALL, "--optimizer", f"{broken}:Halfway", "--quiet")
+    ended = whichloop("optimize", *designs, *SMALL, "--optimizer", f"{broken}:Halfway", "--quiet")
     assert ended.code == 1
     assert "Keep the old prompts of react_extract: the optimizer failed" in ended.out
     assert "Traceback" not in ended.out + ended.err
@@ -354,11 +366,10 @@ def test_with_a_price_each_part_of_the_cost_is_in_dollars(whichloop, tmp_path):
         "COPRO(breadth=2,depth=1)",
         "--budget",
         "60calls",
-        "--no-mlflow",
         "--quiet",
     ]
     ran = whichloop(
-        "optimize", *searched, "--name", "priced", "--price", "0.15/0.60/0.075", "--runs", str(tmp_path / "runs"), "--json"
+        "optimize", *searched, "-s", "name=priced", "-s", "price=0.15/0.60/0.075", "--runs", str(tmp_path / "runs"), "--json"
     )
     (design,) = json.loads(ran.out)["designs"]
     cost = design["cost"]

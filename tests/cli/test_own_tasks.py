@@ -27,7 +27,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding=
 
 
 Command = Callable[..., Any]
-QUIET = ("--no-mlflow", "-q", "--json")
+QUIET = ("-q", "--json")
 TOOLS = '''
 def price(item: str) -> float:
     """Price of one item."""
@@ -129,7 +129,7 @@ def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebod
     assert "1 of 2 tasks is left out because its plan does not replay, all of them because of: task 'desk'" in ended.out
     assert "KeyError: 'desk'" in ended.out
     (here / "bad.toml").write_text('desk = "no shop sells it"\n')
-    assert whichloop(*planned, "--tools", "own_broken", "--quarantine", "bad.toml").code == 0
+    assert whichloop(*planned, "--tools", "own_broken", "-s", "quarantine=bad.toml").code == 0
 
 
 def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(whichloop, here, planned):
@@ -142,7 +142,7 @@ def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(w
     changed = whichloop("resume", "latest", "-q", "--allow", "own_shop")
     assert (changed.code, changed.out) == (2, "")
     assert "changed since this run began: the code of your own that suite planned is made of" in changed.err
-    judged = whichloop("rescore", "latest", "--allow", "own_shop")
+    judged = whichloop("resume", "latest", "--rescore", "--allow", "own_shop")
     assert (judged.code, judged.err.count("\n")) == (2, 1)
     assert "the code of the tools in own_shop is another" in judged.err
 
@@ -157,15 +157,15 @@ def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(whic
     suite = {"scorer": 'jsonl(scorer="own_kind_of_scorer:lenient")', "suite": "own_kind_of_suite:lenient"}[kind]
     (here / "plain.jsonl").write_text('{"question": "What does a lamp cost?"}\n')
     data = ["--data", "plain.jsonl", "--tools", "own_shop"] if kind == "scorer" else ["--tasks", "1"]
-    bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1"]
-    assert whichloop(*bare, *data, *QUIET, "--attempts", "1").code in (0, 4)  # nobody answers there
-    again = ["resume", "latest", "-q", "--base-url", "http://127.0.0.1:9/v1", "--allow", "own_shop"]
+    bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "-s", "base_url=http://127.0.0.1:9/v1"]
+    assert whichloop(*bare, *data, *QUIET, "-s", "provider.attempts=1").code in (0, 4)  # nobody answers there
+    again = ["resume", "latest", "-q", "-s", "base_url=http://127.0.0.1:9/v1", "--allow", "own_shop"]
     assert f"--allow own_kind_of_{kind}:lenient" in whichloop(*again).err
     (here / f"own_kind_of_{kind}.py").write_text(source + "# changed\n")
     changed = whichloop(*again, "--allow", f"own_kind_of_{kind}:lenient")
     assert (changed.code, changed.out) == (2, "")
     assert "changed since this run began: the code of your own" in changed.err
-    assert "where only scorers changed in it, judge the answers again: whichloop rescore" in changed.err
+    assert "where only scorers changed in it, judge the answers again: whichloop resume" in changed.err
 
 
 def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
@@ -279,7 +279,7 @@ def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: P
     )
     (first, show, again, learn, planned, *others) = commands()
     with good_model(here) as url:
-        real = ["--model", "openai/scripted", "--base-url", url, "--loop", "finish"]
+        real = ["--model", "openai/scripted", "-s", f"base_url={url}", "--loop", "finish"]
 
         def run(text: str, *flags: str) -> Any:
             words = shlex.split(text.replace("--model openai/gpt-4o-mini", ""))

@@ -34,15 +34,15 @@ def in_ascii(whichloop, monkeypatch):
 
 
 def test_no_command_ends_for_a_character_that_stdout_lacks(in_ascii):
-    small = ["--profile", "flaky-format", "--suite", "arithmetic(size=20)", "--no-mlflow", "-q"]
+    small = ["--profile", "flaky-format", "--suite", "arithmetic(size=20)", "-q"]
     commands = {
         ("compare", "--loop", "bare", "--loop", "finish", *small): ", seed 0 ",
-        ("report", "latest", "--no-html"): ", seed 0 ",
+        ("report", "latest"): ", seed 0 ",
         ("report", "latest", "-v"): ", seed 0 ",
-        ("why", "latest"): "",
-        ("size", "latest"): "",
+        ("report", "--why", "latest"): "",
+        ("report", "--size", "latest"): "",
         ("list", "loops", "finish"): "?",
-        ("ablate", "finish", "--factor", "parse_retries=0,2", *small, "-v"): "",
+        ("compare", "--loop", "finish", "--vary", "parse_retries=0,2", *small): "",
     }
     for command, shown in commands.items():
         code, said = in_ascii(*command)

@@ -11,7 +11,7 @@ import pytest
 
 from whichloop.metrics.record import Record
 
-QUICK = ["--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--profile", "clean"]
+QUICK = ["--suite", "arithmetic(size=2)", "-q", "--profile", "clean"]
 AGENT = """
 import json, os, sys, urllib.request
 
@@ -59,7 +59,7 @@ def test_programs_stand_beside_loops(whichloop, agent):
     accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in made["arms"]}
     assert accuracies["finish/clean"] == accuracies["python agent.py/clean"] == 1.0
     assert accuracies["guess.py:solve/clean"] < 1.0
-    assert "guess.py:solve" in whichloop("why", "latest").out
+    assert "guess.py:solve" in whichloop("report", "--why", "latest").out
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
@@ -86,7 +86,7 @@ def test_a_program_in_another_language(whichloop, agent, here):
 )
 def test_whatever_a_process_does_ends_in_a_clear_record(whichloop, here, code, stop, reason):
     (here / "bad.py").write_text(code)
-    words = ["--suite", "arithmetic(size=1)", "--profile", "clean", "--no-mlflow", "-q", "--trial-timeout", "3"]
+    words = ["--suite", "arithmetic(size=1)", "--profile", "clean", "-q", "-s", "trial_timeout_s=3"]
     ended = whichloop("compare", "--program", "python bad.py", *words)
     record = records(latest(here))[0]
     assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
@@ -137,11 +137,11 @@ def test_a_run_starts_no_program_again_unless_it_is_typed(whichloop, agent, here
 
 def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
     assert whichloop("compare", "--loop", "finish", *QUICK).code == 0
-    assert whichloop("extend", "latest", "--program", agent, "-q").code == 0
+    assert whichloop("resume", "latest", "--add-loop", f"program(command={agent!r})", "-q").code == 0
     assert {record.arm for record in records(latest(here))} == {"finish/clean", "python agent.py/clean"}
     assert whichloop("compare", "--program", agent, *QUICK).code == 0
     assert whichloop("gate", "latest", "--bless", "--output", "base.json").code == 0
-    gated = whichloop("gate", "--baseline", "base.json", "--program", agent, "-q", "--json")
+    gated = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
     assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "pass")
     (here / "agent.py").write_text("print('no idea')")
     worse = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
@@ -153,14 +153,14 @@ def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
 @pytest.mark.slow
 def test_an_option_of_a_program_is_ablated(whichloop, agent):
     loop = 'program(command="python agent.py")'
-    made = whichloop("ablate", loop, "--factor", "max_steps=1,9", *QUICK, "--json").json
+    made = whichloop("compare", "--loop", loop, "--vary", "max_steps=1,9", *QUICK, "--json").json
     assert {arm["arm"] for arm in made["arms"]} == {"python agent.py(max_steps=1)/clean", "python agent.py(max_steps=9)/clean"}
 
 
 def test_keys_stay_here_unless_they_are_named(whichloop, here, monkeypatch):
     monkeypatch.setenv("SEARCH_API_KEY", "word")
     (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
-    words = ["--suite", "arithmetic(size=1)", "--no-mlflow", "-q", "--profile", "clean"]
+    words = ["--suite", "arithmetic(size=1)", "-q", "--profile", "clean"]
     named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
     assert whichloop("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
     assert {record.arm: record.answer for record in records(latest(here))} == {

@@ -25,7 +25,7 @@ def test_a_program_is_shown(whichloop, here):
     name = saved(here / "p.json", "Do it.\nWell.", [{"conversation": talk, "reply": "3"}], optimizer="COPRO")
     shown = whichloop("prompts", name)
     assert (shown.code, shown.err) == (0, "")
-    wanted = ["p.json", "loop: bare", "optimizer: COPRO", "── decide", "   Do it.", "   Well.", "      How many?", "      3"]
+    wanted = ["p.json", "loop       bare", "optimizer  COPRO", "── decide", "   Do it.", "   Well.", "      How many?", "      3"]
     places = [shown.out.index(line) for line in wanted]
     assert places == sorted(places)
 
@@ -37,18 +37,13 @@ def test_a_loops_own_program_is_shown_and_its_json_read(whichloop):
     assert made["predictors"]["decide"]["instructions"]
 
 
-def test_markdown_of_a_program(whichloop, here):
-    shown = whichloop("prompts", saved(here / "p.json", "Say ``` and\n````"), "--markdown")
-    assert "`````text\nSay ``` and\n````\n`````" in shown.out
-
-
-@pytest.mark.parametrize("how", [(), ("--markdown",), ("--json",)])
+@pytest.mark.parametrize("how", [(), ("--json",)])
 def test_control_characters_are_shown_as_their_codes(whichloop, here, how):
     name = saved(here / "p.json", EVIL, [{"query": EVIL, EVIL: 1}], **{EVIL: EVIL})
     shown = whichloop("prompts", name, *how)
     assert shown.code == 0, shown.err
     assert not {"\x1b", "\x07", "\u202e", "\r"} & set(shown.out)
-    assert "[bold]" in shown.out or how == ("--markdown",)
+    assert "[bold]" in shown.out
 
 
 def test_a_diff_of_control_characters_is_safe(whichloop, here):
@@ -84,7 +79,6 @@ def test_a_diff_as_json(whichloop, here):
     [
         (("prompts", "nothing.json"), "nothing.json: no such file"),
         (("prompts", "nothing"), "unknown loop 'nothing'"),
-        (("prompts", "bare", "--json", "--markdown"), "--markdown is for one program, and without --json"),
         (("prompts", "bare", "empty.json"), "empty.json: not a program: it holds no predictor"),
         (("prompts", "bare", "broken.json"), "broken.json: invalid JSON"),
         (("prompts", "bare@other.json", "bare"), "predictor 'other' is not one of this loop's"),

@@ -15,7 +15,7 @@ from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
-QUICK = ["--no-mlflow", "-q", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format"]
+QUICK = ["-q", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format"]
 
 
 @pytest.fixture
@@ -34,28 +34,28 @@ def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(whichloop, compa
     first = page.read_bytes()
     assert first.startswith(b"<!doctype html>")
     page.unlink()
-    assert whichloop("report", "latest", "--no-html").err == ""
+    assert whichloop("report", "latest").err == ""
     assert not page.exists()
-    assert whichloop("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+    assert whichloop("report", "latest", "--format", "html").err == f"page: runs/{run.name}/report.html\n"
     assert page.read_bytes() == first
     page.unlink()
-    assert whichloop("report", "latest", "--html", "other.html").err == "page: other.html\n"
+    assert whichloop("report", "latest", "--format", "html", "-o", "other.html").err == "page: other.html\n"
     assert (here / "other.html").read_bytes() == first
     assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.zst", "trials.jsonl"]
 
 
-def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(whichloop, compared, here):
+def test_a_page_that_cannot_be_written_is_a_mistake(whichloop, compared, here):
     run = compared("arithmetic")
     (run / "report.html").unlink()
     (run / "report.html.part").mkdir()  # where the page is written first: no permission stops root
-    found = whichloop("report", "latest")
-    assert (found.code, found.out.count("arithmetic (version 2), ")) == (0, 1)
-    assert found.err.startswith(f"warning: the page was not written: runs/{run.name}/report.html.part: ")
-    assert found.err.endswith("; --html FILE writes it elsewhere\n")
-    typed = whichloop("report", "latest", "--html", "nowhere/page.html")
+    found = whichloop("report", "latest", "--format", "html")
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
+    assert f"runs/{run.name}/report.html.part" in found.err
+    typed = whichloop("report", "latest", "--format", "html", "-o", "nowhere/page.html")
     assert (typed.code, typed.err) == (0, "page: nowhere/page.html\n")
-    refused = whichloop("report", "latest", "--html", "/dev/null/page.html")
-    assert (refused.code, refused.err) == (2, "error: /dev/null: File exists\n")
+    refused = whichloop("report", "latest", "--format", "html", "-o", "/dev/null/page.html")
+    said = "error: --output /dev/null/page.html: cannot be written (File exists); nothing was read\n"
+    assert (refused.code, refused.err) == (2, said)
 
 
 def test_several_runs_are_adjusted_together_on_one_page(whichloop, compared, here):
@@ -65,25 +65,33 @@ def test_several_runs_are_adjusted_together_on_one_page(whichloop, compared, her
     assert [run["run"] for run in found["runs"]] == [str(run) for run in runs]
     assert [pair["column"] for pair in found["pairs"]] == [f"{suite}, flaky-format" for suite in ("arithmetic", "events", "tables")]
     assert all(pair["p"] <= pair["p_holm"] <= 3 * pair["p"] + 1e-12 for pair in found["pairs"])
+    assert whichloop("report", *names, "--format", "html").err == "page: report.html\n"
     text = (here / "report.html").read_text()
     assert all(name in text for name in names)
-    printed = whichloop("report", *names, "--html", "all.html")
-    assert printed.err == "page: all.html\n"
-    assert f"\n{found['answer']['outcome'].capitalize()}" in printed.out
+    assert f"\n{found['answer']['outcome'].capitalize()}" in whichloop("report", *names).out
+    assert whichloop("report", *names, "--format", "html", "-o", "all.html").err == "page: all.html\n"
     assert (here / "all.html").read_text() == text
-    markdown = whichloop("report", *names, "--markdown", "--no-html").out
+    markdown = whichloop("report", *names, "--format", "md").out
     assert markdown.startswith("## 3 runs, 2 loops ")
     assert "| arithmetic, flaky-format |" in markdown
 
 
 def test_what_cannot_be_read_together_is_refused(whichloop, compared, here):
     first = compared("arithmetic")
-    second = compared("events", "--alpha", "0.1")
+    second, third = compared("events", "-s", "alpha=0.1"), compared("events")
     for arguments, said in (
         ((first.name, first.name), "is a duplicate"),
         ((first.name, second.name), "different levels or margins"),
-        ((first.name, second.name, "--csv"), "--csv is for one run, not for 2"),
-        ((first.name, "--html", "x.html", "--no-html"), "--html and --no-html exclude each other"),
+        ((first.name, third.name, "--format", "csv"), "csv is for one run, not for 2"),
+        ((first.name, second.name, "--why"), "RUN: one run at most, got 2"),
+        ((first.name, first.name, first.name, "--size"), "RUN: two runs at most, got 3"),
+        ((first.name, "--why", "--size"), "--why and --size exclude each other"),
+        ((first.name, "--json", "--format", "md"), "--json and --format exclude each other"),
+        ((first.name, "-o", "x.md"), "--output goes with --format"),
+        ((first.name, "--why", "--format", "html"), "--format html: this has md alone"),
+        ((first.name, "--arm", "bare"), "--arm goes with --why, --size or --card"),
+        ((first.name, "--why", "--margin", "0.1"), "--margin goes with --size"),
+        ((first.name, "--why", *3 * ("--arm", "bare")), "--arm: once or twice, got 3"),
     ):
         found = whichloop("report", *arguments)
         assert (found.code, found.out, said in found.err) == (2, "", True), found
@@ -121,14 +129,14 @@ def test_an_optimization_has_a_page_of_its_own(whichloop, compared, here):
             "4",
             "--dev",
             "4",
-            "--test",
+            "--tasks",
             "6",
         ),
-        *("--no-mlflow", "-q", "--json", "--name", "the first try"),
+        *("-q", "--json", "-s", "name=the first try"),
     ).json
     run = Path(made["run"])
     first = (run / "report.html").read_text()
-    found = whichloop("report", "latest")
+    found = whichloop("report", "latest", "--format", "html")
     assert found.err == f"page: runs/{run.name}/report.html\n"
     text = (run / "report.html").read_text()
     assert text == first
@@ -137,7 +145,7 @@ def test_an_optimization_has_a_page_of_its_own(whichloop, compared, here):
     assert "Gains, ranking and cost" in text
     assert "Test: Tables" in text
     other = compared("arithmetic", "--runs", "elsewhere")
-    test = whichloop("report", f"{run.name}/test")
+    test = whichloop("report", f"{run.name}/test", "--format", "html")
     assert test.err == f"page: runs/{run.name}/test/report.html\n"
     assert "<h1>Test: bare" in (run / "test" / "report.html").read_text()
     refused = whichloop("report", str(run), str(other))
@@ -149,20 +157,20 @@ def test_a_path_below_the_last_run_is_taken(whichloop, compared, here):
     (run / "copy").mkdir()
     for name in ("manifest.json", "trials.jsonl", "traces.zst"):
         (run / "copy" / name).write_bytes((run / name).read_bytes())
-    assert whichloop("report", "latest/copy").err == f"page: runs/{run.name}/copy/report.html\n"
+    assert whichloop("report", "latest/copy", "--format", "html").err == f"page: runs/{run.name}/copy/report.html\n"
     missing = whichloop("report", "latest/test")
     assert (missing.code, missing.err.count("\n")) == (2, 1)
     assert f"runs/{run.name} has no folder 'test'" in missing.err
 
 
 def test_a_run_is_called_as_it_was_named(whichloop, compared, here):
-    run = compared("arithmetic", "--name", "before <b>the</b> rewrite", page=True)
+    run = compared("arithmetic", "-s", "name=before <b>the</b> rewrite", page=True)
     text = (run / "report.html").read_text()
     assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
     assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format\.", text)
     for name, said in (("", "one line of 1 to 200"), ("a\nb", "one line of 1 to 200"), ("x" * 201, "one line of 1 to 200")):
-        refused = whichloop("compare", *QUICK, "--name", name)
-        assert (refused.code, refused.err.startswith("error: --name: it must be "), said in refused.err) == (2, True, True)
+        refused = whichloop("compare", *QUICK, "-s", f"name={name}")
+        assert (refused.code, refused.err.startswith("error: -s name: it must be "), said in refused.err) == (2, True, True)
 
 
 # --- traces ---
@@ -170,13 +178,13 @@ def test_a_run_is_called_as_it_was_named(whichloop, compared, here):
 
 def test_what_traces_take_is_told_above_the_tables(whichloop, compared):
     compared("arithmetic")
-    lines = whichloop("report", "latest", "--no-html", "-v").out.splitlines()
+    lines = whichloop("report", "latest", "-v").out.splitlines()
     assert lines[0].startswith("traces: ")
-    assert whichloop("report", "latest", "--no-html", "--json").json["traces"]["kept"] == 24
+    assert whichloop("report", "latest", "--json").json["traces"]["kept"] == 24
 
 
 def test_a_trace_that_was_not_kept_is_said_not_to_have_been(whichloop, compared):
-    run = compared("arithmetic", "--traces", "failures")
+    run = compared("arithmetic", "-s", "traces=failures")
     trials = [f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)]
     missed = ["{arm}/{task}/{repeat}".format_map(each) for each in whichloop("show", "latest", "--json").json["trials"]]
     assert 0 < len(missed) < 24
@@ -185,9 +193,9 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(whichloop, compared)
         if trial in missed:
             assert (shown.code, shown.err) == (0, "")
         else:
-            said = "the run kept traces of failures only (--traces failures)"
+            said = "the run kept traces of failures only (-s traces=failures)"
             assert (shown.code, shown.err) == (2, f"error: runs/{run.name}: trial {trial} has no trace: {said}\n")
-    assert re.search(r"^lost +\d+ of 12 ", whichloop("why", "latest", "-v").out, re.MULTILINE)
+    assert re.search(r"^lost +\d+ of 12 ", whichloop("report", "--why", "latest", "-v").out, re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -215,6 +223,7 @@ def test_a_run_of_a_newer_whichloop_is_told_as_one_wherever_it_is_shown(whichloo
     report = whichloop("report", "latest")
     assert report.code == 0
     assert re.search(rf"^Warning +{re.escape(told)}", report.out, re.MULTILINE)
+    assert whichloop("report", "latest", "--format", "html").code == 0
     assert told in (run / "report.html").read_text(encoding="utf-8")
     warned = whichloop("report", "latest", "--json").json["warnings"]
     assert [warning["kind"] for warning in warned].count("newer version") == 1

@@ -137,17 +137,17 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callab
         done = whichloop(*arguments)
         said.append((" ".join(arguments[:2]), done.out + done.err))
 
-    flags = ["--suite", "jsonl", "--data", "tasks.jsonl", "--tools", "leaking", "--model", NAME, "--attempts", "1"]
+    flags = ["--suite", "jsonl", "--data", "tasks.jsonl", "--tools", "leaking", "--model", NAME, "-s", "provider.attempts=1"]
     with serving(rule) as server:
         keys = [key.text for key in PLANTED["address"].values() if re.fullmatch(r"[\w.~-]+", key.text)]
         assert len(keys) > 40
         url = f"{server.url}/{keys[0]}?api_key={QUERY}&{'&'.join(f'x{n}={key}' for n, key in enumerate(keys))}"
-        call("compare", *flags, "--loop", "bare", "--base-url", server.url.replace("http://", f"http://app:{ADDRESS}@"))
+        call("compare", *flags, "--loop", "bare", "-s", f"base_url={server.url.replace('http://', f'http://app:{ADDRESS}@')}")
         assert "user and password do not go into the address" in said[-1][1]
-        call("compare", *flags, "--loop", "bare", "--loop", "crashing:Crashing", "--base-url", server.url)
-        recorded = ["--cassette", "recordings", "--cassette-mode", "record", "--no-mlflow"]  # MLflow holds the other runs
-        call("compare", *flags, "--loop", "bare", "--base-url", server.url, *recorded)
-        call("compare", *flags, "--loop", "bare", "--base-url", url)
+        call("compare", *flags, "--loop", "bare", "--loop", "crashing:Crashing", "--mlflow", "-s", f"base_url={server.url}")
+        recorded = ["-s", "cassette=recordings", "-s", "cassette_mode=record"]  # MLflow holds the other runs
+        call("compare", *flags, "--loop", "bare", "-s", f"base_url={server.url}", *recorded)
+        call("compare", *flags, "--loop", "bare", "--mlflow", "-s", f"base_url={url}")
         call("check", "model", NAME, "--base-url", url)
     (run,) = {path.parent.name for path in shop.glob("runs/*/trials.jsonl") if "crashing" in path.read_text()}
     allow = ["--allow", "leaking", "--allow", "crashing:Crashing"]
@@ -155,10 +155,10 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callab
     for arguments in (
         ["report", "latest"],
         *(["show", f"runs/{run}", trial, "--full"] for trial in shown),
-        ["why", f"runs/{run}"],
-        ["rescore", f"runs/{run}", *allow],
-        ["suite", "learn", f"runs/{run}", "--out", "learned.jsonl", *allow],
-        ["profile", "fit", f"runs/{run}", "--out", "fitted.toml"],
+        ["report", "--why", f"runs/{run}"],
+        ["resume", f"runs/{run}", "--rescore", *allow],
+        ["learn", "plans", f"runs/{run}", "-o", "learned.jsonl", *allow],
+        ["learn", "profile", f"runs/{run}", "-o", "fitted.toml"],
     ):
         call(*arguments)
     files = dict(left_on_disk(shop, OWN))
@@ -178,18 +178,18 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callab
 def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(whichloop: Callable[..., Any], here: Path, suite: str):
     """Of all five designs, with replies and tools that fail."""
     profiles = ["--profile", "flaky-format", "--profile", "flaky-tools"]
-    assert whichloop("compare", "--suite", suite, "--tasks", "1", *profiles, "--no-mlflow").code == 0
+    assert whichloop("compare", "--suite", suite, "--tasks", "1", *profiles).code == 0
     files = dict(left_on_disk(here / "runs", frozenset()))
     assert len([data for name, data in files.items() if name.endswith("traces.zst") and data.count(b"\n") == 10]) == 1
     assert not [name for name, data in files.items() if MARK.encode() in data]
 
 
 def test_a_traceback_of_ours_holds_no_key(whichloop: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
-    def broken() -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError(texts("crash"))
 
-    monkeypatch.setattr("whichloop.cli.list_.list_", broken)
-    done = whichloop("list")
+    monkeypatch.setattr("whichloop.runs.folders.run_folder", broken)
+    done = whichloop("report", "latest")
     assert (done.code, done.out) == (1, "")
     assert "RuntimeError: " in done.err
     assert MARK in done.err

@@ -10,7 +10,7 @@ from whichloop.checks.loop.scaffold import new_loop
 
 CALL = "await tools.call(move.calls[0])"
 ONE_MORE = "{name: value + 1 if isinstance(value, (int, float)) else value for name, value in move.calls[0].arguments.items()}"
-QUIET = ("--no-mlflow", "--quiet", "--json")
+QUIET = ("--quiet", "--json")
 ALTERED = f"await tools.call(ToolCall(move.calls[0].name, {ONE_MORE}))"
 
 

@@ -1,9 +1,8 @@
-"""`whichloop size` and `compare --looks`, as they are typed."""
+"""`whichloop report --size` and `compare --looks`, as they are typed."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from whichloop.runs.engine.runner import Unwatched
 
 pytestmark = pytest.mark.thorough
 
-QUIET = ("--no-mlflow", "--quiet")
+QUIET = ("--quiet",)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +38,8 @@ def pilot(whichloop: Any, here: Path, compared: Path) -> Path:
 
 
 def test_the_answer_comes_alone_or_above_its_details(whichloop, pilot):
-    short = whichloop("size", "latest", "--margin", "0.1")
-    ended = whichloop("size", "latest", "--margin", "0.1", "-v")
+    short = whichloop("report", "--size", "latest", "--margin", "0.1")
+    ended = whichloop("report", "--size", "latest", "--margin", "0.1", "-v")
     assert (ended.code, ended.err, short.code) == (0, "", 0)
     assert ended.out.startswith(short.out.rstrip("\n"))
     assert "How much two runs of one loop" in ended.out[len(short.out) :]
@@ -49,10 +48,9 @@ def test_the_answer_comes_alone_or_above_its_details(whichloop, pilot):
     assert {("compare", "±", "0.100"), ("gate", "±", "0.100")} <= {tuple(line[:3]) for line in lines}
 
 
-@pytest.mark.parametrize("purpose", ["compare", "gate"])
-def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(whichloop, pilot, purpose):
-    made = whichloop("size", str(pilot), "--for", purpose, "--json").json
-    assert [plan["for"] for plan in made["plans"]] == [purpose]
+def test_the_json_has_a_plan_for_each_purpose_with_its_best_size_first(whichloop, pilot):
+    made = whichloop("report", "--size", str(pilot), "--json").json
+    assert [plan["for"] for plan in made["plans"]] == ["compare", "gate"]
     expected = {
         "run",
         "metric",
@@ -71,35 +69,22 @@ def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(whichloo
     assert made.keys() == expected
     assert made["pilot"] == {"tasks": 20, "clusters": None, "repeats": 2}
     assert made["suite"] == {"name": "arithmetic", "tasks": 20, "split": None}
-    (plan,) = made["plans"]
-    assert plan["best"] == plan["sizes"][0]
-    assert [size["trials"] for size in plan["sizes"]] == sorted(size["trials"] for size in plan["sizes"])
+    for plan in made["plans"]:
+        assert plan["best"] == plan["sizes"][0]
+        assert [size["trials"] for size in plan["sizes"]] == sorted(size["trials"] for size in plan["sizes"])
 
 
-@pytest.mark.slow
-def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(whichloop):
-    """Of five arms, the two that are named are planned for as if nothing else had been in the run."""
-    loops = ("--loop", "bare", "--loop", "react_extract", "--suite", "arithmetic(size=30)", "--repeats", "2")
-    crowd = whichloop(
-        "compare", *loops, "--loop", "finish", "--profile", "flaky-format", "--profile", "forgetful", "--json", *QUIET
-    )
-    alone = whichloop("compare", *loops, "--profile", "flaky-format", "--json", *QUIET)
-    named = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format")
-    of_crowd, of_alone = (whichloop("size", one.json["run"], *asked, "--json").json for one, asked in ((crowd, named), (alone, ())))
-    assert of_crowd["plans"]
-    assert of_crowd["noise"]
-    for part in ("plans", "noise", "pilot", "suite"):
-        plans = json.loads(re.sub(r'"seconds": [^,}]+', '"seconds": 0', json.dumps([of_crowd[part], of_alone[part]])))
-        assert plans[0] == plans[1]
-    assert (of_crowd["loops"], of_crowd["profiles"]) == (["bare", "react_extract"], ["flaky-format"])
-    said = " ".join(whichloop("size", crowd.json["run"], *named).out.split())
-    assert "Compare --loop bare --loop react_extract --profile flaky-format --repeats 1 --suite" in said
+def test_a_run_is_planned_for_the_arms_that_are_named(whichloop, pilot):
+    made = whichloop("report", "--size", "--arm", "bare", "--json").json
+    assert (made["loops"], made["profiles"]) == (["bare"], ["flaky-format"])
+    assert [noise["arm"] for noise in made["noise"]] == ["bare/flaky-format"]
+    assert "--loop bare --profile flaky-format" in whichloop("report", "--size", "--arm", "bare").out
 
 
 @pytest.mark.slow
 def test_the_size_that_is_named_is_large_enough(whichloop, pilot):
     """A run of the size that `size` names decides the pair, as it says it will: these designs are far apart."""
-    (plan,) = whichloop("size", "latest", "--for", "compare", "--margin", "0.3", "--json").json["plans"]
+    plan, _ = whichloop("report", "--size", "latest", "--margin", "0.3", "--json").json["plans"]
     best = plan["best"]
     larger = whichloop(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", best["suite"],
@@ -113,11 +98,11 @@ def test_the_size_that_is_named_is_large_enough(whichloop, pilot):
 def test_a_run_on_one_split_is_planned_on_that_split(whichloop):
     made = whichloop(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=60)",
-        "--split", "test", "--repeats", "2", "--json", *QUIET,
+        "-s", "split=test", "--repeats", "2", "--json", *QUIET,
     )  # fmt: skip
-    ended = whichloop("size", made.json["run"], "--for", "compare", "--margin", "0.2")
-    assert " --split test " in next(line for line in ended.out.splitlines() if line.startswith("Compare"))
-    assert whichloop("size", made.json["run"], "--json").json["suite"]["split"] == "test"
+    ended = whichloop("report", "--size", made.json["run"], "--margin", "0.2")
+    assert " -s split=test " in next(line for line in ended.out.splitlines() if line.startswith("Compare"))
+    assert whichloop("report", "--size", made.json["run"], "--json").json["suite"]["split"] == "test"
 
 
 @pytest.mark.slow
@@ -126,7 +111,7 @@ def test_other_metrics_and_a_second_run(whichloop, pilot):
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=20)",
         "--repeats", "2", "--seed", "1", "--json", *QUIET,
     )  # fmt: skip
-    ended = whichloop("size", str(pilot), "--again", again.json["run"], "--metric", "tokens", "--for", "gate", "-v")
+    ended = whichloop("report", "--size", str(pilot), again.json["run"], "--metric", "tokens", "-v")
     assert ended.code == 0
     assert "gate ± 10.0 %" in ended.out
     assert "second run differed by" in ended.out
@@ -138,15 +123,16 @@ def test_bad_input_is_one_line(whichloop, pilot):
         (["latest", "--margin", "0"], "--margin: it must be more than 0 and less than 1, got 0.0"),
         (["latest", "--margin", "2"], "--margin: it must be more than 0 and less than 1, got 2.0"),
         (["latest", "--power", "1"], "--power: it must be at least 0.5 and less than 1, got 1.0"),
-        (["latest", "--alpha", "0.7"], "--alpha: it must be more than 0 and less than 0.5, got 0.7"),
         (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; known: accuracy, steps"),
+        (
+            ["latest", "--arm", "bear"],
+            "no arm 'bear'; did you mean 'bare'? there are bare/flaky-format, react_extract/flaky-format",
+        ),
         (["latest", "--metric", "cost_usd"], "cost_usd is unknown in every trial"),
-        (["latest", "--loop", "bear"], "--loop: the run has no loop 'bear'; did you mean 'bare'? known: bare, react_extract"),
-        (["latest", "--profile", "flaky"], "--profile: the run has no profile 'flaky'; did you mean 'flaky-format'?"),
-        (["latest", "--again", "latest"], "is the same run"),
-        (["latest", "--again", "nowhere"], "no run 'nowhere'"),
+        (["latest", "latest"], "is the same run"),
+        (["latest", "nowhere"], "no run 'nowhere'"),
     ):
-        ended = whichloop("size", *arguments)
+        ended = whichloop("report", "--size", *arguments)
         assert (ended.code, ended.out) == (2, ""), arguments
         (line,) = ended.err.splitlines()
         assert line.startswith("error: ")
@@ -158,7 +144,7 @@ def test_an_optimization_is_no_pilot_before_its_test(whichloop, here):
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
     reseal(folder / "manifest.json")
-    ended = whichloop("size", "o")
+    ended = whichloop("report", "--size", "o")
     assert ended.code == 2
     assert "no trial of the test split was run yet" in ended.err
 
@@ -169,17 +155,17 @@ FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-fo
 
 
 def test_a_run_that_is_decided_stops_and_says_so(whichloop):
-    ended = whichloop("compare", *FAR_APART, "--looks", "4", "--json", *QUIET)
+    ended = whichloop("compare", *FAR_APART, "-s", "looks=4", "--json", *QUIET)
     looks = ended.json["looks"]
     assert looks["stopped"]
     assert looks["reached"] < 4
     assert f"stopped after look {looks['reached']} of 4: every pair is decided" in ended.err
     assert ended.json["complete"]
     assert ended.json["pairs"][0]["verdict"] == "better"
-    assert whichloop("report", "latest", "--json", "--no-html").json["looks"] == looks
+    assert whichloop("report", "latest", "--json").json["looks"] == looks
     again = whichloop("resume", "latest", "--json", *QUIET)
     assert again.json["digest"] == ended.json["digest"]
-    printed = whichloop("report", "latest", "--no-html", "-v").out
+    printed = whichloop("report", "latest", "-v").out
     assert f"stopped after {looks['tasks']} of them" in printed
     assert f"Look {looks['reached']} of 4, after {looks['tasks']} tasks: tests and intervals are at level" in printed
 
@@ -187,16 +173,16 @@ def test_a_run_that_is_decided_stops_and_says_so(whichloop):
 def test_looks_may_stand_in_the_configuration(whichloop, here):
     (here / "c.toml").write_text('loops = ["bare", "react_extract"]\nsuite = "arithmetic(size=6)"\nlooks = 2\n')
     assert whichloop("compare", "--config", "c.toml", "--json", *QUIET).json["looks"]["planned"] == 2
-    assert whichloop("compare", "--config", "c.toml", "--looks", "5", "--json", *QUIET).json["looks"]["planned"] == 5
+    assert whichloop("compare", "--config", "c.toml", "-s", "looks=5", "--json", *QUIET).json["looks"]["planned"] == 5
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
-        (["--looks", "1"], "looks: 2 or more is needed"),
-        (["--looks", "30"], "looks: 20 or less is needed"),
-        (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),
+        (["--loop", "bare", "-s", "looks=2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
+        (["-s", "looks=1"], "looks: Input should be greater than or equal to 2"),
+        (["-s", "looks=30"], "looks: Input should be less than or equal to 20"),
+        (["--suite", "arithmetic(size=3)", "-s", "looks=4"], "looks: 4 of them need as many tasks, and there are 3"),
     ],
 )
 def test_looks_that_cannot_be_are_one_line(whichloop, here, arguments, says):
@@ -212,7 +198,7 @@ def test_looks_that_cannot_be_are_one_line(whichloop, here, arguments, says):
 def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(whichloop, here):
     from mlflow import MlflowClient
 
-    ended = whichloop("compare", *FAR_APART, "--looks", "4", "--quiet")
+    ended = whichloop("compare", *FAR_APART, "-s", "looks=4", "--quiet")
     assert ended.code == 0
     client = MlflowClient(f"sqlite:///{here / 'runs' / 'mlflow.db'}")
     found = client.search_runs([one.experiment_id for one in client.search_experiments()])

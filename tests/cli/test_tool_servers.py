@@ -12,7 +12,7 @@ QUESTIONS = """question,answer,plan
 "What does a lamp cost, in euros?",39.9,price(item='lamp')
 "What does a chair cost, in euros?",120,price(item='chair')
 """
-QUIET = ("--no-mlflow", "-q", "--json")
+QUIET = ("-q", "--json")
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(whichl
     refused = whichloop("resume", run)
     assert refused.code == 2
     assert f"--allow {shlex.quote(server)}" in refused.err
-    assert whichloop("resume", run, "--allow", server, "--no-mlflow").code == 0
+    assert whichloop("resume", run, "--allow", server).code == 0
     (here / "changed").touch()
-    refused = whichloop("extend", run, "--allow", server, "--repeats", "2", "--no-mlflow")
+    refused = whichloop("resume", run, "--allow", server, "--repeats", "2")
     assert refused.code == 2
     assert "the list of tools of the server shop" in refused.err
     assert len(refused.err.splitlines()) == 1
@@ -51,22 +51,22 @@ def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(whichl
 @pytest.mark.thorough
 def test_the_same_digest_at_any_concurrency_and_in_workers(whichloop, server):
     flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "4", *QUIET)
-    ways = (("--concurrency", "1"), ("--concurrency", "4", "--workers", "2"))  # each worker has several trials at once
+    ways = (("-s", "concurrency=1"), ("-s", "concurrency=4", "--workers", "2"))  # each worker has several trials at once
     digests = {whichloop(*flags, *more).json["digest"] for more in ways}
     assert len(digests) == 1
 
 
 def test_plans_are_checked_against_the_server(whichloop, here, server):
-    assert "2 of 2" in whichloop("plan", "check", "questions.csv", "--tools", server, "--run-tools").out
+    assert "2 of 2" in whichloop("check", "plans", "questions.csv", "--tools", server, "--run-tools").out
     (here / "questions.csv").write_text(QUESTIONS.replace("price(item='lamp')", "price(itm='lamp')"))
-    found = whichloop("plan", "check", "questions.csv", "--tools", server)
+    found = whichloop("check", "plans", "questions.csv", "--tools", server)
     assert found.code == 1
     assert "price" in found.out
 
 
 def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
     dying = server.replace(" drifts ", " ends ")
-    made = whichloop("compare", *suite(dying), "--loop", "bare", "--profile", "clean", "--no-mlflow", "-q")
+    made = whichloop("compare", *suite(dying), "--loop", "bare", "--profile", "clean", "-q")
     assert made.code == 4
     assert "the shop is closed" in made.err + made.out
 

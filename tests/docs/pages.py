@@ -49,7 +49,7 @@ def output_of(runs: Sequence[Sequence[str]], folder: Path, width: int = 120) -> 
     os.environ["COLUMNS"] = str(width)
     try:
         for words in runs:
-            extra = ["--no-mlflow", "--quiet"] if words[0] in ("compare", "ablate") else []
+            extra = ["--quiet"] if words[0] in ("compare", "ablate") else []
             sys.argv = ["whichloop", *words, *extra]
             out = io.StringIO()
             with (

@@ -53,14 +53,14 @@ def test_what_the_page_reads_from_the_example_stands_there():
 
 def test_the_factors_on_the_page_can_be_typed():
     """Where a whole command is given the loop takes them too."""
-    written = [shlex.split(span) for span in re.findall(r"`([^`\n]*--factor [^`\n]+)`", text())]
+    written = [shlex.split(span) for span in re.findall(r"`([^`\n]*--vary [^`\n]+)`", text())]
     assert len(written) > 3
     for words in written:
-        factors = [words[place + 1] for place, word in enumerate(words) if word == "--factor"]
+        factors = [words[place + 1] for place, word in enumerate(words) if word == "--vary"]
         values = {name: parse_values(rest) for name, _, rest in (factor.partition("=") for factor in factors)}
         assert all(len(found) > 1 for found in values.values())
-        if words[:2] == ["whichloop", "ablate"]:
-            spec = parse_spec(words[2])
+        if "--loop" in words:
+            spec = parse_spec(words[words.index("--loop") + 1])
             for chosen in product(*values.values()):
                 make_loop(Spec(spec.name, {**spec.options, **dict(zip(values, chosen, strict=True))}))
 

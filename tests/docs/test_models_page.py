@@ -27,7 +27,7 @@ SIZE = re.compile(r"\b(\d+) MB\b")
         f"texts have {MAX_TEXT_CHARS} characters at most and lists {WORDS[MAX_ITEMS]} items",
         f"texts have {TextLine().max_chars} characters",
         f"states one of {WORDS[len(signatures._CONFIDENCE['enum'])]} confidences",
-        f"{WORDS[SLOTS].capitalize()} trials run at once unless `--concurrency` says otherwise",
+        f"{WORDS[SLOTS].capitalize()} trials run at once unless `concurrency` says otherwise",
         f"a context of {CONTEXT_TOKENS:,} tokens, or of `--context-tokens`",
         f"at most {DEFAULTS.attempts} times in all",
         f"An attempt may take {DEFAULTS.call_timeout_s:.0f} s (`--call-timeout`)",

@@ -31,7 +31,7 @@ def printed(folder: Path) -> str:
     """Return what the code below the page's command prints about the run that it makes."""
     (command,) = re.findall(r"```sh\nwhichloop (.*?)\n```", text())
     at_home = {"PATH": os.defpath, "HOME": str(folder)}
-    said_by(folder, at_home, "-m", "whichloop", *shlex.split(command), "--no-mlflow", "--quiet")
+    said_by(folder, at_home, "-m", "whichloop", *shlex.split(command), "--quiet")
     code = re.findall(r"```python\n(.*?)```", text().partition("```sh")[2], re.DOTALL)
     (folder / "cells.py").write_text("\n".join(code), encoding="utf-8")
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings():

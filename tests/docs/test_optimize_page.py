@@ -24,7 +24,7 @@ from whichloop.runs.registry import make_loop
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")
-SMALL = ["--suite", "arithmetic(size=60)", "--train", "6", "--dev", "6", "--test", "12", "--repeats", "1", "--no-mlflow", "--quiet"]
+SMALL = ["--suite", "arithmetic(size=60)", "--train", "6", "--dev", "6", "--tasks", "12", "--repeats", "1", "--quiet"]
 
 
 def block(holding: str, kind: str = "python") -> str:

@@ -16,7 +16,7 @@ from tests.docs.pages import DOCS, commands, output_of, preformatted, write_outp
 from whichloop.datasets.importing.plan_model import checked_plan, plan_schema
 
 PAGE = DOCS / "plans.md"
-CHECK = ["plan", "check", "questions.csv", "--tools", "shop", "--run-tools"]
+CHECK = ["check", "questions.csv", "--tools", "shop", "--run-tools"]
 
 
 def prepare(folder: Path) -> str:
@@ -48,7 +48,7 @@ def test_the_commands_of_the_page_work(folder):
     check, compare = commands(PAGE)
     assert check == CHECK
     checked = output_of([check], folder)
-    assert "3 of 3 tasks with a plan, 5 calls; every plan leads to the right answer" in checked
+    assert "Plans      3 of 3 tasks, 5 calls\nCalls      made\nRight      3 plans lead to the right answer" in checked
     assert "bare" in output_of([compare], folder)
 
 

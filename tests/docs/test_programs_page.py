@@ -84,7 +84,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
         pytest.skip("google.genai is not installed")
     _, *words = shlex.split(command)
     words += [] if "--profile" in words else ["--profile", "clean"]
-    out = run(page, "-m", "whichloop", *words, "--suite", "arithmetic(size=2)", "--no-mlflow", "-q", "--json")
+    out = run(page, "-m", "whichloop", *words, "--suite", "arithmetic(size=2)", "-q", "--json")
     arms = json.loads(out)["arms"]
     assert len(arms) == 2
     for arm in arms:
@@ -99,7 +99,7 @@ from whichloop.cli.main import main
 
 runpy.run_module("in_python", run_name="__main__", alter_sys=True)
 sys.argv = ["whichloop", "compare", "--loop", "in_python:my_agent", "--suite", "arithmetic(size=2)"]
-sys.argv += ["--profile", "clean", "--no-mlflow", "-q", "--json"]
+sys.argv += ["--profile", "clean", "-q", "--json"]
 main()
 """
 """In one process, as to import the vendor's SDK takes longer than all else."""

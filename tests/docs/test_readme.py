@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import runpy
-import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from whichloop.cli.main import app
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.doc import compare_doc
 from whichloop.experiments.compare.prepare import prepare
@@ -220,27 +218,6 @@ def test_every_link_leads_somewhere():
         prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
-
-
-def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each `whichloop …` in a page's blocks of commands."""
-    for text in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL):
-        for line in text.replace("\\\n", " ").splitlines():
-            if line.startswith("whichloop ") and "[" not in line:  # those with brackets are synopses
-                words = shlex.split(line, comments=True)
-                yield words[1 : words.index(">") if ">" in words else None]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_and_flag_is_there(page: Path):
-    """Parsed, not run."""
-    for words in commands(page):
-        command: Any = app
-        while hasattr(command, "commands"):
-            name, *words = words
-            assert name in command.commands, f"{page.name}: {name}"
-            command = command.commands[name]
-        command.make_context(name, words)
 
 
 def renew() -> None:

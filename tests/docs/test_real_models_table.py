@@ -144,7 +144,7 @@ def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
 
 
 def test_a_run_that_is_not_validated_is_refused(benchmark, folder):
-    with pytest.raises(RunError, match="is not validated: whichloop validate"):
+    with pytest.raises(RunError, match=r"is not validated: whichloop learn profile \S+ --held-out"):
         benchmark.rows(folder)
     with pytest.raises(SystemExit, match="is not validated"):
         benchmark.main([str(folder)])
@@ -195,7 +195,7 @@ def test_the_suite_of_make_real_is_sound():
 
 
 def test_a_prediction_is_registered_before_its_tasks_are_run(benchmark, folder, page, capsys):
-    with pytest.raises(SystemExit, match="has no prediction: whichloop validate"):
+    with pytest.raises(SystemExit, match=r"has no prediction: whichloop learn profile \S+ --ahead N"):
         benchmark.main([str(folder), "--register"])
     (folder / "validity").mkdir()
     write_document(folder / "validity" / "prediction.json", PREDICTED)
@@ -228,12 +228,12 @@ echo "$(basename "$0") $*" >> "{log}"
 @pytest.mark.parametrize(
     ("python", "ran"),
     [
-        ("exit 1", ["whichloop compare", "whichloop validate", "python benchmarks/real_models.py"]),
+        ("exit 1", ["whichloop compare", "whichloop learn", "python benchmarks/real_models.py"]),
         (
             "echo kept.json",
             [
-                *("whichloop compare", "whichloop validate", "python benchmarks/real_models.py", "whichloop compare"),
-                *("whichloop validate", "python benchmarks/real_models.py", "whichloop profile"),
+                *("whichloop compare", "whichloop learn", "python benchmarks/real_models.py", "whichloop compare"),
+                *("whichloop learn", "python benchmarks/real_models.py", "whichloop learn"),
             ],
         ),
     ],

@@ -8,13 +8,13 @@ from collections import Counter
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from benchmarks.pages import block, write_block
 from whichloop.checks.suite import CHECKS
 from whichloop.checks.suite.reference_agents import ORACLE, BaselineResult, ReferenceAgent, baselines, bench, passed, trial
-from whichloop.cli.catalogue import median_plan
 from whichloop.datasets.task import Suite
 from whichloop.protocol import run_sync
 from whichloop.runs.registry import generated_suites
@@ -45,8 +45,9 @@ def size(name: str) -> list[str]:
     tools = len(environment.tools)
     environment.close()
     splits = Counter(task.labels["split"] for task in tasks)
+    plan = median(len(task.plan.calls) for task in tasks if task.plan is not None)
     parts = " / ".join(str(splits[split]) for split in ("train", "dev", "test"))
-    return [f"`{name}`", suite(name).version, str(len(tasks)), f"{median_plan(tasks):g}", str(tools), parts]
+    return [f"`{name}`", suite(name).version, str(len(tasks)), f"{plan:g}", str(tools), parts]
 
 
 def agents(name: str) -> tuple[ReferenceAgent, ...]:

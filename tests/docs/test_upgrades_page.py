@@ -1,6 +1,6 @@
 """docs/upgrades.md: its examples are what the commands print, with both versions of a framework. `--write` renews them.
 
-python -m whichloop frameworks install, as the page says it; then: python -m tests.docs.test_upgrades_page --write
+python -m whichloop install, as the page says it; then: python -m tests.docs.test_upgrades_page --write
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def printed(framework: str, folder: Path) -> str:
 @pytest.mark.parametrize("framework", EXAMPLES)
 def test_the_gate_finds_an_upgrade_that_keeps_tools_errors_from_the_model(framework, tmp_path, monkeypatch):
     if lacking := missing(framework):
-        pytest.skip(f"not installed: whichloop frameworks install {' '.join(lacking)}")
+        pytest.skip(f"not installed: whichloop install {' '.join(lacking)}")
     assert printed(framework, tmp_path) == preformatted(PAGE, framework)
 
 
@@ -57,7 +57,7 @@ def test_an_example_shows_the_regression_with_its_cause(framework, cause):
 
 if __name__ == "__main__" and "--write" in sys.argv:
     if lacking := [name for example in EXAMPLES for name in missing(example)]:
-        sys.exit(f"not installed: whichloop frameworks install {' '.join(dict.fromkeys(lacking))}")
+        sys.exit(f"not installed: whichloop install {' '.join(dict.fromkeys(lacking))}")
     for example in EXAMPLES:
         with tempfile.TemporaryDirectory() as made_in:
             write_output(PAGE, example, printed(example, Path(made_in)))

@@ -16,7 +16,7 @@ from .conftest import make_environment
 
 pytestmark = pytest.mark.thorough  # processes are started
 
-SMALL = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=2)", "--profile", "clean"]
+SMALL = ["--quiet", "--suite", "arithmetic(size=2)", "--profile", "clean"]
 ARM = "openai_agents@0.20.0/clean"
 
 
@@ -68,13 +68,12 @@ def test_a_framework_that_is_not_installed_is_told_before_the_run(whichloop, hom
     ended = whichloop("compare", *SMALL, "--loop", "openai_agents")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "error: openai_agents is not installed: run whichloop frameworks install openai_agents, "
-        "or give openai_agents(venv=FOLDER)\n"
+        "error: openai_agents is not installed: run whichloop install openai_agents, or give openai_agents(venv=FOLDER)\n"
     )
 
 
 def test_a_run_needs_no_permission_for_a_framework(whichloop, run):
-    ended = whichloop("extend", run, "--profile", "flaky-tools", "--quiet", "--no-mlflow")
+    ended = whichloop("resume", run, "--add-profile", "flaky-tools", "--quiet")
     assert ended.code == 0, ended.err
     assert "openai_agents@0.20.0/flaky-tools" in arms_of(run)
 
@@ -88,14 +87,14 @@ def test_a_run_needs_no_permission_for_a_framework(whichloop, run):
 )
 def test_another_version_is_noticed(whichloop, run, installed, packages, said):
     make_environment(installed / "openai_agents", **packages)
-    ended = whichloop("extend", run, "--repeats", "2", "--quiet", "--no-mlflow")
+    ended = whichloop("resume", run, "--repeats", "2", "--quiet")
     assert ended.code == 2
     assert f"changed since this run began: {said}; results are never mixed" in ended.err
 
 
 def test_another_wiring_is_noticed(whichloop, run, toy_wiring):
     toy_wiring.write_text(toy_wiring.read_text() + "\n# changed\n")
-    ended = whichloop("extend", run, "--repeats", "2", "--quiet", "--no-mlflow")
+    ended = whichloop("resume", run, "--repeats", "2", "--quiet")
     assert f"arm {ARM} (its code)" in ended.err
 
 
@@ -119,7 +118,7 @@ def test_a_gate_holds_an_upgrade_against_the_older_version(whichloop, run, insta
 
 @pytest.mark.slow
 def test_a_worse_upgrade_fails_the_gate(whichloop, installed, toy_wiring):
-    many = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=14)"]
+    many = ["--quiet", "--suite", "arithmetic(size=14)"]
     run = whichloop("compare", *many, "--loop", "openai_agents", "--loop", "finish", "--json").json["run"]
     assert whichloop("gate", run, "--bless", "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")
@@ -130,11 +129,11 @@ def test_a_worse_upgrade_fails_the_gate(whichloop, installed, toy_wiring):
 
 
 def test_why_knows_a_loop_without_its_version(whichloop, run):
-    (pair,) = whichloop("why", run, "finish", "openai_agents", "--json").json["pairs"]
+    (pair,) = whichloop("report", "--why", run, "--arm", "finish", "--arm", "openai_agents", "--json").json["pairs"]
     assert (pair["a"], pair["b"]) == ("finish/clean", ARM)
 
 
 def test_options_of_a_framework_are_factors(whichloop, installed):
-    ended = whichloop("ablate", "openai_agents", "--factor", "tool_errors=default,shown", *SMALL)
+    ended = whichloop("compare", "--loop", "openai_agents", "--vary", "tool_errors=default,shown", *SMALL)
     assert ended.code == 0, ended.err
     assert re.search("^Same +tool_errors$", ended.out, re.MULTILINE)

@@ -13,7 +13,7 @@ from .conftest import make_environment
 
 
 def test_a_framework_that_is_not_installed_names_the_command(home):
-    with pytest.raises(ValueError, match=r"^agno is not installed: run whichloop frameworks install agno, or give "):
+    with pytest.raises(ValueError, match=r"^agno is not installed: run whichloop install agno, or give "):
         find_environment("agno", ["agno"])
 
 
@@ -25,7 +25,7 @@ def test_a_folder_that_is_no_environment_is_named(tmp_path):
 def test_a_version_that_was_installed_is_named_without_its_folder(home):
     folder = make_environment(home / "agno@3.0.1", agno="3.0.1")
     assert find_environment("agno", ["agno"], "agno@3.0.1").folder == folder
-    with pytest.raises(ValueError, match=r"^agno@3.0.2 is not installed: run whichloop frameworks install agno@3.0.2$"):
+    with pytest.raises(ValueError, match=r"^agno@3.0.2 is not installed: run whichloop install agno@3.0.2$"):
         find_environment("agno", ["agno"], "agno@3.0.2")
 
 

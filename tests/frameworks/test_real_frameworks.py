@@ -77,7 +77,7 @@ def test_the_defaults_are_found_out(spec):
 def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(whichloop, frameworks):
     skip_without(*frameworks)
     loops = [word for name in ("finish", *frameworks) for word in ("--loop", name)]
-    chosen = (*loops, "--suite", "arithmetic(size=15)", "--no-mlflow", "--quiet", "--json")
+    chosen = (*loops, "--suite", "arithmetic(size=15)", "--quiet", "--json")
     found = [whichloop("compare", *chosen, "--profile", profile).json for profile in ("flaky-format", "flaky-tools")]
     for run in found:
         assert run["invalid"] is False
@@ -86,9 +86,9 @@ def test_frameworks_stand_beside_a_design_and_why_explains_a_lost_trial(whichloo
         faults = arm["faults"]
         assert faults["landed"] >= 0.95 * faults["scheduled"]
         assert "@" in arm["arm"] or arm["loop"] == "finish"
-    again = whichloop("compare", *chosen, "--profile", "flaky-tools", "--concurrency", "3").json
+    again = whichloop("compare", *chosen, "--profile", "flaky-tools", "-s", "concurrency=3").json
     assert again["digest"] == found[1]["digest"]
-    why = whichloop("why", "latest", "finish", frameworks[-1], "--json").json
+    why = whichloop("report", "--why", "latest", "--arm", "finish", "--arm", frameworks[-1], "--json").json
     examples = [example for pair in why["pairs"] for example in pair["divergences"]]
     assert examples
     assert all(example["cause"] and example["detail"] for example in examples)

@@ -14,7 +14,7 @@ from whichloop.experiments.gate import read_baseline
 
 # pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
 for each in (
-    "checks.pytest_items",
+    "checks.shared.pytest_items",
     "checks.suite.check",
     "datasets.arithmetic",
     "experiments.compare.run",
@@ -146,7 +146,7 @@ def test_another_profile_or_suite_than_the_baseline_s_is_refused_before_anything
 # --- calls ---
 
 MISTAKES = {
-    "'finish', suite='arithmetic', profil='clean'": "*'profil'*did you mean*profile*",
+    "'finish', suite='arithmetic', profil='clean'": "*profil: there is no such setting; did you mean*profile*",
     "'finish', suite='arithmetik'": "*arithmetik*",
     "'finish_', suite='arithmetic'": "*finish_*did you mean*finish*",
     "'bare', suite='jsonl', data='nope.jsonl'": "*nope.jsonl*",

@@ -265,10 +265,10 @@ VERDICTS: Mapping[str, dict[str, Any]] = {
     **{f"suites.md, {suite}": {"loops": LOOPS, "profiles": SEPARATION, "suite": suite} for suite in SUITES},
 }
 COMMANDS: Mapping[str, Sequence[str]] = {
-    "start.md": ("init", "compare --config whichloop.toml --no-mlflow --quiet --json"),
+    "start.md": ("init", "compare --config whichloop.toml --quiet --json"),
     "ablate.md": (
-        "ablate react_extract --factor on_parse_error=finish,observe --factor extract=true,false --factor parse_retries=0,2 "
-        "--suite events --profile flaky-format --repeats 2 --no-mlflow --quiet --json",
+        "compare --loop react_extract --vary on_parse_error=finish,observe --vary extract=true,false --vary parse_retries=0,2 "
+        "--suite events --profile flaky-format --repeats 2 --quiet --json",
     ),
 }
 """Of what stands in files, or is no comparison: the commands, the last of which prints it."""
@@ -376,9 +376,9 @@ def gated(case: GateCase, blessed: dict[str, Path], home: Path) -> Any:
         folder = blessed[case.blessed] = home / str(len(blessed))
         folder.mkdir()
         if "my_loop" in case.blessed:
-            command(folder, "new", "loop", "my_loop")
+            command(folder, "init", "--loop", "my_loop")
         if case.blessed:
-            command(folder, "compare", *case.blessed.split(), "--no-mlflow", "--quiet")
+            command(folder, "compare", *case.blessed.split(), "--quiet")
             command(folder, "gate", "latest", "--bless", "--output", "baseline.json")
             kept = folder / "baseline.json"
             held = json.loads(kept.read_text("utf-8"))

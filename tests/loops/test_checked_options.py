@@ -15,11 +15,15 @@ from whichloop.loops.repeat_guard import RepeatGuard
     ("design", "options", "said"),
     [
         (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
-        (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: a whole number is needed, got '1'$"),
+        (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
         (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
         (Bare, {"max_step": 3}, r"^Bare: unknown option 'max_step'; did you mean 'max_steps'\?"),
-        (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: true or false is needed, got 'yes'$"),
-        (Bare, {"max_consecutive_errors": "x"}, "^Bare: max_consecutive_errors: a whole number is needed, or None, got 'x'$"),
+        (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
+        (
+            Bare,
+            {"max_consecutive_errors": "x"},
+            "^Bare: max_consecutive_errors: Input should be a valid integer.*, or None, got 'x'$",
+        ),
         (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
         (Bare, {"decision_format": 7}, "^Bare: decision_format must be one of json, fields, native, not 7$"),
         (Finish, {"forced_finish": None}, "^Finish: forced_finish must be one of both, tool_choice, xml, off, not None$"),

@@ -304,13 +304,6 @@ def test_fewer_steps_are_better():
     assert effect.odds_ratio is None
 
 
-def test_interactions_may_be_left_out():
-    sizes = (2, 2)
-    design = layout(factors(sizes), full_factorial(sizes)).without_interactions()
-    groups = {"clean": records({cell: [[1.0], [0.0]] for cell in design.cells})}
-    assert {effect.kind for effect in effects(groups, design).effects} == {"main"}
-
-
 # Odds ratios, where there are any.
 
 

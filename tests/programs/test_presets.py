@@ -93,7 +93,7 @@ def shaped(tmp_path):
 
 def compared(capsys, monkeypatch, folder, *flags):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", ["whichloop", "compare", "--no-mlflow", "-q", "--json", *flags])
+    monkeypatch.setattr("sys.argv", ["whichloop", "compare", "-q", "--json", *flags])
     capsys.readouterr()
     code: object = 0
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.protocol.own_code import loop_of_program, loops_in, named_as_file, named_with_dots
+from whichloop.protocol.own_code import named_as_file, named_with_dots
 
 SOURCE = """
 raise SystemExit("imported")
@@ -38,9 +38,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("./mine.py:Mine(tries=2)", "mine:Mine(tries=2)"),
         ("./mine.py:Mine@best.json", "mine:Mine@best.json"),
         ("shop/loop.py:Mine", "shop.loop:Mine"),
-        ("mine.py:", "mine:Mine"),
+        ("mine.py:", "mine:NAME"),
         ("mine.py", "mine"),
-        ("torn.py:", "torn:NAME"),
         ("gone.py:Mine", ""),
         ("../mine.py:Mine", ""),
         ("mine:Mine", ""),
@@ -52,9 +51,8 @@ def test_a_name_typed_as_a_files_is_turned_into_a_modules(typed: str, meant: str
     assert named_as_file(typed) == meant
 
 
-def test_a_file_alone_stands_for_its_loop_where_one_is_wanted() -> None:
-    assert named_as_file("./mine.py", wants_loop=True) == "mine:Mine"
-    assert named_as_file("torn.py", wants_loop=True) == "torn"
+def test_a_file_alone_is_no_name_where_one_is_wanted() -> None:
+    assert named_as_file("./mine.py", wants_name=True) == "mine:NAME"
 
 
 def test_a_file_below_the_current_directory_may_be_typed_in_full(tmp_path: Path) -> None:
@@ -66,8 +64,7 @@ def test_a_file_below_the_current_directory_may_be_typed_in_full(tmp_path: Path)
     [
         ("mine.Mine", "mine:Mine"),
         ("shop.loop.Mine", "shop.loop:Mine"),
-        ("mine:", "mine:Mine"),
-        ("torn:", ""),
+        ("mine:", ""),
         ("gone.Mine", ""),
         ("bare", ""),
         ("../mine.Mine", ""),
@@ -75,11 +72,3 @@ def test_a_file_below_the_current_directory_may_be_typed_in_full(tmp_path: Path)
 )
 def test_dots_instead_of_a_colon_are_noticed(typed: str, meant: str) -> None:
     assert named_with_dots(typed) == meant
-
-
-def test_loops_are_told_from_other_classes_and_from_functions() -> None:
-    assert loops_in(Path("mine.py")) == ["Mine", "Other"]
-    assert loops_in(Path("torn.py")) == loops_in(Path("gone.py")) == []
-    assert [loop_of_program(program) for program in ("mine:Mine", "mine.py:Other")] == ["mine:Mine", "mine:Other"]
-    others = ("mine:solve", "mine.py:Settings", "gone:Mine", "python mine.py", "./agent", "", "mine")
-    assert [loop_of_program(program) for program in others] == [""] * len(others)

@@ -294,9 +294,9 @@ def test_noise_is_shown_and_does_nothing(finished):
     assert "</td>" in said
     trials = {record.arm: f"{record.arm}/{record.task}/{record.repeat}" for record in records}
     shown = [whichloop("show", finished, trial, "--full") for trial in trials.values()]
-    for text in (*shown, whichloop("report", finished), whichloop("report", finished, "--markdown")):
+    for text in (*shown, whichloop("report", finished), whichloop("report", finished, "--format", "md")):
         assert CONTROL.findall(text) == []
-    table = whichloop("report", finished, "--csv")
+    table = whichloop("report", finished, "--format", "csv")
     assert CONTROL.findall(table) == []
     rows = list(csv.reader(io.StringIO(table)))
     assert len(rows) == 1 + len(LOOPS)

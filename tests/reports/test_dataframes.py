@@ -25,7 +25,6 @@ from tests.cases import cases
 from tests.prepared import said_by
 from tests.sealing import reseal
 from whichloop.experiments.ablate.ablation import ablation_result
-from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
@@ -280,7 +279,7 @@ def test_what_an_imported_record_does_not_tell_is_not_known():
 
 def test_effects_are_those_of_an_ablation(tmp_path):
     config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
-    experiment = prepare_ablation(AblationRequest("finish", ("parse_retries=0,2", "parallel_tools=false,true")), config)
+    experiment = prepare_ablation("finish", ("parse_retries=0,2", "parallel_tools=false,true"), config)
     assert compare.run(experiment, Unwatched()) == ""
     run = whichloop.load(experiment.folder)
     made = ablation_result(run.results)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from whichloop.cli.main import app
-from whichloop.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig, config_from, load_config
+from whichloop.runs.config import BudgetConfig, CompareConfig, SettingError, TrialBudgetConfig, config_from, load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -58,16 +57,16 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"loop = ['bare']", "unknown field 'loop'; did you mean 'loops'"),
-        (b"zzz = 1", "unknown field 'zzz'; known: loops, suite"),
-        (b"[budget]\ncals = 3", "unknown field 'budget.cals'; did you mean 'calls'"),
-        (b"loops = 'bare'", "loops: a list is needed, in square brackets, got 'bare'"),
+        (b"loop = ['bare']", "loop: there is no such setting; did you mean 'loops'"),
+        (b"zzz = 1", "zzz: there is no such setting; known: loops, suite"),
+        (b"[budget]\ncals = 3", r"budget\.cals: there is no such setting"),
+        (b"loops = 3", "loops: .*tuple, got 3"),
         (b"loops = []", "loops: "),
-        (b"loops = ['bare', 3]", r"loops\.1: .*got 3"),
+        (b"loops = ['bare', 3]", "loops: .*got 3"),
         (b"loops = ['bare', 'bare']", "loops: 'bare' is given twice$"),
         (b"profiles = ['clean', 'clean']", "profiles: 'clean' is given twice"),
         (b"tasks = 'many'", "tasks: .*got 'many'"),
-        (b"tasks = 0", "tasks: 1 or more is needed, got 0"),
+        (b"tasks = 0", "tasks: .*greater than or equal to 1, got 0"),
         (b"concurrency = 2.5", "concurrency: .*got 2.5"),
         (b"trial_timeout_s = inf", "trial_timeout_s: .*finite"),
         (b"trial_timeout_s = -1", "trial_timeout_s: "),
@@ -75,7 +74,7 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"alpha = 1.5", "alpha: "),
         (b"alpha = nan", "alpha: "),
         (b"[budget]\ndollars = inf", r"budget\.dollars: .*finite"),
-        (b"budget = 3.5", "budget: a float is not a budget; write calls, tokens or dollars"),
+        (b"budget = 3.5", "budget: a float is not a budget; write calls, tokens, dollars or seconds"),
         (b"models = ['openai/x']\nprofiles = ['flaky-tools']", "openai/x runs under 'clean' only"),
         (b"loops = ['bare'", "not valid TOML"),
         (b"seed = 1\nseed = 2", "not valid TOML"),
@@ -140,17 +139,10 @@ def test_a_budget_flag_leaves_the_files_other_limits_in_place(tmp_path):
 def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text("seed = 3\n")
-    with pytest.raises(ValueError, match=r"^--tasks: "):
+    with pytest.raises(SettingError, match=r"^tasks: "):
         load_config(file, {"tasks": 0})
-    with pytest.raises(ValueError, match=r"^--tasks: "):
+    with pytest.raises(SettingError, match=r"^tasks: "):
         load_config(None, {"tasks": 0})
-
-
-COMPARE: Any = app.commands["compare"]
-OPTIONS = {option for parameter in COMPARE.load().params for option in parameter.opts}
-"""Of `compare`."""
-UNTYPED = ("trial_budget.", "provider.top_p")
-"""Beginnings of fields that no flag sets."""
 
 
 def places(model=CompareConfig, before=()):
@@ -163,13 +155,13 @@ def places(model=CompareConfig, before=()):
             yield (*before, name)
 
 
-@pytest.mark.parametrize("place", [name for name in map(".".join, places()) if not name.startswith(UNTYPED)])
-def test_each_mistake_in_a_flag_names_the_flag(place):
+@pytest.mark.parametrize("place", [*map(".".join, places())])
+def test_each_mistake_in_what_was_typed_names_the_setting(place):
     section, _, name = place.rpartition(".")
     typed = {section: {name: object()}} if section else {name: object()}
-    with pytest.raises(ValueError, match=r"^--") as raised:
+    with pytest.raises(SettingError) as raised:
         config_from(typed, "run.toml", typed=typed)
-    assert str(raised.value).split(":")[0] in OPTIONS
+    assert raised.value.setting == place
 
 
 def test_of_a_section_only_what_was_typed_is_blamed_on_the_command_line(tmp_path):
@@ -177,13 +169,13 @@ def test_of_a_section_only_what_was_typed_is_blamed_on_the_command_line(tmp_path
     file.write_text("[budget]\ntokens = 0\n")
     with pytest.raises(ValueError, match=r"run\.toml: budget\.tokens: "):
         load_config(file, {"budget": {"calls": 9}})
-    with pytest.raises(ValueError, match=r"^--budget-tokens: .*, got -1$"):
+    with pytest.raises(ValueError, match=r"^budget\.tokens: .*, got -1$"):
         load_config(file, {"budget": {"tokens": -1}})
 
 
 @pytest.mark.parametrize("text", ["", "some", "sample", "sample=0", "sample=-1", "sample=1.5", "sample=٣", "all\n"])
 def test_which_traces_are_kept_is_said_in_words(text):
-    with pytest.raises(ValueError, match=r"^here: traces: it must be all, failures, none or sample=N, such as sample=100, got "):
+    with pytest.raises(ValueError, match=r"^here: traces: it must be all, failures, none or sample=N, such as sample=100$"):
         config_from({"traces": text}, "here")
 
 

@@ -68,7 +68,7 @@ def test_a_tag_reads_back_as_it_is_written(given_, taken, cached, name):
     ],
 )
 def test_what_is_no_price_is_told_in_one_line(typed, problem):
-    with pytest.raises(SettingError, match=f"^--price: {problem}") as told:
+    with pytest.raises(SettingError, match=f"^price: {problem}") as told:
         with_scripted_price(CompareConfig(price=typed))
     assert "\n" not in str(told.value)
 
@@ -82,14 +82,14 @@ def test_a_price_by_the_name_of_a_model_is_kept_as_numbers(tmp_path):
         config = with_scripted_price(CompareConfig.model_validate({"price": name, **own}))
         assert (config.price, config.provider.prices) == (f"{name}={amounts}", None)
         assert with_scripted_price(config) == config
-    with pytest.raises(SettingError, match=r"1/4 needs no file of prices; leave --prices out"):
+    with pytest.raises(SettingError, match=r"1/4 needs no file of prices; leave provider.prices out"):
         with_scripted_price(CompareConfig.model_validate({"price": "1/4", **own}))
 
 
 def test_a_price_is_for_the_scripted_model_and_a_file_of_prices_needs_a_name():
     with pytest.raises(ValueError, match="price is for runs of the scripted model alone"):
         CompareConfig(models=("openai/gpt-4o-mini",), price=PRICE)
-    with pytest.raises(ValueError, match=r"provider is for real models; .* --price NAME takes the price of a model of that file"):
+    with pytest.raises(ValueError, match=r"provider is for real models; .* price=NAME takes the price of a model of that file"):
         CompareConfig.model_validate({"provider": {"prices": "prices.toml"}})
     with pytest.raises(ValueError, match="provider is for real models"):
         CompareConfig.model_validate({"price": PRICE, "provider": {"prices": "prices.toml", "attempts": 2}})
@@ -128,7 +128,7 @@ def test_a_limit_in_dollars_holds_and_a_run_that_goes_on_has_its_price(priced, t
     beyond = {record.key for record in limited.records if record.stop == "budget"}
     assert beyond == {key for key, paid in spent.items() if paid > limit}
     assert reopen(limited.folder).trial_models.scripted_price == Price(3, 15, 0.3)
-    with pytest.raises(ValueError, match=r"a budget in dollars needs a price of the scripted model: .*--trial-budget-tokens"):
+    with pytest.raises(ValueError, match=r"a budget in dollars needs one for the scripted model"):
         made(tmp_path, None, trial_budget=TrialBudgetConfig(dollars=1))
 
 

@@ -170,8 +170,8 @@ def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in
     """Neither a recording of 10 trials nor its replay opens a socket. A planted key is in nothing that was written."""
     key = "sk-planted-0123456789abcdef"
     planted = {"OPENAI_API_KEY": key, "SOME_SERVICE_TOKEN": "correct-horse-battery"}
-    tape = ["--cassette", "tape"]
-    inside, recorded, replayed = digests(tmp_path, [], [*tape, "--cassette-mode", "record"], tape, **planted)
+    tape = ["-s", "cassette=tape"]
+    inside, recorded, replayed = digests(tmp_path, [], [*tape, "-s", "cassette_mode=record"], tape, **planted)
     assert inside == recorded == replayed
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.parent.name == "tape" for path in written)
@@ -191,7 +191,7 @@ def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path
     experiment = prepare(config)
     assert run(experiment, Unwatched()) != ""
     folder = experiment.folder
-    with pytest.raises(RunError, match="type it again: --cassette"):
+    with pytest.raises(RunError, match="type it again: -s cassette"):
         reopen(folder)
     assert run(reopen(folder, Permissions(cassette=tmp_path / "tape"), MORE), Unwatched()) == ""
     found = results(folder)
@@ -301,9 +301,9 @@ def test_another_seed_is_another_scripted_model(tmp_path: Path) -> None:
 def test_a_budget_in_dollars_needs_a_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     dollars: dict[str, Any] = {"budget": {"dollars": 1.0}, "loops": ("bare",)}
-    with pytest.raises(ValueError, match="a budget in dollars needs a price of the scripted model"):
+    with pytest.raises(ValueError, match="price: a budget in dollars needs one for the scripted model"):
         made(tmp_path, **dollars)
-    with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*--prices"):
+    with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*provider.prices"):
         made(tmp_path, **dollars, models=("openai/nobody-knows-me",))
     assert prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, models=("openai/gpt-4o-mini",), **dollars)).trial_models.real
 

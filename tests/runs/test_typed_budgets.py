@@ -55,18 +55,18 @@ def test_each_form_of_a_budget_is_read(text, budget):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "write calls, tokens or dollars"),
-        ("many", "write calls, tokens or dollars"),
-        ("-5", "write calls, tokens or dollars"),
-        ("5 minutes", "write calls, tokens or dollars"),
-        ("$5calls", "write calls, tokens or dollars"),
-        ("٣calls", "write calls, tokens or dollars"),
+        ("", "write calls, tokens, dollars or seconds"),
+        ("many", "write calls, tokens, dollars or seconds"),
+        ("-5", "write calls, tokens, dollars or seconds"),
+        ("5 minutes", "write calls, tokens, dollars or seconds"),
+        ("$5calls", "write calls, tokens, dollars or seconds"),
+        ("٣calls", "write calls, tokens, dollars or seconds"),
         ("0calls", "a whole number from 1"),
         ("1.5calls", "a whole number from 1"),
         ("$0", "a number from above 0"),
         ("1e99tokens", "to 10¹⁵"),
         ("5,6calls", "calls are given twice"),
-        ("5,", "write calls, tokens or dollars"),
+        ("5,", "write calls, tokens, dollars or seconds"),
     ],
 )
 def test_a_budget_of_any_other_form_is_refused_with_the_right_one(text, said):
@@ -85,7 +85,7 @@ def test_every_setting_takes_a_text_a_number_of_calls_or_a_table(given):
 @given(st.floats() | st.booleans() | st.lists(st.integers()) | st.none() | st.binary())
 def test_anything_else_is_refused_in_our_words(value):
     with pytest.raises(
-        ValueError, match=rf"^a {type(value).__name__} is not a budget; write calls, tokens or dollars, such as 2000"
+        ValueError, match=rf"^a {type(value).__name__} is not a budget; write calls, tokens, dollars or seconds, such as 2000"
     ):
         typed_limits(value)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.results import Results, results
@@ -29,8 +29,6 @@ from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.run_state import read_state
 
-from .arguments import naming_files
-
 
 class WhichloopWarning(UserWarning):
     """What is worth knowing and stops nothing, such as columns that were not read."""
@@ -47,7 +45,7 @@ def warn_caller(notes: Sequence[str]) -> None:
 
 def _is_ours(frame: FrameType) -> bool:
     package: str = frame.f_globals.get("__name__", "")
-    return package.partition(".")[0] == __name__.partition(".")[0]
+    return package.partition(".")[0] in ("whichloop", "pydantic")  # which checks the arguments
 
 
 Result = TypeVar("Result")
@@ -63,22 +61,23 @@ class CutSearch:
 
 def carry_out_run(
     prepared: Callable[[], Experiment],
-    settings: Mapping[str, Any],
     progress: bool | None,
     carry_on: Callable[[Experiment, Progress], str] = run,
 ) -> Loaded:
-    """Run what `prepared` makes, write its page, log it to MLflow, and return its results. `settings`: of the call, for errors.
-    `carry_on` runs the trials, and returns why it stopped early.
+    """Run what `prepared` makes, write its page, log it to MLflow, and return its results.
 
-    Raises ValueError for bad input, and KeyboardInterrupt.
+    `carry_on` runs the trials, and returns why it stopped early. Raises ValueError for bad input, and KeyboardInterrupt, which says
+    how the run goes on.
     """
     notes: list[str] = []
 
     def finish() -> Results:
-        with naming_files(settings):
-            experiment = prepared()
-        with run_display(experiment, progress) as watching:
-            stopped = carry_on(experiment, watching)
+        experiment = prepared()
+        try:
+            with run_display(experiment, progress) as watching:
+                stopped = carry_on(experiment, watching)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; {way_on(experiment.folder, own_code(experiment.config))}") from None
         run_results = results(experiment.folder)
         notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
         notes.extend(_publish(experiment, run_results))

@@ -13,7 +13,6 @@ from whichloop.reports.search_tracking import run_logged
 from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import own_code
 
-from .arguments import naming_files
 from .carry_out import CutSearch, apart, warn_caller, way_on, write_or_note
 
 
@@ -25,7 +24,7 @@ def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None)
     notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
 
     def finish() -> OptimizationResult:
-        optimization = _prepared(request)
+        optimization = reopen(request.folder, request.allowed) if isinstance(request, CutSearch) else prepare(request)
         with search_display(optimization, progress) as watching:
             logged = run_logged(optimization, watching, notes.append)
         result = optimization_result(optimization.folder)
@@ -46,10 +45,3 @@ def _how_it_stopped(reason: str, optimization: Optimization, result: Optimizatio
         return []
     names = [parse_spec(optimization.config.search.optimizer).name, *own_code(optimization.config.compare)]
     return [f"{reason}; {result.state or EVERYTHING_RAN}; {way_on(optimization.folder, names)}"]
-
-
-def _prepared(request: OptimizeConfig | CutSearch) -> Optimization:
-    if isinstance(request, CutSearch):
-        return reopen(request.folder, request.allowed)
-    with naming_files(request.compare.model_dump()):
-        return prepare(request)

@@ -22,8 +22,8 @@ from whichloop.protocol.values import shown_short
 from whichloop.runs.built_in import FOREIGN, PACKAGES, builtin_names
 from whichloop.runs.registry import find, loops_named, make_loop, make_suite
 
-from .arguments import SUITE_FROM_ROWS
-
+SUITE_FROM_ROWS = "whichloop.suite_from_frame makes a suite of a DataFrame, or of a list of dicts, a row each"
+"""How to hand over rows of questions and answers."""
 AnySuite = str | Suite | Callable[..., Suite]
 AnyScorer = str | Callable[..., float]
 
@@ -119,7 +119,7 @@ def optimizer_name(optimizer: str | type | object) -> str:
     return _keep_object(optimizer, type(optimizer).__name__, type(optimizer), gives=lambda: optimizer, stays=True)
 
 
-def profile_name(profile: str | Path | Profile, runs: Path) -> str:
+def profile_name(profile: str | Path | Profile, runs: str | Path) -> str:
     """Return a profile's name: as it is typed, or of a Profile object.
 
     A Profile that is not built in is written to a file in the folder of runs, from which a run that is resumed reads it again.
@@ -132,7 +132,7 @@ def profile_name(profile: str | Path | Profile, runs: Path) -> str:
     if profile.name in built_in_profiles() and load_profile(profile.name) == profile:
         return profile.name
     check_own_name(profile, "profiles")
-    path = runs / "profiles" / f"{profile.name}-{profile.digest[:8]}.toml"
+    path = Path(runs) / "profiles" / f"{profile.name}-{profile.digest[:8]}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(profile.to_toml(), encoding="utf-8")
     return str(path)

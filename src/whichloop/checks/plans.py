@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +21,11 @@ from whichloop.datasets.parquet import ParquetTable
 from whichloop.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
 from whichloop.datasets.validity import Replayed, planned_answer, replay
 from whichloop.datasets.validity.checks import argument_problems, call_misfits, goal_problems, plan_problems
-from whichloop.protocol import Query, ToolSpec, render_value
-from whichloop.protocol.values import cap
+from whichloop.protocol import Plan, Query, ToolSpec, plan_to_json, render_value
+from whichloop.protocol.plan_lines import plan_to_lines
+from whichloop.protocol.values import cap, counted
 from whichloop.runs.lookup import compares, contradiction
+from whichloop.text.doc import Doc, TraceLines, lines_of
 
 from .suite.reference_agents import ORACLE, Oracle, ReferenceAgent, bench, trial
 from .suite.running import why_it_failed
@@ -276,3 +279,51 @@ def _unlike(read: _ReadTask, calls: Sequence[Replayed]) -> str:
     )
     way_out = f"mend one of them, or write `answer = {expected}` into the plan if no call is to give it"
     return f"task {task.id!r}: {problem} (scorer {task.scorer}); {way_out}"
+
+
+# --- as a document ---
+
+MAX_SHOWN = 20
+"""Problems that are shown; the data have all of them."""
+
+
+def plan_doc(file: str, findings: PlanFindings, *, has_tools: bool) -> Doc:
+    """Return the problems, how many plans there are and where they lead, and behind it every plan, a call per line."""
+    problems, more, is_sound = findings.problems[:MAX_SHOWN], len(findings.problems) - MAX_SHOWN, not findings.problems
+    made, alone = findings.carried_out, findings.is_alone
+    leading = findings.planned - findings.stated if made and not alone and is_sound else 0
+    stated = f"{counted(findings.stated, 'plan')} with the row's own answer: right by construction"
+    answer = "" if not (made and alone and is_sound) else "none" if findings.answer is None else repr(findings.answer)
+    calls = "made" if made else "fit the tools, none was made: --run-tools" if has_tools else "tools unknown: --tools MODULE"
+    summary = lines_of(
+        ("Problems", f"{len(findings.problems)}" if findings.problems else "none"),
+        ("Plans", f"{findings.planned} of {counted(len(findings.tasks), 'task')}, {counted(findings.calls, 'call')}"),
+        ("Calls", calls if is_sound else ""),
+        ("Right", f"{counted(leading, 'plan leads', 'plans lead')} to the right answer" if leading else ""),
+        ("Answer", f"{cap(answer, MAX_SHOWN_CHARS)}, and only a task can say whether it is right" if answer else ""),
+        ("Stated", stated if findings.stated and not alone else ""),
+        ("Warning", f"{findings.yielded} of them: a call gives it; write `answer = NAME` last" if findings.yielded else ""),
+        ("Warning", findings.unused),
+    )
+    plans = (
+        TraceLines(task.id, tuple(_written(task.plan).splitlines()), detail=True)
+        for task in findings.tasks
+        if task.plan is not None
+    )
+    told = TraceLines("", (*problems, *([f"and {more} more, which --json has"] if more > 0 else [])))
+    data = {
+        "tasks": len(findings.tasks),
+        "planned": findings.planned,
+        "calls": findings.calls,
+        "carried_out": findings.carried_out,
+        "by_construction": findings.stated,
+        "problems": list(findings.problems),
+    }
+    return Doc(f"plans {file}", (*([told] if problems else []), summary, *plans), data)
+
+
+def _written(plan: Plan) -> str:
+    try:
+        return plan_to_lines(plan)
+    except ValueError:
+        return json.dumps(plan_to_json(plan), ensure_ascii=False)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
-from whichloop.text.doc import Doc, Table, print_laid_out, to_terminal
-from whichloop.text.output import plain_line, terminal_safe
+from whichloop.text.doc import Doc, to_terminal
+from whichloop.text.output import terminal_safe
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
@@ -32,29 +30,9 @@ def show(doc: Doc, *, as_json: bool = False, verbose: bool = False) -> None:
         to_terminal(doc, out(), detail=verbose)
 
 
-def show_table(table: Table) -> None:
-    """Print a table to stdout."""
-    show(Doc("", (table,)))
-
-
 def print_line(line: str, style: str = "") -> None:
     """Print one line to stdout, however long, with what is not safe for a terminal as codes."""
     out().print(Text(terminal_safe(line), style=style), soft_wrap=True)
-
-
-def print_prose(sentence: str, style: str = "") -> None:
-    """Print a sentence to stdout, wrapped between words on a terminal, and as one line into a file or a pipe."""
-    print_laid_out(Text(terminal_safe(sentence), style=style), out())
-
-
-def print_row(columns: Sequence[tuple[str, str, int]], text: str, style: str = "") -> None:
-    """Print columns, each a text with its style and its width in cells, and behind them a text that a terminal wraps."""
-    grid = Grid.grid()
-    for _, _, width in columns:
-        grid.add_column(width=width, overflow="fold")
-    grid.add_column(overflow="fold")
-    grid.add_row(*(Text(plain_line(column), style=own) for column, own, _ in columns), Text(plain_line(text), style=style))
-    print_laid_out(grid, out())
 
 
 def say(line: str) -> None:
@@ -67,11 +45,13 @@ def make_room(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def check_writable(flag: str, path: Path, undone: str) -> None:
+def check_writable(flag: str, path: Path | None, undone: str) -> None:
     """Make room for a file, and find out whether it can be written, which leaves it as it is.
 
     `undone`: what was not done, as the end of the sentence. Raises ValueError, which names the flag.
     """
+    if path is None:
+        return
     try:
         make_room(path)
         is_new = not path.exists()

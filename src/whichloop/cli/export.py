@@ -7,38 +7,33 @@ from typing import Annotated
 
 import typer
 
-from whichloop.experiments.export_runs.export import FORMATS, SUFFIXES, export_run
-from whichloop.experiments.export_runs.sending import send_run
-from whichloop.protocol.values import counted
-from whichloop.runs.config import IfAbsent
-from whichloop.runs.folders import trials_folder
-
-from .console import make_room, say
-from .options import OptionGroup, ReadRunChoice, with_options
+from .flags import LATEST, RUNS, Run, Runs
 
 
-class ExportOptions(OptionGroup):
-    format_: Annotated[str, typer.Option("--format")] = "atif"
-    """Format to write: atif, trajectories as Harbor has them, a file per trial; or otlp, spans, a line per trial."""
-    out: Annotated[Path | None, typer.Option("--out", "-o"), IfAbsent("RUN-FORMAT, here")] = None
-    """Folder of atif, or file of otlp, to write; it must not exist."""
-    otlp: str | None = None
-    """Address of an OTLP endpoint, such as http://localhost:4318, to send the spans to instead of writing them."""
-
-
-@with_options()
-def export(choice: ReadRunChoice, options: ExportOptions) -> None:
+def export(
+    run: Run = LATEST,
+    format_: Annotated[str, typer.Option("--format", metavar="NAME", help="atif, a file per trial, or otlp, spans.")] = "atif",
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Folder, file, or address of an OTLP endpoint.")
+    ] = None,
+    runs: Runs = RUNS,
+) -> None:
     """Write each kept trial of a run in a format that other tools read."""
-    folder = trials_folder(choice.folder)
-    if options.otlp is not None:
-        if options.out is not None:
-            raise ValueError("--otlp and --out exclude each other: one sends, the other writes")
-        say(f"sent the spans of {counted(send_run(folder, options.otlp), 'trial')}")
+    from whichloop.experiments.export_runs.export import FORMATS, SUFFIXES, export_run
+    from whichloop.experiments.export_runs.sending import send_run
+    from whichloop.protocol.values import counted
+    from whichloop.runs.folders import run_folder, trials_folder
+
+    from .console import make_room, say
+
+    folder = trials_folder(run_folder(run, runs))
+    if output is not None and output.startswith(("http://", "https://")):
+        say(f"sent the spans of {counted(send_run(folder, output), 'trial')}")
         return
-    name = options.format_
-    out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
-    if options.out is not None and name in FORMATS:
-        make_room(out)
-    exported = export_run(folder, name, out)
+    if output is not None and format_ in FORMATS:
+        make_room(Path(output))
+    exported = export_run(
+        folder, format_, Path(output) if output else Path(f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
+    )
     untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""
     say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}; read them back: {exported.read_back}")

@@ -3,201 +3,160 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from whichloop.experiments.compare.results import Results
-from whichloop.experiments.gate import (
-    Baseline,
-    GateResult,
-    Rerun,
-    ci,
-    config_again,
-    gate_doc,
-    judge,
-    prepare_again,
-    read_baseline,
-    read_run,
-    run_and_judge,
-)
-from whichloop.experiments.gate.baseline import bless_as
-from whichloop.experiments.gate.doc import blessed_doc
-from whichloop.experiments.gate.noise import self_check, self_doc
-from whichloop.experiments.gate.rerun import project_permissions
-from whichloop.metrics.gate import MARGIN, MORE, Outcome
-from whichloop.metrics.summary import SHARES
-from whichloop.protocol.own_code import raised_in
-from whichloop.protocol.redact import redact
-from whichloop.reports.progress.trials import watching
-from whichloop.runs.config import IfAbsent
-from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.folders import RUNS, run_folder
-from whichloop.runs.permissions import Permissions, resume_flags
+from . import flags
+from .flags import Allow, Json, Quiet, Runs, Settings, Verbose, settings
 
-from .console import check_writable, say, show
-from .environment import load_env
-from .mistakes import error_words
-from .options import LATEST, ConfigFlags, RerunPermissions, ResultsOptions, RunsOption, Texts, with_options
-from .process import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED, own_prints_aside, quiet_loops
-from .render import write_report
-
-CODES: Mapping[Outcome, int] = {"pass": DONE, "regression": FAILED, "undecided": UNDECIDED, "invalid": INVALID}
-RERUN_FLAGS = ConfigFlags(
-    only=("loops", "seed"),
-    helps={
-        "loops": "Loop to run instead of the baseline's, `name` or `name(option=value)`; repeat the option for more loops.",
-        "seed": "Seed of the faults of a new run. [default: the baseline's]",
-    },
-)
+NEW, WRITTEN = "A new run of the baseline's configuration", "What is written"
+"""Panels of the help."""
 
 
-class GateOptions(RunsOption):
-    run: Annotated[Path | None, typer.Argument(), IfAbsent("a new run of the baseline's configuration")] = None
-    """Run directory, its name in the runs folder, or `latest`."""
-    baseline: Path | None = None
-    """File that `--bless` wrote: the blessed results, margins and accepted reasons."""
-    metric: Texts
-    """Metric to judge and its margin, `accuracy=0.02` or `tokens`, beside the baseline's; repeat the option for more."""
-    accept: Texts
-    """Reasons that pass where the loss lies within the margin: undecided,tasks_lost,graver_stop,other_answers,tasks_changed."""
-    bless: Annotated[bool, typer.Option("--bless")] = False
-    """Write RUN, the latest if none is named, as the baseline in --output."""
-    output: Annotated[Path | None, typer.Option("--output", "-o")] = None
-    """File of the new baseline."""
-    is_self: Annotated[bool, typer.Option("--self")] = False
-    """Hold the baseline's loop against itself: the share of false alarms, and the noise of each metric."""
-    times: Annotated[int, typer.Option(min=2)] = 10
-    """Pairs of runs of --self."""
-    junit: Path | None = None
-    """File to write JUnit XML to."""
-    summary: Path | None = None
-    """File to append Markdown to, as a comment on a pull request."""
-
-    @property
-    def accepted(self) -> list[str]:
-        """The accepted reasons."""
-        return [code.strip() for codes in self.accept for code in codes.split(",") if code.strip()]
-
-    @property
-    def margins(self) -> dict[str, float]:
-        """The margins that were typed. Raises ValueError for what is no number."""
-        margins = {}
-        for text in self.metric:
-            name, equals, value = text.partition("=")
-            try:
-                margins[name] = float(value) if equals else MARGIN if name in SHARES else MORE
-            except ValueError:
-                raise ValueError(f"--metric {text}: a metric is NAME or NAME=MARGIN, such as steps=0.1") from None
-        return margins
-
-
-@with_options(RERUN_FLAGS)
-def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, output: ResultsOptions) -> None:
+def gate(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="Finished run; without one a new one is made.")] = None,
+    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="File that --bless wrote.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(metavar="NAME=MARGIN", help="Metric to judge and its margin.")] = None,
+    accept: Annotated[list[str] | None, typer.Option(metavar="CODE,…", help="Reasons that pass within the margin.")] = None,
+    bless: Annotated[bool, typer.Option("--bless", metavar="", help="Write RUN as the baseline in --output.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="File of the new baseline.")] = None,
+    loop: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Loop instead of the baseline's.", rich_help_panel=NEW)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed instead of its own.", rich_help_panel=NEW)] = None,
+    is_self: Annotated[
+        bool, typer.Option("--self", metavar="", help="Hold the loop against itself: false alarms.", rich_help_panel=NEW)
+    ] = False,
+    times: Annotated[int, typer.Option(min=2, metavar="N", help="Pairs of runs of --self.", rich_help_panel=NEW)] = 10,
+    allow: Allow = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.", rich_help_panel=WRITTEN)] = None,
+    summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Markdown to append.", rich_help_panel=WRITTEN)] = None,
+    runs: Runs = flags.RUNS,
+    setting: Settings = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
     """Say whether a run is worse than a baseline.
 
-    The exit code is 0 for a pass, 1 for a regression, 2 for bad input, 3 if it is undecided, 4 if the run is invalid.
+    Exit codes: 0 pass, 1 regression, 2 bad input, 3 undecided, 4 invalid run.
     """
-    with _errors_told(options):
-        if options.bless:
-            if options.baseline is not None or options.is_self or any(flags.values()):
-                raise ValueError("--bless takes RUN, --output, --metric and --accept")
-            return _bless(options, as_json=output.as_json)
-        if options.baseline is None:
+    from whichloop.experiments import gate as gates
+    from whichloop.experiments.gate import ci
+    from whichloop.experiments.gate.baseline import bless_as
+    from whichloop.experiments.gate.doc import blessed_doc
+    from whichloop.experiments.gate.noise import self_check, self_doc
+    from whichloop.experiments.gate.rerun import project_permissions
+    from whichloop.reports.progress.trials import watching
+    from whichloop.runs.engine.runner import Unwatched
+    from whichloop.runs.folders import run_folder
+    from whichloop.runs.permissions import Permissions, resume_flags
+
+    from .console import check_writable, say, show
+    from .process import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED, load_env, own_prints_aside, quiet_loops
+    from .render import write_report
+
+    flags.check_quiet(quiet, verbose)
+    accepted = [code.strip() for codes in accept or () for code in codes.split(",") if code.strip()]
+    with _told_to_ci(junit, summary):
+        if bless:
+            if baseline is not None or is_self or loop or seed is not None or output is None:
+                raise typer.BadParameter("it takes RUN, --output, --metric and --accept", param_hint="--bless")
+            blessed, old = bless_as(output, gates.read_run(run_folder(run or flags.LATEST, runs)), _margins(metric), accepted)
+            return show(blessed_doc(blessed, output, old), as_json=as_json)
+        if baseline is None:
             raise typer.BadParameter("name the baseline's file, or --bless a run", param_hint="--baseline")
-        baseline = read_baseline(options.baseline)
-        baseline = baseline.model_copy(update={"gate": baseline.gate.changed(options.margins, options.accepted)})
-        for flag, path in (("--junit", options.junit), ("--summary", options.summary)):
-            if path is not None:
-                check_writable(flag, path, "nothing was judged")
-        if options.run is not None:
-            if flags.get("loops") or flags.get("seed") is not None or options.is_self:
+        held = gates.read_baseline(baseline)
+        held = held.model_copy(update={"gate": held.gate.changed(_margins(metric), accepted)})
+        check_writable("--junit", junit, "nothing was judged")
+        check_writable("--summary", summary, "nothing was judged")
+        if run is not None:
+            if loop or seed is not None or is_self:
                 raise ValueError("--loop, --seed and --self are for a new run; leave them out, or RUN")
-            result = judge(read_run(run_folder(options.run, options.runs)), baseline, path=options.baseline)
+            judged = gates.judge(gates.read_run(run_folder(run, runs)), held, path=baseline)
         else:
             load_env()
-            rerun = _rerun(options, flags, again)
-            if options.is_self:
-                return _check_self(options, baseline, rerun, output)
-            run, result = _run_again(options, baseline, rerun, quiet=output.quiet)
-        _write(options, result)
-        if options.run is None:
-            write_report(run, announce=not output.quiet)
-            if not output.quiet:
-                say(f"run directory: {run.folder}")
-    show(gate_doc(result), as_json=output.as_json, verbose=output.verbose)
-    raise typer.Exit(CODES[result.outcome])
+            project, typed = project_permissions(), settings(setting)
+            if unknown := typed.keys() - {"base_url", "cassette"}:
+                raise typer.BadParameter(f"{min(unknown)}: the baseline's holds; base_url and cassette are typed", param_hint="-s")
+            cassette = Path(typed["cassette"]) if "cassette" in typed else project.cassette
+            allowed = Permissions([*project.code, *(allow or ())], typed.get("base_url", project.base_url), cassette)
+            config = gates.config_again(held, baseline, gates.Rerun(tuple(loop or ()), seed, allowed, runs))
+            if is_self:
+
+                class Noted(Unwatched):
+                    def noted(self, text: str) -> None:
+                        say(text)
+
+                with quiet_loops(), own_prints_aside():
+                    check = self_check(held, config, times, Unwatched() if quiet else Noted())
+                return show(self_doc(check), as_json=as_json, verbose=verbose)
+            with own_prints_aside():
+                experiment = gates.prepare_again(held, baseline, config)
+            try:
+                with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
+                    new, judged = gates.run_and_judge(experiment, progress, held, held.gate, baseline)
+            except KeyboardInterrupt:
+                folder = str(experiment.folder)
+                typed_again = [
+                    word
+                    for flag, given in (("--metric", metric), ("--accept", accept))
+                    for each in given or ()
+                    for word in (flag, each)
+                ]
+                say(f"interrupted; go on with: whichloop resume {' '.join([shlex.quote(folder), *resume_flags(config)])}")
+                say(f"and then: {shlex.join(['whichloop', 'gate', folder, '--baseline', str(baseline), *typed_again])}")
+                raise typer.Exit(INTERRUPTED) from None
+        if junit is not None:
+            junit.write_text(ci.to_junit(judged), encoding="utf-8")
+        ci.append_summary(ci.to_summary(judged), summary)
+        if command := ci.annotation(judged):
+            say(command)  # GitHub reads stderr, too, and stdout is for results
+        if run is None:
+            write_report(new, announce=not quiet)
+            if not quiet:
+                say(f"run directory: {new.folder}")
+    show(gates.gate_doc(judged), as_json=as_json, verbose=verbose)
+    raise typer.Exit({"pass": DONE, "regression": FAILED, "undecided": UNDECIDED, "invalid": INVALID}[judged.outcome])
 
 
-def _rerun(options: GateOptions, flags: Mapping[str, Any], again: RerunPermissions) -> Rerun:
-    project = project_permissions()
-    allowed = Permissions([*project.code, *again.allow], again.base_url or project.base_url, again.cassette or project.cassette)
-    return Rerun(flags.get("loops") or (), flags.get("seed"), allowed, options.runs or RUNS)
+def _margins(metrics: Sequence[str] | None) -> dict[str, float]:
+    """Return metric → margin. Raises BadParameter for what is no number."""
+    from whichloop.metrics.gate import MARGIN, MORE
+    from whichloop.metrics.summary import SHARES
 
-
-def _run_again(options: GateOptions, baseline: Baseline, rerun: Rerun, *, quiet: bool) -> tuple[Results, GateResult]:
-    assert options.baseline is not None
-    config = config_again(baseline, options.baseline, rerun)
-    with own_prints_aside():
-        experiment = prepare_again(baseline, options.baseline, config)
-    try:
-        with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
-            return run_and_judge(experiment, progress, baseline, baseline.gate, options.baseline)
-    except KeyboardInterrupt:
-        words = [shlex.quote(str(experiment.folder)), *resume_flags(config)]
-        say(f"interrupted; go on with whichloop resume {' '.join(words)}, then")
-        typed = [word for flag in ("metric", "accept") for value in getattr(options, flag) for word in (f"--{flag}", value)]
-        say(f"whichloop gate {words[0]} {shlex.join(['--baseline', str(options.baseline), *typed])}")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _check_self(options: GateOptions, baseline: Baseline, rerun: Rerun, output: ResultsOptions) -> None:
-    assert options.baseline is not None
-    config = config_again(baseline, options.baseline, rerun)
-    with quiet_loops(), own_prints_aside():
-        check = self_check(baseline, config, options.times, Unwatched() if output.quiet else _Notes())
-    show(self_doc(check), as_json=output.as_json, verbose=output.verbose)
-
-
-class _Notes(Unwatched):
-    """Progress of which only notes are told."""
-
-    def noted(self, text: str) -> None:
-        """Print it at once."""
-        say(text)
-
-
-def _bless(options: GateOptions, *, as_json: bool) -> None:
-    if options.output is None:
-        raise typer.BadParameter("name the file of the new baseline", param_hint="--output")
-    run = read_run(run_folder(options.run or LATEST, options.runs))
-    new, old = bless_as(options.output, run, options.margins, options.accepted)
-    show(blessed_doc(new, options.output, old), as_json=as_json)
+    margins = {}
+    for text in metrics or ():
+        name, equals, value = text.partition("=")
+        try:
+            margins[name] = float(value) if equals else MARGIN if name in SHARES else MORE
+        except ValueError:
+            raise typer.BadParameter(f"{text!r}: write NAME=MARGIN, such as steps=0.1", param_hint="--metric") from None
+    return margins
 
 
 @contextmanager
-def _errors_told(options: GateOptions) -> Iterator[None]:
+def _told_to_ci(junit: Path | None, summary: Path | None) -> Iterator[None]:
     """Write an error within the block, which goes on, to where the outcome would have gone."""
     try:
         yield
     except (ValueError, OSError) as error:
+        from whichloop.experiments.gate import ci
+        from whichloop.protocol.own_code import raised_in
+        from whichloop.protocol.redact import redact
+
+        from .console import say
+        from .mistakes import error_words
+
         message = " ".join(redact(error_words(error)).split())
         with suppress(OSError):
-            if options.junit is not None:
-                options.junit.write_text(ci.error_junit(message), encoding="utf-8")
-            ci.append_summary(ci.error_summary(message), options.summary)
+            if junit is not None:
+                junit.write_text(ci.error_junit(message), encoding="utf-8")
+            ci.append_summary(ci.error_summary(message), summary)
         if command := ci.workflow_command("error", "not judged", message, raised_in(error)):
-            print(command, file=sys.stderr)
+            say(command)
         raise
-
-
-def _write(options: GateOptions, result: GateResult) -> None:
-    if options.junit is not None:
-        options.junit.write_text(ci.to_junit(result), encoding="utf-8")
-    ci.append_summary(ci.to_summary(result), options.summary)
-    if command := ci.annotation(result):
-        print(command, file=sys.stderr)  # GitHub reads stderr too, and stdout is for results

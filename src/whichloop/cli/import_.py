@@ -7,109 +7,60 @@ from typing import Annotated
 
 import typer
 
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.import_runs import (
-    ImportedRun,
-    ImportRequest,
-    ReadingOptions,
-    ScoreScale,
-    import_files,
-    parse_map,
-    run_place,
-)
-from whichloop.metrics.pairs import MARGIN
-from whichloop.metrics.statistics import ALPHA
-from whichloop.protocol.values import counted
-from whichloop.runs.config import IfAbsent
-from whichloop.runs.folders import RUNS
+from .flags import RUNS, Json, Runs, Verbose
 
-from .console import say
-from .options import JsonOption, OptionGroup, RunsOption, Texts, VerboseOption, with_options
-from .process import INVALID
-from .render import code_of_run, print_results, write_report
+Format = typer.Option("--format", metavar="NAME", help="Format, such as inspect.")
+OneByOne = typer.Option(metavar="NAME", help="Agent of each file in turn; equal names are repeats.")
 
 
-class ImportOptions(OptionGroup):
-    files: Annotated[list[Path], typer.Argument()]
-    """Logs, reports, tables, result files, trajectories or folders of jobs; as many as are to be compared."""
-    name: Annotated[Path | None, typer.Option("--name", "-o"), IfAbsent("generated")] = None
-    """Name of the run in the runs folder, or a path."""
-    replace: bool = False
-    """Replace the imported run that has this name."""
-    format_: Annotated[str | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
-    """Format of all files, such as inspect."""
-    arm: Texts
-    """Name of the agent of each file in turn; files with equal names are repeats of one agent."""
-    model: Texts
-    """Model of each file in turn; the agent is then called AGENT/MODEL, with the AGENT that --arm names."""
-    scorer: str | None = None
-    """Scorer, evaluator or column whose score is the accuracy."""
-    rows: Annotated[str | None, IfAbsent("the one list that holds trials")] = None
-    """Place of the list of rows in a JSON object, such as results.rows."""
-    scale: Annotated[str | None, IfAbsent("0,1")] = None
-    """Scale of numeric scores, WORST,BEST such as 0,100."""
-    map_: Annotated[Texts, typer.Option("--map")]
-    """Columns of a table, or places in a trace, by what they mean: task=question,arm=variant; status= leaves a column out."""
-    cluster: str | None = None
-    """Metadata key or column of what tasks share, such as a template."""
-    errors_as_failures: bool = False
-    """Score trials that ended with an error 0, as the agent's own; also those that terminal-bench could not judge."""
-    max_left_out: Annotated[float | None, IfAbsent("any share")] = None
-    """Largest share of trials without a score, from 0 to 1; above it the exit code is 4."""
-    suite: Annotated[str | None, IfAbsent("taken from the files")] = None
-    """Name of the list of tasks."""
-    alpha: float = ALPHA
-    """Significance level of tests; intervals have a confidence of 1 - alpha."""
-    margin: float = MARGIN
-    """Difference in accuracy, from 0 to 1, below which two agents count as equivalent."""
-
-    @property
-    def request(self) -> ImportRequest:
-        scale = None if self.scale is None else ScoreScale.parse(self.scale)
-        if self.max_left_out is not None and not 0 <= self.max_left_out <= 1:
-            raise ValueError(f"--max-left-out is not within 0 and 1: {self.max_left_out:g}")
-        return ImportRequest(
-            format=self.format_,
-            reading=ReadingOptions(self.scorer, self.rows, scale, self.cluster, parse_map(self.map_), self.errors_as_failures),
-            arms=self.arm,
-            models=self.model,
-            suite=self.suite,
-            alpha=self.alpha,
-            margin=self.margin,
-            replace=self.replace,
-        )
-
-
-@with_options()
-def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth: VerboseOption) -> None:
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Logs, tables, trajectories, folders of jobs.")],
+    name: Annotated[Path | None, typer.Option(metavar="NAME", help="Name of the run, or a path.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", metavar="", help="Replace a run so named.")] = False,
+    format_: Annotated[str | None, Format] = None,
+    arm: Annotated[list[str], OneByOne] = [],  # noqa: B006  # typer makes a new one
+    model: Annotated[list[str], typer.Option(metavar="NAME", help="Model of each --arm in turn.")] = [],  # noqa: B006
+    scorer: Annotated[str | None, typer.Option(metavar="NAME", help="What the accuracy is.")] = None,
+    rows: Annotated[str | None, typer.Option(metavar="PLACE", help="List of rows in a JSON object: results.rows.")] = None,
+    scale: Annotated[str | None, typer.Option(metavar="WORST,BEST", help="Scale of scores, such as 0,100.")] = None,
+    map_: Annotated[list[str], typer.Option("--map", metavar="MEANING=COLUMN,…", help="What columns or places mean.")] = [],  # noqa: B006
+    cluster: Annotated[str | None, typer.Option(metavar="COLUMN", help="What tasks share, such as a template.")] = None,
+    errors_as_failures: Annotated[bool, typer.Option("--errors-as-failures", metavar="", help="Score errored trials 0.")] = False,
+    max_left_out: Annotated[
+        float | None, typer.Option(min=0, max=1, metavar="SHARE", help="Exit code 4 if more lack a score.")
+    ] = None,
+    runs: Runs = RUNS,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
     """Import and compare results of other tools.
 
-    It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV, JSON or Parquet, and runs of terminal-bench; and, with what
-    happened in each trial, trajectories in ATIF, jobs of Harbor, results of tau-bench and tau2-bench, memories of
-    smolagents, spans of OTLP, traces of MLflow, and runs of LangSmith.
-
-    A table has a row for each trial. With the columns `agent`, `question`, `result` (PASS, FAIL or ERROR), `cost` ($0.04)
-    and `latency_ms` in results.csv, this compares its agents; the others are known by their names:
+    It reads Inspect logs, pydantic-evals reports, tables (CSV, TSV, JSON, Parquet), runs of terminal-bench, ATIF, jobs of Harbor,
+    tau-bench, tau2-bench, smolagents, OTLP, MLflow and LangSmith. A table has a row for each trial:
 
     whichloop import results.csv --map task=question,score=result
     """
-    below = place.runs or RUNS
-    imported = import_files(options.files, options.request, run_place(options.name, below), below)
+    from whichloop.experiments.compare.results import results
+    from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map, run_place
+    from whichloop.protocol.values import counted
+
+    from .console import say
+    from .process import INVALID
+    from .render import code_of_run, print_results, write_report
+
+    parsed_scale = None if scale is None else ScoreScale.parse(scale)
+    reading = ReadingOptions(scorer, rows, parsed_scale, cluster, parse_map(map_), errors_as_failures)
+    request = ImportRequest(format_, reading, arm, model, replace=replace)
+    imported = import_files(files, request, run_place(name, runs), runs)
     run = results(imported.folder)
     write_report(run)
     for remark in (*imported.readings, *imported.remarks):
         say(remark)
     say(f"run directory: {imported.folder}")
-    print_results(run, as_json=output.as_json, verbose=depth.verbose)
-    supports_none = bool(imported.apart) or _too_many(imported, options.max_left_out)
-    raise typer.Exit(INVALID if supports_none else code_of_run(run))
-
-
-def _too_many(imported: ImportedRun, most: float | None) -> bool:
-    """Return whether more trials lack a score than the user allows, and say so."""
-    if most is None or imported.share_left_out <= most:
-        return False
-    say(
-        f"--max-left-out {most:g}: {imported.share_left_out:.1%} of {counted(imported.trials, 'trial has', 'trials have')} no score"
-    )
-    return True
+    print_results(run, as_json=as_json, verbose=verbose)
+    code = INVALID if imported.apart else code_of_run(run)
+    if max_left_out is not None and imported.share_left_out > max_left_out:
+        left_out = f"{imported.share_left_out:.1%} of {counted(imported.trials, 'trial has', 'trials have')} no score"
+        say(f"--max-left-out {max_left_out:g}: {left_out}")
+        code = INVALID
+    raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""How a command tells that it cannot go on: in one line, and in others what would be right, without secrets and control characters.
+"""How a command tells that it cannot go on: in one line, without secrets and control characters.
 
 Loaded when it has to.
 """
@@ -6,22 +6,21 @@ Loaded when it has to.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Collection
 from typing import Any
 
-from whichloop.protocol.cured_error import CuredError
 from whichloop.protocol.files import file_error_words
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
+from whichloop.runs.config import EVERYDAY, SettingError
 from whichloop.text.output import terminal_safe
 
 
-def error_line(error: ValueError | OSError) -> str:
-    """Return the line for a user's mistake; what would be right has lines of its own where it is known apart from the mistake."""
-    if isinstance(error, CuredError):
-        first, *others = error.lines
-        return "\n".join(
-            [_line(f"error: {first}"), *(f"{' ' * (len(line) - len(line.lstrip(' ')))}{_line(line)}" for line in others)]
-        )
+def error_line(error: ValueError | OSError, flags: Collection[str] = ()) -> str:
+    """Return the line for a user's mistake. `flags`: options of the command; a setting that is none of them is typed by `-s`."""
+    if isinstance(error, SettingError):
+        flag = EVERYDAY.get(error.setting) or f"--{error.setting.replace('_', '-')}"
+        return _line(f"error: {flag if flag in flags else f'-s {error.setting}'}: {error.problem}")
     return _line(f"error: {error_words(error)}")
 
 

@@ -1,71 +1,60 @@
-"""`whichloop optimize`: search prompts for each loop, then compare the loops on locked tasks.
-
-What carries it out needs DSPy, and loads once the settings are known: they tell which extra has all that the optimizer needs.
-"""
+"""`whichloop optimize`: search prompts for each loop, then compare the loops on locked tasks."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from whichloop import cli
-from whichloop.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
-from whichloop.protocol.cured_error import naming_file
-from whichloop.runs.config import IfAbsent
+import typer
 
-from .environment import load_env
-from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
+from . import flags
+from .flags import Data, Json, Loops, Quiet, Settings, Suite, Tools, Verbose, settings
 
-COMPARE_FLAGS = ConfigFlags(
-    only=(
-        *("loops", "suite", "data", "tools", "profiles", "models", "base_url", "provider.prices", "tasks", "skip_unplanned"),
-        *("price", "repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
-        *("name", "mlflow", "tracking_uri", "experiment"),
-    ),
-    names={"tasks": "test"},
-    helps={
-        "suite": "Suite with train, dev and test tasks, `name` or `name(option=value)`. [default: arithmetic]",
-        "profiles": "Fault profile, a built-in name or a TOML file. [default: clean]",
-        "models": "Model, `scripted` or a real one such as openai/gpt-4o-mini. [default: scripted]",
-        "tasks": "Maximum number of tasks of the test split. [default: all]",
-        "repeats": f"Number of trials for each task of the test split, before and after. [default: {REPEATS}]",
-        "seed": "Seed of every random draw, the optimizer's included. [default: 0]",
-    },
-)
-SEARCH_FLAGS = ConfigFlags(SearchConfig, without=("optimizer", "budget", "proposer_budget"))
+SEARCH, SIZE = "Search for prompts", "Tasks"
+"""Panels of the help."""
 
 
-class SearchOptions(OptionGroup):
-    """Settings of the search that are typed in another form than in a file."""
+def optimize(
+    loop: Loops = None,
+    suite: Suite = None,
+    data: Data = None,
+    tools: Tools = None,
+    profile: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Fault profile, or a TOML file.")] = None,
+    model: Annotated[list[str] | None, typer.Option(metavar="NAME", help="scripted, or a real one.")] = None,
+    optimizer: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Teleprompter: name, name(option=value).", rich_help_panel=SEARCH)
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="LIMITS", help="Of each design's rollouts: 2000calls,5usd.", rich_help_panel=SEARCH)
+    ] = None,
+    proposer: Annotated[str | None, typer.Option(metavar="NAME", help="Model that proposes.", rich_help_panel=SEARCH)] = None,
+    train: Annotated[int | None, typer.Option(metavar="N", help="Tasks to learn from at most.", rich_help_panel=SIZE)] = None,
+    dev: Annotated[int | None, typer.Option(metavar="N", help="Tasks to be scored on at most.", rich_help_panel=SIZE)] = None,
+    tasks: Annotated[int | None, typer.Option(metavar="N", help="Locked tasks at most.", rich_help_panel=SIZE)] = None,
+    repeats: Annotated[int | None, typer.Option(metavar="N", help="Trials of each locked task.", rich_help_panel=SIZE)] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of every random draw.", rich_help_panel=SIZE)] = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow", metavar="", help="Log search and test to MLflow.")] = False,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file; table `search` is the search's.")] = None,
+    runs: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder of the runs.")] = None,
+    setting: Settings = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Optimize each loop's prompts on an equal budget, and test them on locked tasks."""
+    from whichloop.experiments.optimize.config import load_optimize_config
 
-    optimizer: Annotated[list[str] | None, IfAbsent("BootstrapFewShot")] = None
-    """Optimizer (teleprompter), `name` or `name(option=value)`."""
-    budget: Annotated[str | None, IfAbsent("2000calls")] = None
-    """Limits on what the rollouts of each design spend, such as 2000calls, 1.5e6tokens, $2.50, or several with commas between."""
-    proposer_budget: Annotated[str | None, IfAbsent("the same as --budget")] = None
-    """Limits on what the optimizer's own requests for each design may spend."""
-    config: Path | None = None
-    """TOML file with the settings of `compare`, and those of the search in its table `search`; flags override it."""
+    from .process import load_env
 
-    def as_flags(self) -> dict[str, Any]:
-        """Return the settings by field. Raises ValueError for a flag that is given twice."""
-        if self.optimizer is not None and len(self.optimizer) > 1:
-            raise ValueError(f"--optimizer: give one, not {len(self.optimizer)}; run them one after another")
-        return {
-            "optimizer": self.optimizer[0] if self.optimizer else None,
-            "budget": self.budget,
-            "proposer_budget": self.proposer_budget,
-        }
-
-
-@with_options(COMPARE_FLAGS, SEARCH_FLAGS)
-def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOptions) -> None:
-    """Optimize each loop's prompts on an equal budget, and test them on locked tasks.
-
-    The test says whether optimizing helped, and which loop is best afterwards.
-    """
-    settings = {**flags, **search.as_flags()}
+    flags.check_quiet(quiet, verbose)
     load_env()  # keys may stand in a .env of the current directory
-    config = load_optimize_config(search.config, settings)  # before the name below, whose import needs DSPy
-    with naming_file(search.config, settings):
-        cli.carry_out_search(config, output)
+    typed = settings(
+        setting, loops=tuple(loop or ()), suite=suite, data=data, tools=tools, profiles=profile, models=model,
+        optimizer=optimizer[0] if optimizer and len(optimizer) == 1 else optimizer,
+        budget=budget, proposer=proposer, train=train, dev=dev, tasks=tasks, repeats=repeats, seed=seed,
+        mlflow=mlflow or None, runs=runs,
+    )  # fmt: skip
+    configured = load_optimize_config(config, typed)  # before what needs DSPy: it tells which extra is missing
+    from .searching import carry_out_search
+
+    carry_out_search(configured, as_json=as_json, quiet=quiet, verbose=verbose)

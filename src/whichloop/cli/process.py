@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 DONE = 0
@@ -82,3 +83,10 @@ def quiet_loops() -> Iterator[None]:
         yield
     finally:
         loops.setLevel(level)
+
+
+def load_env() -> None:
+    """Set the variables of the current directory's `.env` that the environment lacks; nothing in them is replaced."""
+    from dotenv import load_dotenv
+
+    load_dotenv(Path(".env"), interpolate=False, encoding="utf-8-sig")

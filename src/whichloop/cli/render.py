@@ -10,8 +10,8 @@ from whichloop.experiments.run_doc import run_doc
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE, write_page
 
-from .console import make_room, print_line, print_prose, say, show
-from .process import DONE, INVALID
+from .console import make_room, print_line, say, show
+from .process import DONE, FAILED, INVALID
 
 
 def print_results(run: Results, *, as_json: bool, verbose: bool) -> None:
@@ -21,14 +21,19 @@ def print_results(run: Results, *, as_json: bool, verbose: bool) -> None:
     show(run_doc(run), as_json=as_json, verbose=verbose)
 
 
-def print_note(note: str) -> None:
-    """Print what to keep in mind; warnings stand out."""
-    print_prose(note, "yellow" if note.startswith("Warning") else "dim")
-
-
 def code_of_run(run: Results) -> int:
     """Return INVALID if no verdict of a run holds, or an arm of it is to be mended first."""
     return INVALID if run.comparison.invalid or run.arms_to_mend else DONE
+
+
+def code_of_search(result: OptimizationResult) -> int:
+    """Return the code of an optimization's test, unless that is DONE; else FAILED if an optimizer failed.
+
+    The program that is kept after such a failure is hardly the one that was asked for.
+    """
+    if result.test is not None and (code := code_of_run(result.test)) != DONE:
+        return code
+    return FAILED if any(design.status == "failed" for design in result.designs) else DONE
 
 
 def write_report(run: Results, html: Path | None = None, *, announce: bool = True) -> str:
@@ -55,4 +60,4 @@ def write(text: str, typed: Path | None, usual: Path, *, announce: bool = True) 
         if typed is not None:
             raise
         where = error.filename or usual
-        say(f"warning: the page was not written: {where}: {error.strerror}; --html FILE writes it elsewhere")
+        say(f"warning: the page was not written: {where}: {error.strerror}")

@@ -1,105 +1,198 @@
-"""`whichloop report`: print what a run says, and write it as a page; no model is called."""
+"""`whichloop report`: what runs say, why trials were lost, how large a run has to be, and the card of a loop."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
-from pydantic import Field
 
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.several_runs import collect, several_doc
-from whichloop.experiments.compare.tables import arms_csv
-from whichloop.experiments.optimize.result import optimization_result
-from whichloop.experiments.run_doc import run_doc
-from whichloop.reports import html as pages
-from whichloop.reports.html.files import PAGE
-from whichloop.runs.config import IfAbsent
-from whichloop.runs.folders import TEST, is_optimization, run_folder
-from whichloop.text.doc import to_markdown
+from .flags import LATEST, PRINTED, Allow, Json, Runs, Verbose, one_of, only_with
 
-from .console import show
-from .optimize_report import exit_code, print_optimization
-from .options import LATEST, JsonOption, RunsOption, VerboseOption, with_options
-from .render import code_of_run, print_results, write, write_optimization, write_report
+if TYPE_CHECKING:
+    from whichloop.experiments.compare.results import Results
+    from whichloop.text.doc import Doc
+
+WHY, SIZE, CARD = "Why trials were lost", "Size of a run", "Card of a loop"
+"""Panels of the help."""
+SHOWN_EXAMPLES = 3
+"""Examples of each cause and pair, but for --json, which has all."""
 
 
-class RunsChoice(RunsOption):
-    run: Annotated[list[Path], typer.Argument(), IfAbsent("latest"), Field(default_factory=lambda: [LATEST])]
-    """Run directory, its name in the runs folder, or `latest`; several runs are reported side by side."""
+def report(
+    run: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Directory, name in --runs, or `latest`.")] = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Arm or loop that is asked about; twice for --why: a pair.")
+    ] = None,
+    why: Annotated[bool, typer.Option("--why", metavar="", help="What trials were lost to.", rich_help_panel=WHY)] = False,
+    task: Annotated[str | None, typer.Option(metavar="TASK", help="This task alone.", rich_help_panel=WHY)] = None,
+    size: Annotated[
+        bool, typer.Option("--size", metavar="", help="Tasks that a decision takes; 2nd RUN: again.", rich_help_panel=SIZE)
+    ] = False,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="Measure, if not accuracy.", rich_help_panel=SIZE)] = None,
+    margin: Annotated[float | None, typer.Option(metavar="NUMBER", help="Difference that matters.", rich_help_panel=SIZE)] = None,
+    power: Annotated[float | None, typer.Option(metavar="SHARE", help="How sure, if not 0.8.", rich_help_panel=SIZE)] = None,
+    card: Annotated[bool, typer.Option("--card", metavar="", help="What a loop is and does.", rich_help_panel=CARD)] = False,
+    allow: Allow = None,
+    form: Annotated[
+        Literal["md", "csv", "html"] | None, typer.Option("--format", help="Another form.", rich_help_panel=PRINTED)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="File for --format.", rich_help_panel=PRINTED)
+    ] = None,
+    runs: Runs = Path("runs"),
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Print what a run says, or several side by side.
 
-
-class ReportOptions(VerboseOption):
-    as_csv: Annotated[bool, typer.Option("--csv")] = False
-    """Print the arms as CSV."""
-    as_markdown: Annotated[bool, typer.Option("--markdown")] = False
-    """Print the tables as Markdown."""
-    html: Annotated[Path | None, IfAbsent("report.html, in the run directory or, for several runs, here")] = None
-    """File to write the page to."""
-    no_html: bool = False
-    """Do not write a page."""
-
-    def form(self, output: JsonOption) -> Literal["tables", "json", "csv", "markdown"]:
-        """Return what is printed. Raises ValueError for flags that exclude each other."""
-        if output.as_json + self.as_csv + self.as_markdown > 1:
-            raise ValueError("--json, --csv and --markdown exclude each other")
-        if self.html is not None and self.no_html:
-            raise ValueError("--html and --no-html exclude each other")
-        return "json" if output.as_json else "csv" if self.as_csv else "markdown" if self.as_markdown else "tables"
-
-    def refuse_for(self, what: str) -> None:
-        """Raise ValueError for flags that only one comparison can have."""
-        if self.as_csv:
-            raise ValueError(f"--csv is for {what}")
-
-
-@with_options()
-def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> None:
-    """Print what a run says, and write its page.
-
-    What each arm took, and the answer; -v prints all tables. No model is called.
+    Exit code: 4 where no verdict holds, 1 where an optimizer failed.
     """
-    form = options.form(output)
-    folders = [run_folder(name, choice.runs) for name in choice.run]
+    one_of(why=why, size=size, card=card)
+    one_of(json=as_json, format=form)
+    only_with("--why, --size or --card", why or size or card, arm=arm)
+    only_with("--why", why, task=task)
+    only_with("--size", size, metric=metric, margin=margin, power=power)
+    only_with("--card", card, allow=allow)
+    only_with("--format", form, output=output)
+    from whichloop.runs.folders import run_folder, trials_folder
+    from whichloop.text.doc import to_markdown
+
+    from .console import check_writable, say, show
+    from .render import print_results, write
+
+    folders = [run_folder(name, runs) for name in run or [LATEST]]
+    if len(folders) > (2 if size else 1) and (why or size or card):
+        raise typer.BadParameter(f"RUN: {'two runs' if size else 'one run'} at most, got {len(folders)}")
+    if output is not None:
+        check_writable("--output", output, "nothing was read")
+    if why:
+        found = Found(_why(trials_folder(folders[0]), arm or [], task, whole=verbose or form is not None, as_json=as_json))
+    elif size:
+        found = Found(_size([trials_folder(folder) for folder in folders], arm or [], metric, margin, power))
+    elif card:
+        found = Found(_card(trials_folder(folders[0]), arm or [], allow or []))
+    else:
+        found = _results(folders)
+    text = {"md": lambda: to_markdown(found.doc), "csv": found.csv, "html": found.page}.get(form or "")
+    if form and text is None:
+        raise typer.BadParameter(f"--format {form}: {found.instead}")
+    if form == "html" and text is not None:
+        usual = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
+        write(text(), output or usual, usual)
+    elif text is not None and output is not None:
+        output.write_text(text(), encoding="utf-8")
+        say(f"wrote {output}")
+    elif text is not None:
+        print(text(), end="")
+    elif found.run is not None:
+        print_results(found.run, as_json=as_json, verbose=verbose)
+    else:
+        show(found.doc, as_json=as_json, verbose=verbose)
+    raise typer.Exit(found.code)
+
+
+class Found(NamedTuple):
+    """What there is to print, in the forms that it has."""
+
+    doc: Doc
+    code: int = 0
+    page: Callable[[], str] | None = None
+    csv: Callable[[], str] | None = None
+    run: Results | None = None
+    """Of one comparison."""
+    instead: str = "this has md alone"
+    """What is said for a form that it does not have."""
+
+
+def _results(folders: Sequence[Path]) -> Found:
+    """Return what runs say: one, several side by side, or an optimization."""
+    from whichloop.experiments.compare.results import results
+    from whichloop.experiments.compare.several_runs import collect, several_doc
+    from whichloop.experiments.compare.tables import arms_csv
+    from whichloop.experiments.run_doc import run_doc
+    from whichloop.reports import html as pages
+    from whichloop.runs.folders import TEST, is_optimization
+
+    from .render import code_of_run, code_of_search
+
+    searches = [folder for folder in folders if is_optimization(folder)]
+    if searches and len(folders) > 1:
+        raise ValueError(f"{searches[0]} is an optimization; compare its test with other runs: {searches[0] / TEST}")
+    if searches:
+        from whichloop.experiments.optimize.result import optimization_result
+        from whichloop.experiments.optimize.tables import optimization_doc
+
+        search = optimization_result(searches[0])
+        instead = f"csv is for comparisons; the test is one: {searches[0] / TEST}"
+        return Found(optimization_doc(search), code_of_search(search), lambda: pages.optimization_html(search), instead=instead)
     if len(folders) > 1:
-        options.refuse_for(f"one run, not for {len(folders)}")
-        for folder in folders:
-            if is_optimization(folder):
-                raise ValueError(f"{folder} is an optimization; compare its test with other runs: {folder / TEST}")
-        collection = collect([results(folder) for folder in folders])
-        doc = several_doc(collection)
-        if form == "markdown":
-            print(to_markdown(doc), end="")
-        else:
-            show(doc, as_json=form == "json", verbose=options.verbose)
-        if not options.no_html:
-            write(pages.collection_html(collection), options.html, Path(PAGE))
-        code = max(map(code_of_run, collection.runs))
-    elif is_optimization(folders[0]):
-        code = _optimization(folders[0], form, options)
-    else:
-        code = _one(folders[0], form, options)
-    raise typer.Exit(code)
+        several = collect([results(folder) for folder in folders])
+        code, instead = max(map(code_of_run, several.runs)), f"csv is for one run, not for {len(folders)}"
+        return Found(several_doc(several), code, lambda: pages.collection_html(several), instead=instead)
+    run = results(folders[0])
+    return Found(run_doc(run), code_of_run(run), lambda: pages.report_html(run), lambda: arms_csv(run.comparison), run)
 
 
-def _one(folder: Path, form: str, options: ReportOptions) -> int:
-    run = results(folder)
-    if form == "csv":
-        print(arms_csv(run.comparison), end="")
-    elif form == "markdown":
-        print(to_markdown(run_doc(run)), end="")
-    else:
-        print_results(run, as_json=form == "json", verbose=options.verbose)
-    if not options.no_html:
-        write_report(run, options.html)
-    return code_of_run(run)
+def _why(folder: Path, names: Sequence[str], task: str | None, *, whole: bool, as_json: bool) -> Doc:
+    """Return what trials were lost to. Raises ValueError for more than two names."""
+    from whichloop.experiments.compare.results import results
+    from whichloop.experiments.why.doc import why_doc
+    from whichloop.experiments.why.losses import comparable, losses_explained, pairs_named, required_arms
+
+    if len(names) > 2:
+        raise typer.BadParameter(f"--arm: once or twice, got {len(names)}")
+    run = results(folder, paired=False)
+    pairs: list[tuple[str, str]] | None = None
+    arms: list[str] | None = None
+    if len(names) == 2:
+        pairs = pairs_named(run, *names)
+    elif len(names) == 1:
+        pairs, arms = [], required_arms(run, names[0])
+    elif not whole and not as_json and len(comparable(run)) > 1:  # pairs are not shown, which saves half
+        pairs, arms = [], [each.info.arm for each in run.comparison.arms]
+    why = losses_explained(run, pairs=pairs, arms=arms, task=task, most=None if as_json else SHOWN_EXAMPLES)
+    return why_doc(run, why, named=len(names) == 2)
 
 
-def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
-    options.refuse_for(f"comparisons; the test is one: {folder / TEST}")
-    result = optimization_result(folder)
-    print_optimization(result, form, verbose=options.verbose)
-    if not options.no_html:
-        write_optimization(result, options.html)
-    return exit_code(result)
+def _size(folders: Sequence[Path], names: Sequence[str], metric: str | None, margin: float | None, power: float | None) -> Doc:
+    """Return how large a run of the arms named, or of all, has to be. `folders`: the pilot's, and that of a second run like it."""
+    from whichloop.experiments.compare.results import results
+    from whichloop.experiments.size.doc import size_doc
+    from whichloop.experiments.size.pilot import SizeRequest
+    from whichloop.experiments.size.sizes import size
+    from whichloop.experiments.why.losses import required_arms
+    from whichloop.metrics.power import POWER
+    from whichloop.metrics.summary import PRIMARY
+
+    pilot, *again = map(results, folders)
+    arms = [arm for name in names for arm in required_arms(pilot, name)]
+    infos = [arm.info for arm in pilot.comparison.arms if arm.info.arm in arms]
+    request = SizeRequest(
+        PRIMARY if metric is None else metric,
+        margin,
+        power=POWER if power is None else power,
+        loops=list(dict.fromkeys(info.without_profile for info in infos)),
+        profiles=list(dict.fromkeys(info.profile for info in infos)),
+    )
+    return size_doc(size(pilot, request, *again))
+
+
+def _card(folder: Path, names: Sequence[str], allow: Sequence[str]) -> Doc:
+    """Return the card of a run's loop. Exits with 1 for a loop that does not solve the tasks undisturbed."""
+    from whichloop.checks.program import Trouble
+    from whichloop.experiments.card.card import run_card
+    from whichloop.experiments.compare.results import results
+
+    from .console import say
+    from .process import FAILED, own_prints_aside, quiet_loops
+
+    if len(names) > 1:
+        raise typer.BadParameter(f"--arm: once, got {len(names)}")
+    try:
+        with own_prints_aside(), quiet_loops():
+            return run_card(results(folder, paired=False), names[0] if names else None, allow)
+    except Trouble as trouble:
+        say(f"{folder}: {trouble}")
+        raise typer.Exit(FAILED) from None

@@ -1,28 +1,24 @@
-"""What `compare`, `ablate`, `resume` and `extend` share: carry out a run with progress, results, page and tracking."""
+"""What `compare` and `resume` share: carry out a run with progress, results, page and tracking."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
-from whichloop.experiments.compare.prepare import Experiment, prepare, recording_command, without_formless
+from whichloop.experiments.compare.prepare import Experiment, recording_command
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import forks_of, run_apart
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans
 from whichloop.metrics.record_table import RecordTable
-from whichloop.protocol.cured_error import naming_file
 from whichloop.protocol.values import counted
 from whichloop.reports.html.files import PAGE
 from whichloop.reports.progress.trials import watching
 from whichloop.reports.tracking import log_results, not_logged, where_logged
-from whichloop.runs.config import load_config
-from whichloop.runs.engine.forked import ForkedWorker
+from whichloop.runs.config import BudgetConfig, typed_words
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import resume_flags
@@ -30,64 +26,41 @@ from whichloop.runs.run_state import larger, overrun, read_state
 from whichloop.runs.store.files import CutShort
 
 from .console import say
-from .options import ResultsOptions
 from .process import INTERRUPTED, own_prints_aside, quiet_loops
 from .render import code_of_run, print_results, write_report
 
 
-def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOptions, otlp: str | None) -> NoReturn:
-    """Prepare a comparison by its file and flags, and carry it out. `otlp`: address of the endpoint that gets trials as they end.
-
-    Raises ValueError for bad input.
-    """
-    endpoint, config = None if otlp is None else SpanEndpoint(otlp), load_config(file, flags)
-    with own_prints_aside(), naming_file(file, flags):
-        config, note = without_formless(config)
-        experiment = prepare(config)
-    if note:
-        say(note)
-    carry_out(experiment, output, endpoint)
-
-
-def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None) -> NoReturn:
-    """Run what is missing, print and write the results, and exit with the command's code.
-
-    `spans`: the endpoint that gets trials as they end. Raises ValueError if no worker can be started.
-    """
-    with forks_of(experiment) as forks:
-        _carry_out(experiment, output, spans, forks)
-
-
-def _carry_out(
-    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, forks: Sequence[ForkedWorker]
-) -> NoReturn:
+def carry_out(experiment: Experiment, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> NoReturn:
+    """Run what is missing, print and write the results, and exit with the command's code. Raises ValueError without a worker."""
     halted, stopped = "", ""
-    if not output.quiet:
-        say(f"if this is cut off, go on with: {resume_command(experiment)}")
-    try:
-        with (
-            quiet_loops(),
-            own_prints_aside(),
-            watching(experiment, quiet=output.quiet) as watched,
-            live_spans(watched, experiment.folder, spans) as progress,
-        ):
-            stopped = run_apart(experiment, progress, forks)
-    except KeyboardInterrupt:
-        halted = "interrupted"
-    except CutShort as error:
-        halted = str(error)
-    except WorkerError as error:
-        now = _as_it_stands(experiment, results(experiment.folder))
-        raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
-    try:
-        code = _conclude(experiment, output, halted, stopped)
-    except KeyboardInterrupt:
-        say(f"interrupted before everything was written; go on with: {resume_command(experiment)}")
-        code = INTERRUPTED
-    raise typer.Exit(code)
+    spans = None if experiment.config.otlp is None else SpanEndpoint(experiment.config.otlp)
+    with forks_of(experiment) as forks:
+        if not quiet:
+            say(f"if this is cut off, go on with: {resume_command(experiment)}")
+        try:
+            with (
+                quiet_loops(),
+                own_prints_aside(),
+                watching(experiment, quiet=quiet) as watched,
+                live_spans(watched, experiment.folder, spans) as progress,
+            ):
+                stopped = run_apart(experiment, progress, forks)
+        except KeyboardInterrupt:
+            halted = "interrupted"
+        except CutShort as error:
+            halted = str(error)
+        except WorkerError as error:
+            now = _as_it_stands(experiment, results(experiment.folder))
+            raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
+        try:
+            code = _conclude(experiment, halted, stopped, as_json=as_json, quiet=quiet, verbose=verbose)
+        except KeyboardInterrupt:
+            say(f"interrupted before everything was written; go on with: {resume_command(experiment)}")
+            code = INTERRUPTED
+        raise typer.Exit(code)
 
 
-def _conclude(experiment: Experiment, output: ResultsOptions, halted: str, stopped: str) -> int:
+def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: bool, quiet: bool, verbose: bool) -> int:
     """Print the results, write page and log, and return the exit code.
 
     `halted`, `stopped`: why the trials ended early, if they did; of a run that was halted nothing is logged.
@@ -97,27 +70,25 @@ def _conclude(experiment: Experiment, output: ResultsOptions, halted: str, stopp
     if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
         say(line)
     if halted or stopped:
-        _say_what_is_left(halted or stopped, now, run)
+        left = len(now.missing()) if run.looked is None else run.scheduled - len(run.records)
+        say(f"{halted or stopped}: {left:,} trials left{'; go on with' if left else ''}")
+        if left:
+            say(f"  {resume_command(now)}")
         if not run.records:
             return INTERRUPTED
-    _say_how_it_went(experiment, run, quiet=output.quiet)
+    _say_how_it_went(experiment, run, quiet=quiet)
     if not halted:
-        _say_where_it_is_logged(experiment, quiet=output.quiet)
-    print_results(run, as_json=output.as_json, verbose=output.verbose)
+        for line in (
+            *filter(None, [not_logged(experiment.config)]),
+            *(() if quiet else where_logged(experiment.config, run.folder)),
+        ):
+            say(line)
+    print_results(run, as_json=as_json, verbose=verbose)
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
     page = write_report(run, announce=False)
     if not halted and (unlogged := log_results(run, experiment.config, page)):
         say(f"warning: {unlogged}")
     return INTERRUPTED if halted or stopped else code_of_run(run)
-
-
-def _say_what_is_left(why: str, now: Experiment, run: Results) -> None:
-    left = len(now.missing()) if run.looked is None else run.scheduled - len(run.records)
-    if not left:
-        say(f"{why}: no trial is left")
-        return
-    say(f"{why}: {counted(left, 'trial is', 'trials are')} left; go on with")
-    say(f"  {resume_command(now)}")
 
 
 def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> None:
@@ -135,17 +106,9 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
         say(line)
     if quiet:
         return
-    say(f"run directory: {experiment.folder} (whichloop report, why and show say more of it)")
+    say(f"run directory: {experiment.folder} (whichloop report and show say more of it)")
     say(f"page, once this command has ended: {experiment.folder / PAGE}")
     if line := named_alike(experiment.folder, experiment.config.name):
-        say(line)
-
-
-def _say_where_it_is_logged(experiment: Experiment, *, quiet: bool) -> None:
-    """Say above the answer, which waits for no log, where the run will be in MLflow, or unasked that MLflow is not installed."""
-    if line := not_logged(experiment.config):
-        say(line)
-    for line in () if quiet else where_logged(experiment.config, experiment.folder):
         say(line)
 
 
@@ -157,19 +120,14 @@ def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
 
 def resume_command(experiment: Experiment) -> str:
     """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
-    folder, config, begun = experiment.folder, experiment.config, experiment.manifest.settings
-    settings = config.public()
-    flags: list[tuple[str, object]] = [
-        (name, settings[name]) for name in ("engine", "workers", "concurrency") if settings[name] != getattr(begun, name)
-    ]
-    has_limits = any(limit is not None for limit in settings["budget"].values())
-    share = len(experiment.past.ended) / experiment.trials
-    more = larger(config.budget, experiment.spent, share) if has_limits else {}
-    limits = {name: limit for name, limit in (settings["budget"] | more).items() if limit != getattr(begun.budget, name)}
-    flags += [(f"budget-{name}", f"{limit:.12g}") for name, limit in limits.items()]
-    if experiment.retry is not None:
-        flags.append(("retry", experiment.retry))
-    if config.mlflow != begun.mlflow:
-        flags.append(("mlflow" if config.mlflow else "no-mlflow", None))
-    words = [word for name, value in flags for word in (f"--{name}", *([] if value is None else [shlex.quote(str(value))]))]
-    return " ".join(["whichloop resume", shlex.quote(str(folder)), *resume_flags(config), *words])
+    config, begun = experiment.config, experiment.manifest.settings
+    words = [] if config.engine == begun.engine else ["-s", f"engine={config.engine}"]  # a flag of `compare` alone
+    for name in ("workers", "concurrency"):
+        words += typed_words(name, getattr(config, name)) if getattr(config, name) != getattr(begun, name) else []
+    limits = config.budget.model_dump(exclude_none=True)
+    more = larger(config.budget, experiment.spent, len(experiment.past.ended) / experiment.trials) if limits else {}
+    raised = BudgetConfig(**{name: limit for name, limit in (limits | more).items() if limit != getattr(begun.budget, name)})
+    words += typed_words("budget", raised) if raised != BudgetConfig() else []
+    words += [] if experiment.retry is None else ["--retry", experiment.retry]
+    words += typed_words("mlflow", config.mlflow) if config.mlflow != begun.mlflow else []
+    return " ".join(["whichloop resume", shlex.quote(str(experiment.folder)), *resume_flags(config), *map(shlex.quote, words)])

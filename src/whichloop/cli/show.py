@@ -1,101 +1,134 @@
-"""`whichloop show`: one trial, or the trials that were not solved."""
+"""`whichloop show`: one trial, or the trials that were not solved; and a trial of the scripted model once more."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whichloop.experiments.why.trial import show_command, trial_doc
-from whichloop.metrics.record import Record
-from whichloop.runs.folders import trials_folder
-from whichloop.runs.manifest import newer_versions, read_manifest
-from whichloop.runs.store.each_record import each_record, find_trial
-from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, versions_in
-from whichloop.runs.store.traces import read_trace
-from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
-from whichloop.text.numbers import counts
-from whichloop.text.trace_text import as_judged
+from .flags import LATEST, Allow, Json, Run, Runs, Verbose, one_of, only_with
 
-from . import console
-from .options import JsonOption, OptionGroup, ReadRunChoice, with_options
+if TYPE_CHECKING:
+    from whichloop.text.doc import Doc
 
-LOST = "lost"
-"""What a scored trial is called that was not solved, of which nothing says how it ended."""
+AGAIN = "Run the trial again"
+"""Panel of the help."""
 
 
-class ShowOptions(OptionGroup):
-    trial: Annotated[str | None, typer.Argument()] = None
-    """ARM/TASK/REPEAT, or parts that no other trial has (ARM/0007). Of an ARM or a LOOP alone the trials are listed that were not
-    solved, the costliest first; if absent, those of all arms are counted."""
-    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
-    """Print the trial's prompts, replies and results, too, long ones cut; without a trial, each trial that was not solved."""
-    full: bool = False
-    """Print all of that in full."""
+def show(
+    run: Run = LATEST,
+    trial: Annotated[
+        str | None, typer.Argument(metavar="TRIAL", help="ARM/TASK/REPEAT, or a part; an ARM: its unsolved ones.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", metavar="", help="Cut no prompt, reply or result.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", metavar="", help="As it was; nothing is written.", rich_help_panel=AGAIN)
+    ] = False,
+    faults: Annotated[
+        str | None, typer.Option(metavar="LIST", help="KIND@ROLE:CALL,…, none, or FILE.toml.", rich_help_panel=AGAIN)
+    ] = None,
+    minimal: Annotated[
+        bool, typer.Option("--minimal", metavar="", help="Fewest faults that lose it.", rich_help_panel=AGAIN)
+    ] = False,
+    max_runs: Annotated[int | None, typer.Option(metavar="N", help="Runs for --minimal, else 200.", rich_help_panel=AGAIN)] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Their profile, a .toml.", rich_help_panel=AGAIN)
+    ] = None,
+    allow: Allow = None,
+    runs: Runs = Path("runs"),
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Print a trial's steps, its faults, and why it was lost; -v: its prompts and replies.
 
+    Without TRIAL it counts the trials that were not solved; with -v it lists them.
+    """
+    from whichloop.experiments.why.trial import missed_doc, recorded_doc
+    from whichloop.runs.folders import run_folder, trials_folder
+    from whichloop.runs.manifest import newer_versions
+    from whichloop.runs.store.each_record import find_trial
+    from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, versions_in
 
-@with_options()
-def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> None:
-    """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
-    folder = trials_folder(choice.folder)
-    manifest = read_manifest_json(folder)
+    from . import console
+
+    reruns = again or faults is not None
+    one_of(minimal=minimal, again=again)
+    one_of(minimal=minimal, faults=faults)
+    only_with("--minimal", minimal, max_runs=max_runs, output=output)
+    only_with("--again, --faults or --minimal", reruns or minimal, allow=allow)
+    only_with("TRIAL", trial, again=again, faults=faults, minimal=minimal, full=full)
+    folder = trials_folder(run_folder(run, runs))
+    manifest, verbose = read_manifest_json(folder), verbose or full
     if newer := newer_versions(folder, versions_in(manifest)):
         console.say(f"warning: {newer}")
-    verbose = options.verbose or options.full
-    if options.trial is None:
-        console.show(missed_doc(_missed(folder), folder), as_json=output.as_json, verbose=verbose)
-        return
-    try:
-        record = find_trial(folder, options.trial)
-    except RunError:
-        arms = arms_in(manifest, options.trial)
-        if not arms:
-            raise
-        missed = sorted((record for record in _missed(folder) if record.arm in arms), key=lambda record: -record.tokens)
-        console.show(missed_doc(missed, folder), as_json=output.as_json, verbose=True)
-        return
-    trace = as_judged(read_trace(folder, record), record, read_manifest(folder).step_limits.get(record.arm))
-    console.show(trial_doc(folder, trace, record, full=options.full), as_json=output.as_json, verbose=verbose)
+    if trial is None:
+        doc = missed_doc(folder)
+    elif minimal:
+        doc = _minimal(folder, trial, allow or [], max_runs, output)
+    elif reruns:
+        doc = _again(folder, trial, faults, allow or [], whole=verbose and not as_json, full=full)
+    else:
+        try:
+            doc = recorded_doc(folder, find_trial(folder, trial), full=full)
+        except RunError:
+            if not (arms := arms_in(manifest, trial)):
+                raise
+            doc, verbose = missed_doc(folder, arms), True
+    console.show(doc, as_json=as_json, verbose=verbose)
 
 
-def _missed(folder: Path) -> list[Record]:
-    """Return the trials that were not solved, by name."""
-    by_trial: dict[tuple[str, str, int], Record] = {}
-    for record in each_record(folder):
-        by_trial.pop(record.key, None)
-        if record.status != "excluded" and not record.is_solved:
-            by_trial[record.key] = record
-    return [by_trial[key] for key in sorted(by_trial)]
+def _again(folder: Path, trial: str, faults: str | None, allow: list[str], *, whole: bool, full: bool) -> Doc:
+    """Run a trial again, as it was or with other faults. `whole`: return all of it, not how it differs from before."""
+    from whichloop.experiments.why.replay import again_doc, profile_named, replayable_run, trace_of, unmet
+    from whichloop.experiments.why.trial import trial_doc
+    from whichloop.runs.manifest import read_manifest
+    from whichloop.runs.store.each_record import find_trial
+    from whichloop.text.trace_text import as_judged
+
+    from .console import say
+    from .process import own_prints_aside, quiet_loops
+
+    before = find_trial(folder, trial)
+    with own_prints_aside(), quiet_loops():
+        replayable = replayable_run(folder, allow).trial(before)
+        profile = profile_named(replayable, faults)
+        with replayable.opened() as replays:
+            done = replays.run(profile)
+    for fault in unmet(profile, done.record):
+        say(f"{fault}: the trial did not come to where it strikes")
+    if not whole:
+        return again_doc(before, done.record)
+    limit = read_manifest(folder).step_limits.get(done.record.arm)
+    return trial_doc(folder, as_judged(trace_of(done), done.record, limit), done.record, full=full)
 
 
-def missed_doc(missed: Sequence[Record], folder: Path) -> Doc:
-    """Return how many trials of each arm were not solved, and, as a detail, each of them."""
-    arms = {arm: [record for record in missed if record.arm == arm] for arm in dict.fromkeys(record.arm for record in missed)}
-    by_arm = tuple((arm, Cell(str(len(own)), value=len(own)), counts(Counter(map(_ending, own)))) for arm, own in arms.items())
-    listed = [Table(arm, ("trial", "ended", "faults", "tokens"), tuple(map(_row, own)), detail=True) for arm, own in arms.items()]
-    one = next((record.name for record in missed if record.trace_at is not None), "")
-    blocks: tuple[Block, ...] = (
-        Table("", ("arm", "not solved", "ended"), by_arm),
-        *listed,
-        lines_of(("Next", show_command(folder, one) if one else "")),
-    )
-    return Doc(f"{len(missed)} not solved", blocks, {"trials": [record.to_json() for record in missed]})
+def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, output: Path | None) -> Doc:
+    """Find the fewest faults of a lost trial with which it is still lost. Raises ValueError."""
+    from whichloop.experiments.why.doc import minimal_doc
+    from whichloop.experiments.why.minimal import MAX_RUNS, minimal_faults
+    from whichloop.experiments.why.replay import replayable_run
+    from whichloop.runs.store.each_record import find_trial
 
+    from .console import check_writable, say
+    from .process import own_prints_aside, quiet_loops
 
-def _ending(record: Record) -> str:
-    return (record.stop or LOST) if record.status == "scored" else record.status
-
-
-def _row(record: Record) -> tuple[Cell | str, ...]:
-    ended = _ending(record) if record.status == "scored" else f"{record.status}: {record.reason}"
-    return f"{record.task}/{record.repeat}", ended, _struck(record), Cell(f"{record.tokens:,}", value=record.tokens)
-
-
-def _struck(record: Record) -> str:
-    """Return which faults struck a trial; of other tools' trials that is not known."""
-    if not record.tells_faults:
-        return UNKNOWN
-    return ", ".join(sorted({fault.kind for fault in record.faults if fault.landed})) or "none"
+    if max_runs is not None and max_runs < 2:
+        raise ValueError(f"--max-runs {max_runs}: at least 2 are needed, with no fault and with all of them")
+    if output is not None and output.suffix != ".toml":
+        raise ValueError(f"--output {output}: a profile's file ends in .toml")
+    record = find_trial(folder, trial)
+    if record.status != "scored" or record.is_solved:
+        state = "was solved" if record.status == "scored" else f"is {record.status}"
+        raise ValueError(f"{record.name} {state}; --minimal is about a lost trial")
+    if output is not None:
+        check_writable("--output", output, "nothing was run again")
+    with own_prints_aside(), quiet_loops():
+        minimal = minimal_faults(replayable_run(folder, allow).trial(record), record, max_runs or MAX_RUNS)
+    if output is not None:
+        output.write_text(minimal.profile.to_toml(), encoding="utf-8")
+        say(f"wrote {output}")
+    allowed = [word for name in allow for word in ("--allow", name)]
+    again = ["whichloop", "show", str(folder), record.name, "--again", "--faults", str(output or minimal.as_typed), *allowed]
+    return minimal_doc(folder, record, minimal, shlex.join(again))

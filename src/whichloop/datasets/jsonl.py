@@ -1,4 +1,4 @@
-"""Tasks of your own from JSON lines: one object per row, or whole tasks as `whichloop suite learn` writes them."""
+"""Tasks of your own from JSON lines: one object per row, or whole tasks as `whichloop learn plans` writes them."""
 
 from __future__ import annotations
 

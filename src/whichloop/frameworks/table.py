@@ -53,10 +53,10 @@ def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Fram
     python = folder / "bin" / "python"
     if not python.is_file():
         if is_release(venv):
-            raise ValueError(f"{venv} is not installed: run whichloop frameworks install {venv}")
+            raise ValueError(f"{venv} is not installed: run whichloop install {venv}")
         if venv:
             raise ValueError(f"{name}: venv: {venv} is no virtual environment: it has no bin/python")
-        raise ValueError(f"{name} is not installed: run whichloop frameworks install {name}, or give {name}(venv=FOLDER)")
+        raise ValueError(f"{name} is not installed: run whichloop install {name}, or give {name}(venv=FOLDER)")
     versions = packages_in(folder)
     needed = [plain_name(requirement) for requirement in requires]
     if missing := [package for package in needed if package not in versions]:

@@ -41,7 +41,7 @@ def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], list[str]]:
         why = most_frequent(Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken))
         out = counted(_tasks(broken), f"of {tasks} is left out because its plan", f"of {tasks} are left out because their plans")
         does = "does" if _tasks(broken) == 1 else "do"
-        mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
+        mend = "mend the tools or the plans, or name the tasks in a -s quarantine=file"
         unreplayable.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
     return unreplayable, _left_out_by_arm(records, asked_for) if asked_for else []
 

@@ -20,7 +20,6 @@ from pydantic import (
 )
 
 from whichloop.protocol import Role
-from whichloop.protocol.cured_error import NEEDED, UnknownNameError, needed
 from whichloop.protocol.digest import digest
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import nearest, toml_text
@@ -384,7 +383,7 @@ def _built_in_named(name: str) -> Profile:
     """Return a built-in profile. Raises ValueError."""
     if name not in built_in_profiles():
         known = nearest(name, built_in_profiles())
-        raise UnknownNameError("profiles", f"unknown profile {name!r}, which is not a .toml file either; {known}")
+        raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {known}")
     return _built_in(name)
 
 
@@ -421,8 +420,8 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
-        message = needed(first)
-        if first["type"] in NEEDED and first["type"] != "missing":
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] not in ("value_error", "missing"):
             message = f"{message}, got {shown_short(first['input'])}"
         if first["type"] == "string_pattern_mismatch":
             message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import tempfile
 from abc import ABC, abstractmethod
@@ -279,3 +280,22 @@ class _Pipe:
             os.close(self._read_end)
         else:
             self._transport.close()
+
+
+_BEGINNINGS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How a file begins that can be executed: a script's, Linux's, two of macOS."""
+
+
+def executable(first: str) -> str:
+    """Return the path of what a command's first word names. Raises ValueError if it cannot be executed."""
+    found = shutil.which(first)
+    if found is None and Path(first).is_file():
+        cure = f"; write python {first}, or {first}:FUNCTION" if first.endswith(".py") else ""
+        raise ValueError(f"command: {first} is no program: it cannot be executed{cure}")
+    if found is None:
+        raise ValueError(f"command: there is no {first!r} to run")
+    if os.access(found, os.R_OK):
+        with open(found, "rb") as opened:
+            if not opened.read(4).startswith(_BEGINNINGS):
+                raise ValueError(f"command: {first} is no program: it begins neither with #! nor as an executable does")
+    return found

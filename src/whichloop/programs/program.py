@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from whichloop.protocol.names import toml_text
 from whichloop.protocol.wire import from_json
 
 from .gateway import MODEL, ProgramTrial, served
-from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, place, read_answer, run_executable
+from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, place, read_answer, run_executable
 from .worker import API_KEY, RUNNER, Solver, home_in, own_environment, trial_environment
 
 
@@ -266,7 +265,10 @@ class Program(ProgramLoop):
 
     @property
     def version(self) -> str:
-        """No version: a program that changes is told by its source. Raises ValueError if it, or what runs it, is not there."""
+        """No version: a program that changes is told by its source. Raises ValueError for one that cannot begin.
+
+        Asked before the first trial: it imports a function once, and has its Python read a script.
+        """
         for name in self.keys:
             if name not in os.environ:
                 raise ValueError(f"keys: the environment has no {name}")
@@ -275,8 +277,15 @@ class Program(ProgramLoop):
             if file.endswith(".py") and not Path(file).is_file():
                 raise ValueError(f"{self.command.strip()}: there is no file {file} here")
             look_at(self.solver())
-        elif shutil.which(self.command_words()[0]) is None:
-            raise ValueError(f"command: there is no {self.command_words()[0]!r} to run")
+            return ""
+        found = executable(self.command_words()[0])
+        first, *rest = self.words
+        if Path(first).name.startswith("python") and rest and not {"-c", "-m", "-"} & set(rest):
+            script = next((word for word in rest if word.endswith(".py")), "") if rest[0].startswith("-") else rest[0]
+            if script and not Path(script).exists():
+                raise ValueError(f"{self.command.strip()}: there is no file {script} here")
+            if Path(script).is_file():
+                look_at(self.solver()._replace(python=found, target=script))
         return ""
 
     @property

@@ -9,7 +9,6 @@ import difflib
 import importlib
 import json
 import re
-import shlex
 import sys
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .own_code import import_own, loop_of_program, named_as_file, named_with_dots, raised_at
+from .own_code import import_own, named_as_file, raised_at
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
@@ -75,7 +74,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    if named := named_as_file(text, wants_loop=True):
+    if named := named_as_file(text, wants_name=True):
         return ValueError(f"{_short_repr(text)} is not a name; did you mean {_short_repr(named)}?")
     own = f", or {OF_A_FILE}" if ".py" in text else ""
     return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE{own}")
@@ -309,8 +308,6 @@ def own_object(kind: str, name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if is_gone(name):
         raise ValueError(f"{kind} {without_process(name)!r} {why_gone(name)}")
-    if not attribute and (meant_name := named_with_dots(name)):
-        raise ValueError(f"{kind} {name!r}: did you mean {meant_name!r}?")
     module = own_module(kind, name, module_name)
     if not attribute:
         raise ValueError(f"{kind} {name!r}: write what of {module_name} is meant, {module_name}:NAME")
@@ -388,7 +385,7 @@ def program_spec(text: str) -> str:
     """Return the loop that a command line or the name of a function stands for, with options in brackets behind it.
 
     `python my_agent.py` is `program(command="python my_agent.py")`, and `my.module:solve(venv=new)` has that option, too.
-    Raises ValueError, without the name of a flag, for an empty one, for options that cannot be read, and for a loop.
+    Raises ValueError, without the name of a flag, for an empty one, and for options that cannot be read.
     """
     parts = _SHORT.fullmatch(text.strip())
     assert parts is not None
@@ -397,9 +394,4 @@ def program_spec(text: str) -> str:
         raise ValueError("write a command line, my.module:function or FILE.py:function")
     if "command" in options:
         raise ValueError(f"{text!r}: command stands in front of the brackets")
-    if loop := loop_of_program(parts["command"]):
-        spec = shlex.quote(str(Spec(loop, options)))
-        raise ValueError(
-            f"{loop.partition(':')[2]} is a loop, no program: write --loop {spec}; its laws: whichloop check loop {spec}"
-        )
     return str(Spec("program", {"command": parts["command"], **options}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import importlib
 import os
@@ -12,7 +11,6 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, cast
 
-from .cured_error import CuredError
 from .values import error_text
 
 _PYTHONS, _OURS = (f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
@@ -31,11 +29,11 @@ def own_words(error: Exception) -> str:
     """Return what an exception from a user's code says, and the user's line: `KeyError: 'k' at mine.py:7`.
 
     Where the user's line called ours, which refused an argument, our words are told without a type: `size is 0 (mine.py:7)`.
-    Empty for what tells all by itself: an OSError, which names its file, a mistake with its cures, and a ValueError that passed no
+    Empty for what tells all by itself: an OSError, which names its file, and a ValueError that passed no
     line of the user's.
     """
     at = raised_at(error)
-    if isinstance(error, OSError | CuredError) or (isinstance(error, ValueError) and not at):
+    if isinstance(error, OSError) or (isinstance(error, ValueError) and not at):
         return ""
     text = error_text(error)
     if _is_raised_here(error) and at:
@@ -138,30 +136,24 @@ _AS_FILE = re.compile(r"(?P<file>[^\s():@]+\.py)(?::(?P<name>\w*))?(?P<rest>[(@]
 """A name that is typed like a file's, such as `./shop/loop.py:Mine(tries=2)`."""
 
 
-def named_as_file(typed: str, *, wants_loop: bool = False) -> str:
+def named_as_file(typed: str, *, wants_name: bool = False) -> str:
     """Return what a name that is typed like that of a file stands for, `shop.loop:Mine` of `./shop/loop.py:Mine`.
 
-    Empty for other names, and where there is no such file below the current directory. Of a file alone it is the module, or if
-    the file has a loop and one is wanted, that.
+    Empty for other names, and where there is no such file below the current directory. Of a file alone it is the module, with
+    `:NAME` if a name in it is wanted.
     """
     match = _AS_FILE.fullmatch(typed.strip())
     module = "" if match is None else _module_of(match["file"])
     if match is None or not module:
         return ""
-    name = match["name"]
-    if name == "" or (name is None and wants_loop):
-        name = next(iter(loops_in(Path(match["file"]))), "NAME" if name == "" else None)
-    return f"{module}{'' if name is None else f':{name}'}{match['rest'] or ''}"
+    name = match["name"] or ("NAME" if wants_name or match["name"] == "" else "")
+    return f"{module}{name and f':{name}'}{match['rest'] or ''}"
 
 
 def named_with_dots(typed: str) -> str:
-    """Return `shop.loop:Mine` of `shop.loop.Mine` or `shop.loop:`, where there is such a file; empty otherwise."""
-    module, _, name = typed.partition(":") if typed.endswith(":") else typed.rpartition(".")
-    file = file_of(module)
-    if file is None:
-        return ""
-    name = name or next(iter(loops_in(file)), "")
-    return f"{module}:{name}" if name else ""
+    """Return `shop.loop:Mine` of `shop.loop.Mine`, where there is such a file; empty otherwise."""
+    module, _, name = typed.rpartition(".")
+    return f"{module}:{name}" if name.isidentifier() and file_of(module) is not None else ""
 
 
 def file_of(module: str) -> Path | None:
@@ -170,36 +162,6 @@ def file_of(module: str) -> Path | None:
     is_name = all(map(str.isidentifier, module.split(".")))
     places = (inner.with_name(f"{inner.name}.py"), inner / "__init__.py") if is_name else ()
     return next(filter(Path.is_file, places), None)
-
-
-def loop_of_program(program: str) -> str:
-    """Return the loop, `shop.loop:Mine`, that is typed where a program is asked for, as `FILE.py:NAME` or `MODULE:NAME`.
-
-    Empty for what is no class with a coroutine `run` in a file below the current directory.
-    """
-    loop = named_as_file(program) or program
-    module, _, name = loop.partition(":")
-    file = file_of(module)
-    return loop if file is not None and name in loops_in(file) else ""
-
-
-def loops_in(file: Path) -> list[str]:
-    """Return the classes at the top of a file that are loops by their coroutine `run`, or by that of a class above them.
-
-    None of a file that cannot be read.
-    """
-    try:
-        body = ast.parse(file.read_text(encoding="utf-8")).body
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return []
-    loops: list[str] = []
-    for each in body:
-        if isinstance(each, ast.ClassDef) and (
-            any(isinstance(item, ast.AsyncFunctionDef) and item.name == "run" for item in each.body)
-            or any((base.id if isinstance(base, ast.Name) else "") in loops for base in each.bases)
-        ):
-            loops.append(each.name)
-    return loops
 
 
 def _module_of(file: str) -> str:

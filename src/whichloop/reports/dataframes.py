@@ -193,7 +193,7 @@ class Loaded:
         return ShownViews(self.results.views)
 
     def why(self, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
-        """Return why trials were lost, from their traces, by pair and by arm; it prints as `whichloop why` does.
+        """Return why trials were lost, from their traces, by pair and by arm; it prints as `whichloop report --why` does.
 
         `a`, `b`: an arm or loop by name, or two where they part; the sums if left out. `task`: only its trials. Raises RunError for
         `b` without `a`, an unknown arm or task, and for traces that cannot be read.

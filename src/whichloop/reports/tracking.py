@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def logs(config: CompareConfig) -> bool:
     """Say whether the settings ask for a log and MLflow is there to write one."""
-    return config.mlflow and is_installed("mlflow")
+    return config.is_logged and is_installed("mlflow")
 
 
 def not_logged(config: CompareConfig) -> str:
     """Return a line for a run that would have been logged if MLflow were installed; empty for others."""
-    if not config.mlflow or is_installed("mlflow"):
+    if not config.is_logged or is_installed("mlflow"):
         return ""
-    return f"not logged to MLflow, which is not installed: {how_to_install('mlflow')}; --no-mlflow leaves out this line"
+    return f"not logged to MLflow, which is not installed: {how_to_install('mlflow')}"
 
 
 def where_logged(config: CompareConfig, folder: Path) -> tuple[str, ...]:

@@ -10,12 +10,10 @@ from whichloop.experiments.compare.results import Results, find_record
 from whichloop.experiments.why.base_rates import BaseRate
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import ArmLosses, PairLosses, Why, losses_explained, pairs_named, required_arms
-from whichloop.experiments.why.trial import trial_doc
+from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import read_trace
 from whichloop.text.doc import Doc
-from whichloop.text.trace_text import as_judged
 
 from .html import doc_html
 from .row_frames import flat, interval_columns, rows_frame
@@ -68,7 +66,7 @@ class ShownDoc:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShownWhy(ShownDoc):
-    """The losses of a run and their causes, as `whichloop why` prints them, and as tables."""
+    """The losses of a run and their causes, as `whichloop report --why` prints them, and as tables."""
 
     finding: Why
 
@@ -149,6 +147,4 @@ def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task:
 
 def shown_trial(run: Results, trial: str) -> ShownDoc:
     """Return one trial, by its name or a unique part of it. Raises RunError if none or several match, or it has no trace."""
-    record = find_record(run, trial)
-    trace = as_judged(read_trace(run.folder, record), record, run.manifest.step_limits.get(record.arm))
-    return ShownDoc(trial_doc(run.folder, trace, record))
+    return ShownDoc(recorded_doc(run.folder, find_record(run, trial)))

@@ -1,28 +1,28 @@
-"""The configuration of a comparison: one validated model, filled from a TOML file and from flags.
+"""The configuration of a comparison: one validated model, filled from a TOML file and from what was typed.
 
-The docstring of a field is the help text of its flag.
+The docstring of a field is what `whichloop list settings` says of it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from whichloop import protocol
 from whichloop.metrics.record_fields import MAX_COUNT, MAX_SEED
-from whichloop.protocol.cured_error import needed
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import SCRIPTED, is_local_model, nearest
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import shown_short
 
-from .typed_budgets import typed_limits
+from .typed_budgets import budget_text, typed_limits
 
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
@@ -32,14 +32,11 @@ Seed = Annotated[int, Field(ge=-MAX_SEED, le=MAX_SEED)]
 MAX_REPEATS = 10_000
 Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+Names = Annotated[tuple[str, ...], ONE_OR_MORE]
 Capability = Literal["tool_choice", "response_schema", "streaming"]
 CassetteModeName = Literal["record", "replay", "replay-or-record", "refresh"]
 Engine = Literal["local", "ray"]
-COMMAND_LINE = "command line"
-FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "model"}
-"""Fields whose flags have other names."""
-FILE_ONLY = ("provider.top_p", "provider.seed")
-"""Fields that have no flag: only a configuration file sets them."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, IN_FLIGHT_LOCAL = 32, 8, 2
 """Trials in flight by default: with real models, without waiting, and with a model that this machine computes."""
 _CONCURRENCY = f"{IN_FLIGHT}, {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait, {IN_FLIGHT_LOCAL} with a local model"
@@ -106,7 +103,7 @@ class ProviderConfig(BaseModel):
     """Maximum number of tokens per minute to and from each real model."""
     prices: Path | None = None
     """TOML file of prices in US dollars per million tokens; they override the prices that ship with DSPy."""
-    without: tuple[Capability, ...] = ()
+    without: Annotated[tuple[Capability, ...], ONE_OR_MORE] = ()
     """Capability that the real model lacks, whatever its provider claims: `tool_choice`, `response_schema` or `streaming`."""
     context_tokens: Positive | None = None
     """Maximum size of a request to a real model in tokens, estimated; a larger request is not sent."""
@@ -135,26 +132,24 @@ class CompareConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    loops: Annotated[tuple[str, ...], Field(min_length=1)] = (
+    loops: Annotated[Names, Field(min_length=1)] = (
         "bare",
         "finish",
         "phased",
         "react_extract",
         "stateless",
     )
-    """Loop to compare, `name` or `name(option=value)`; repeat the option for more loops."""
+    """Loops to compare: `name`, `name(option=value)` or `package.module:Name`."""
     suite: str = "arithmetic"
     """Suite of tasks, `name` or `name(option=value)`."""
     data: Path | None = None
     """File that the suite reads its tasks from, if it imports them."""
     tools: str | None = None
     """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
-    profiles: Annotated[tuple[str, ...], Field(min_length=1), IfAbsent("flaky-format and flaky-tools; with a real model clean")] = (
-        "clean",
-    )
-    """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
-    models: Annotated[tuple[str, ...], Field(min_length=1)] = (SCRIPTED,)
-    """Model: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`; repeat the option for more models."""
+    profiles: Annotated[Names, Field(min_length=1), IfAbsent("flaky-format and flaky-tools; with a real model clean")] = ("clean",)
+    """Fault profiles: built-in names or TOML files."""
+    models: Annotated[Names, Field(min_length=1)] = (SCRIPTED,)
+    """Models: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`."""
     user: Annotated[str | None, IfAbsent("the suite's script")] = None
     """Model that plays the users of a suite that has them, a real one, in place of their script."""
     base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
@@ -213,12 +208,14 @@ class CompareConfig(BaseModel):
     """Name of the run, in the title of its page and in MLflow."""
     runs: Path = Path("runs")
     """Folder that holds the run directories."""
-    mlflow: bool = True
+    mlflow: Annotated[bool | None, IfAbsent("where MLFLOW_TRACKING_URI is set")] = None
     """Log the results to MLflow."""
     tracking_uri: Annotated[str | None, IfAbsent("SQLite in the runs folder")] = None
     """Address of the MLflow tracking server or store."""
     experiment: str = "whichloop"
     """Name of the MLflow experiment."""
+    otlp: Annotated[str | None, Field(exclude=True)] = None
+    """Address of an OTLP endpoint, such as http://localhost:4318, that gets the spans of each trial when it has ended."""
 
     @field_validator("loops", "profiles", "models")
     @classmethod
@@ -240,6 +237,11 @@ class CompareConfig(BaseModel):
         if not re.fullmatch(r"all|failures|none|sample=[1-9][0-9]*", text, re.ASCII):
             raise ValueError("it must be all, failures, none or sample=N, such as sample=100")
         return text
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the results are to be logged to MLflow."""
+        return bool(os.environ.get("MLFLOW_TRACKING_URI")) if self.mlflow is None else self.mlflow
 
     @property
     def real_models(self) -> tuple[str, ...]:
@@ -264,12 +266,12 @@ class CompareConfig(BaseModel):
         if real and self.profiles != ("clean",):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
         if real and self.price is not None:
-            raise ValueError(f"price is for runs of the scripted model alone; --prices FILE says what {real[0]} costs")
+            raise ValueError(f"price is for runs of the scripted model alone; provider.prices says what {real[0]} costs")
         prices = self.provider.prices
         allowed = ProviderConfig() if self.price is None else ProviderConfig(prices=prices)
         if not real and (self.base_url is not None or self.provider != allowed):
             what = "base_url" if self.base_url is not None else "provider"
-            instead = "" if prices is None else "; with the scripted one, --price NAME takes the price of a model of that file"
+            instead = "" if prices is None else "; with the scripted one, price=NAME takes the price of a model of that file"
             raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini{instead}")
         if real and self.base_url is not None and all(map(is_local_model, self.opened_models)):
             raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
@@ -298,8 +300,7 @@ class CompareConfig(BaseModel):
     @model_validator(mode="after")
     def _cassette_is_there(self) -> Self:
         if self.cassette is None and self.cassette_mode is not None:
-            missing = "the folder of a recording: --cassette FOLDER, or cassette in a TOML file"
-            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs {missing}")
+            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs cassette, the folder of a recording")
         return self
 
     @property
@@ -331,15 +332,40 @@ class CompareConfig(BaseModel):
         return settings
 
 
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "tasks": ("suite", "data", "tools", "quarantine", "split", "tasks", "skip_unplanned", "repeats", "profiles", "loops"),
+    "statistics": ("seed", "looks", "alpha", "margin"),
+    "limits": ("max_tool_steps", "trial_timeout_s", "tool_timeout_s", "budget", "trial_budget"),
+    "model": ("models", "user", "base_url", "provider", "price", "cassette", "cassette_mode"),
+    "run": ("concurrency", "workers", "engine", "address", "real_time"),
+    "kept": ("name", "runs", "traces", "mlflow", "tracking_uri", "experiment", "otlp"),
+}
+"""Section → its settings; each is in one."""
+EVERYDAY: Mapping[str, str] = {
+    **{
+        name: f"--{name}" for name in ("suite", "data", "tools", "tasks", "repeats", "seed", "price", "budget", "workers", "engine")
+    },
+    **{"loops": "--loop", "profiles": "--profile", "models": "--model", "max_tool_steps": "--max-tool-steps"},
+    **{"trial_budget": "--per-trial", "mlflow": "--mlflow", "runs": "--runs"},
+}
+"""Setting → its flag of `compare`; others are typed as `-s NAME=VALUE`."""
+
+
+def typed_words(name: str, value: object) -> list[str]:
+    """Return the words of a command that give a setting a value, as a shell takes them once they are quoted."""
+    if name == "mlflow" and value is True:
+        return ["--mlflow"]
+    if name in EVERYDAY and name != "mlflow":
+        return [EVERYDAY[name], budget_text(value) if isinstance(value, BudgetConfig) else str(value)]
+    return ["-s", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+
+
 class SettingError(ValueError):
-    """A mistake in one setting. The text names its flag; `in_python` names the setting as a call from Python passes it.
+    """A mistake in a setting. The command line prints the setting as it is typed there, Python by its name."""
 
-    `typed`: the whole text, for a mistake that is not in one setting alone.
-    """
-
-    def __init__(self, setting: str, reason: str, flag: str | None = None, *, typed: str = "") -> None:
-        super().__init__(typed or f"{flag or flag_of([setting])}: {reason}")
-        self.in_python = f"{setting}: {reason}" if setting else reason
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(f"{setting}: {problem}")
+        self.setting, self.problem = setting, problem
 
 
 def read_toml(file: Path | None) -> dict[str, Any]:
@@ -352,76 +378,48 @@ def read_toml(file: Path | None) -> dict[str, Any]:
         raise ValueError(f"{file}: not valid TOML: {error}") from None
 
 
-def load_config(file: Path | None, flags: Mapping[str, Any]) -> CompareConfig:
-    """Read a TOML file; flags override it. Where neither names a profile, loops of the scripted model meet `STRESS_PROFILES`.
+def load_config(file: Path | None, typed: Mapping[str, Any]) -> CompareConfig:
+    """Read a TOML file; what was typed overrides it. Where neither names a profile, scripted models meet `STRESS_PROFILES`.
 
-    Raises ValueError in one line that names file and field, or OSError.
+    Raises SettingError for what was typed, ValueError in one line for what stands in the file, or OSError.
     """
-    data = read_toml(file)
-    settings = {name: value for name, value in flags.items() if value not in (None, ())}
-    typed = dict(settings)
-    for name in _SECTIONS:
-        if name in settings and isinstance(data.get(name), dict):
-            settings[name] = data[name] | settings[name]
-    config = config_from(data | settings, COMMAND_LINE if file is None else str(file), typed=typed)
+    config = config_from(merged(read_toml(file), typed), "" if file is None else str(file), typed=typed)
     if "profiles" in config.model_fields_set or config.real_models:
         return config
     return config.model_copy(update={"profiles": STRESS_PROFILES})
 
 
-def config_from(
-    data: dict[str, Any], source: str, *, typed: Mapping[str, Any] | None = None, flags: Mapping[str, str] = FLAGS
-) -> CompareConfig:
-    """Validate a configuration. Raises ValueError in one line that names source and field, and suggests a known field.
+def merged(data: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a file with what was typed in their place; of a section only what was typed of it."""
+    both = {name: value for name, value in typed.items() if value is not None and value != ()}
+    tables = [name for name, value in both.items() if isinstance(value, dict) and isinstance(data.get(name), dict)]
+    return {**data, **both, **{name: {**data[name], **both[name]} for name in tables}}
 
-    `typed`: the part of `data` that comes from the command line; a mistake in it is reported by the flag's name.
-    `flags`: fields whose flags have other names.
+
+def config_from(data: Mapping[str, Any], source: str = "", *, typed: Mapping[str, Any] | None = None) -> CompareConfig:
+    """Validate a configuration. `source`: the file of the settings that are not `typed`; without one all were typed.
+
+    Raises SettingError for a mistake in what was typed, and ValueError in one line that names file and setting for others.
     """
-    typed = typed or {}
     try:
         return CompareConfig.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
-        if first["type"] == "extra_forbidden":
-            model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
-            raise mistake(source, f"unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
-        message = needed(first)
-        if not path:
-            if source == COMMAND_LINE:
-                raise SettingError("", message, typed=_with_flags(message, typed, flags)) from None
-            raise mistake(f"{source} and the {COMMAND_LINE}" if typed else source, message) from None
-        if first["type"] != "value_error" or not isinstance(first["input"], list | tuple):  # else the message names it
-            message = f"{message}, got {shown_short(first['input'])}"
-        if _is_typed(path, typed):
-            raise SettingError(".".join(path), message, flag_of(path, flags)) from None
-        raise ValueError(f"{source}: {'.'.join(path)}: {message}") from None
+        raise setting_error(error, source, typed) from None
 
 
-def mistake(source: str, message: str) -> ValueError:
-    """Return an error about no single known setting; a call from Python has no command line to blame."""
-    return SettingError("", message, source) if source == COMMAND_LINE else ValueError(f"{source}: {message}")
-
-
-def _with_flags(message: str, typed: Mapping[str, Any], flags: Mapping[str, str]) -> str:
-    """Return what a validator says of settings that do not fit together, with a flag where it begins with a setting's name."""
-    name, _, rest = message.partition(" ")
-    section = typed.get(name)
-    if name in _SECTIONS and isinstance(section, Mapping) and section:
-        return f"{flag_of([name, next(iter(section))], flags)} {rest}"
-    return f"{flag_of([name], flags)} {rest}" if name in CompareConfig.model_fields else message
-
-
-def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:
-    """Return whether a flag set this field; the fields of a section count separately."""
-    value = typed.get(path[0])
-    return value is not None and (len(path) == 1 or not isinstance(value, dict) or value.get(path[1]) is not None)
-
-
-def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
-    """Return a field's flag, such as `--loop` for `loops.0`, `--budget-calls`, or `--attempts` for `provider.attempts`."""
-    names = [name for name in path if not name.isdigit() and name != "provider"] or ["provider"]
-    return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
-
-
-_SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": TrialBudgetConfig, "provider": ProviderConfig}
+def setting_error(error: ValidationError, source: str = "", typed: Mapping[str, Any] | None = None) -> ValueError:
+    """Return pydantic's first complaint in one line that names the setting, and its file where it was not typed."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"] if not isinstance(part, int)]
+    problem = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        hint = f"; {nearest(path[-1], CompareConfig.model_fields)}" if len(path) == 1 else ""
+        problem = f"there is no such setting{hint}"
+    if first["type"] not in ("extra_forbidden", "value_error", "missing"):
+        problem += f", got {shown_short(first['input'])}"
+    if not path:
+        return ValueError(f"{source}: {problem}" if source and not typed else problem)
+    section = (typed or {}).get(path[0])
+    if not source or (section is not None and (not isinstance(section, Mapping) or len(path) == 1 or path[1] in section)):
+        return SettingError(".".join(path), problem)
+    return ValueError(f"{source}: {'.'.join(path)}: {problem}")

@@ -140,7 +140,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     if not directories and os.path.isfile(run):  # which takes a text of any length
         raise RunError(f"{run} is a file, not a run; whichloop import {shlex.quote(str(run))} reads results of other tools")
     if not directories:
-        raise RunError(_no_such_run(str(run), known_runs, root, is_named=runs is not None))
+        raise RunError(_no_such_run(str(run), known_runs, root, is_named=root != RUNS))
     if len(directories) > 1:
         raise RunError(f"{str(run)!r} matches {len(directories)} runs in {root}: {several(directories)}")
     return _folder_below(root / directories[0], below, run)

@@ -90,8 +90,10 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
         return
     count = 1 + sum(1 for _ in unplanned) if counted_before is None else counted_before
     why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
-    learn = "run a real model and learn them from the run by the command whichloop suite learn"
-    rest = "--skip-unplanned leaves them out" if count < len(tasks) else f"write plans (whichloop plan schema), or {learn}"
+    learn = "run a real model and learn them from the run by the command whichloop learn plans"
+    rest = (
+        "-s skip_unplanned=true leaves them out" if count < len(tasks) else f"write plans (whichloop list plan-schema), or {learn}"
+    )
     total = counted(len(tasks), "task")
     lack = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
     raise ValueError(f"suite {suite.name}: {lack} ({why}); {rest}")
@@ -104,7 +106,7 @@ def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) ->
         return
     for task in tasks:
         if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
-            raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in a --quarantine file")
+            raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in a -s quarantine=file")
 
 
 def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:

@@ -242,7 +242,7 @@ class Settings(BaseModel):
     trial_timeout_s: Limit = 60.0
     trial_budget: BudgetConfig = BudgetConfig()
     budget: BudgetConfig = BudgetConfig()
-    mlflow: bool = True
+    mlflow: bool | None = None
 
 
 def fitting(settings: type[BaseModel]) -> AfterValidator:

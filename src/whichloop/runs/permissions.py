@@ -41,8 +41,8 @@ HUB = "huggingface"
 
 def check_tracking(config: CompareConfig) -> None:
     """Raise ValueError for a run that is to be logged to a store by its address where MLflow is not installed."""
-    if config.mlflow and config.tracking_uri is not None and not is_installed("mlflow"):
-        raise missing("--tracking-uri", "mlflow")
+    if config.is_logged and config.tracking_uri is not None and not is_installed("mlflow"):
+        raise missing("tracking_uri", "mlflow")
 
 
 def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
@@ -54,11 +54,11 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
         instead = ", or stay here: --engine local"
         config = _with_typed_again(folder, config, "address", allowed.address, "goes to the Ray cluster at", instead)
     check_tracking(config)
-    if config.tracking_uri is not None and config.mlflow:
-        instead = ", or log nothing: --no-mlflow"
+    if config.tracking_uri is not None and config.is_logged:
+        instead = ", or log nothing: -s mlflow=false"
         config = _with_typed_again(folder, config, "tracking_uri", allowed.tracking_uri, "is logged to", instead)
     if config.cassette is not None and allowed.cassette != config.cassette:
-        again = f"type it again: --cassette {shlex.quote(str(config.cassette))}"
+        again = f"type it again: -s {shlex.quote(f'cassette={config.cassette}')}"
         raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
     return config
 
@@ -74,7 +74,7 @@ def _with_typed_again(
     public = config.public()[name]
     config = config.model_copy(update={name: typed})
     if config.public()[name] != public:
-        again = f"type it again: --{name.replace('_', '-')} {shlex.quote(public)}{instead}"
+        again = f"type it again: -s {shlex.quote(f'{name}={public}')}{instead}"
         raise RunError(f"{folder}: this run {what_it_does} {public}; {again}")
     return config
 
@@ -93,8 +93,8 @@ def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -
 def resume_flags(config: CompareConfig) -> list[str]:
     """Return what `allowed_config` wants typed again, as words of a command; addresses without what is secret."""
     public = config.public()
-    flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
-    typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(public[name]))] for name in flags if public[name]]
+    flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.is_logged else ()))
+    typed_again = [["-s", shlex.quote(f"{name}={public[name]}")] for name in flags if public[name]]
     return [*allow_words(config), *(word for words in typed_again for word in words)]
 
 

@@ -20,10 +20,9 @@ from whichloop.datasets.importing.mcp_server import is_mcp, mcp_tools
 from whichloop.datasets.importing.own_tools import OwnTools, offered
 from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program
-from whichloop.protocol.cured_error import UnknownNameError, needed
 from whichloop.protocol.modules import module_in, offered_by, plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
-from whichloop.protocol.own_code import load_plugin, loops_in, named_with_dots, own_words
+from whichloop.protocol.own_code import load_plugin, named_with_dots, own_words
 from whichloop.protocol.values import joined
 
 from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
@@ -52,7 +51,7 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
             )
         except ValidationError as error:
             or_none = ", or none" if _takes_none(option.type) else ""
-            raise ValueError(f"{whose}: {name}: {needed(error.errors(include_url=False)[0])}{or_none}, got {value!r}") from None
+            raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}{or_none}, got {value!r}") from None
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return options
@@ -141,19 +140,15 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
     candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
-    setting = f"{kind}s" if kind == "loop" else kind
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
-        raise UnknownNameError(setting, f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
+        raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     module = name.removesuffix(".py")
     if module.isidentifier() and Path(f"{module}.py").is_file():
         such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
-        such = next(iter(loops_in(Path(f"{module}.py"))), such) if kind == "loop" else such
-        raise UnknownNameError(
-            setting, f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}"
-        )
+        raise ValueError(f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}")
     if meant_name := named_with_dots(name):
-        raise UnknownNameError(setting, f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
-    raise UnknownNameError(setting, f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
+        raise ValueError(f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
+    raise ValueError(f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:

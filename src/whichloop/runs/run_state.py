@@ -220,7 +220,7 @@ def overrun(budget: BudgetConfig, spent: Spent) -> str:
     over = [
         f"{getattr(spent, name):,.12g} {name} of {limit:,.12g}" for name, limit in limits.items() if getattr(spent, name) > limit
     ]
-    cure = "calls that are under way when a budget is used up are paid; --concurrency 1 has one at a time"
+    cure = "calls that are under way when a budget is used up are paid; -s concurrency=1 has one at a time"
     return f"over budget: the run spent {' and '.join(over)}; {cure}" if over else ""
 
 

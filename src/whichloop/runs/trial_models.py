@@ -33,7 +33,7 @@ def with_scripted_price(config: CompareConfig) -> CompareConfig:
     try:
         tag = read_tag(config.price)
         if tag is not None and file is not None:
-            raise ValueError(f"{config.price} needs no file of prices; leave --prices out, or name a model of {file}")
+            raise ValueError(f"{config.price} needs no file of prices; leave provider.prices out, or name a model of {file}")
         tag = tag or PriceTag(_looked_up(config.price, file), config.price)
     except ValueError as error:
         raise SettingError("price", str(error)) from None
@@ -208,21 +208,18 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
     """Raise ValueError for a budget in dollars that could never be used up."""
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
-    section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
-    check_scripted_price(config, f"{section}-tokens")
+    check_scripted_price(config)
     for name, model in models.items():
         if not getattr(model, "is_priced", True):
             raise ValueError(
-                f"a budget in dollars needs the price of {name}, which is in no price list: give it with --prices FILE"
+                f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices, a file"
             )
 
 
-def check_scripted_price(config: CompareConfig, otherwise: str) -> None:
-    """Raise ValueError if a budget in dollars limits a scripted model whose tokens have no price; `otherwise`: the option that
-    limits it without one."""
+def check_scripted_price(config: CompareConfig) -> None:
+    """Raise SettingError if a budget in dollars limits a scripted model whose tokens have no price."""
     if not config.real_models and config.price is None:
-        cure = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
-        raise ValueError(f"a budget in dollars needs a price of the scripted model: {cure}, or limit them with {otherwise}")
+        raise SettingError("price", "a budget in dollars needs one for the scripted model, such as 0.15/0.60 or openai/gpt-4o-mini")
 
 
 def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:

@@ -18,9 +18,11 @@ _UNITS = {
     "usd": "dollars",
     "dollar": "dollars",
     "dollars": "dollars",
+    "s": "seconds",
+    "seconds": "seconds",
 }
 MAX = Decimal(10**15)
-_FORM = "write calls, tokens or dollars, such as 2000, 2000calls, 1.5e6tokens or $2.50, several with commas between"
+_FORM = "write calls, tokens, dollars or seconds, such as 2000, 2000calls, 1.5e6tokens, 2.5usd or 60s, several with commas between"
 
 
 class TypedLimits(Protocol):
@@ -34,6 +36,9 @@ class TypedLimits(Protocol):
 
     @property
     def dollars(self) -> float | None: ...
+
+    @property
+    def seconds(self) -> float | None: ...
 
 
 def typed_limits(value: object) -> Mapping[str, Any]:
@@ -55,9 +60,7 @@ def _parsed_budget(text: str) -> dict[str, Any]:
         if unit in amounts:
             raise ValueError(f"{_short_value(text)}: {unit} are given twice")
         amounts[unit] = amount
-    integers = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
-    dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
-    return {**integers, **dollars}
+    return {unit: int(amount) if unit in ("calls", "tokens") else float(amount) for unit, amount in amounts.items()}
 
 
 def _parsed(part: str) -> tuple[str, Decimal]:
@@ -67,13 +70,13 @@ def _parsed(part: str) -> tuple[str, Decimal]:
     if unit is None:
         raise ValueError(f"{_short_value(part)} is not a budget; {_FORM}")
     amount = Decimal(number)
-    if not 0 < amount <= MAX or (unit != "dollars" and amount != int(amount)):
+    if not 0 < amount <= MAX or (unit in ("calls", "tokens") and amount != int(amount)):
         raise ValueError(f"{_short_value(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is needed")
     return unit, amount
 
 
-_KINDS = {"calls": "whole number", "tokens": "whole number", "dollars": "number"}
-_MIN = {"calls": "1", "tokens": "1", "dollars": "above 0"}
+_KINDS = {"calls": "whole number", "tokens": "whole number", "dollars": "number", "seconds": "number"}
+_MIN = {"calls": "1", "tokens": "1", "dollars": "above 0", "seconds": "above 0"}
 
 
 def _short_value(value: object) -> str:
@@ -83,7 +86,7 @@ def _short_value(value: object) -> str:
 
 
 def budget_text(budget: TypedLimits) -> str:
-    """Return a budget as it is typed, without seconds, or `no limit`."""
+    """Return a budget as it is typed, or `no limit`."""
     parts = []
     if budget.calls is not None:
         parts.append(f"{budget.calls}calls")
@@ -91,4 +94,6 @@ def budget_text(budget: TypedLimits) -> str:
         parts.append(f"{budget.tokens}tokens")
     if budget.dollars is not None:
         parts.append(f"${budget.dollars!r}")
+    if budget.seconds is not None:
+        parts.append(f"{budget.seconds:.12g}s")
     return ",".join(parts) or "no limit"

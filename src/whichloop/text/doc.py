@@ -136,9 +136,10 @@ def to_terminal(doc: Doc, console: Console, *, detail: bool = False) -> None:
 
 
 def _pieces(table: Table, width: int) -> Iterator[Table]:
-    """Yield a table that is too wide in pieces side by side, each with the first column; one column alone may be folded."""
+    """Yield a table that is too wide in pieces side by side, each with the first; what is folded takes a third of the width."""
     rows = [list(table.columns), *table.texts]
     wide = [max(cell_len(plain_line(row[n])) for row in rows) + 1 for n in range(len(table.columns))]
+    wide = [each if each <= width // 2 + 1 else width // 3 for each in wide]
     parts: list[list[int]] = [[]]
     for n in range(1, len(table.columns)):
         if parts[-1] and wide[0] + sum(wide[each] for each in parts[-1]) + wide[n] > width + 1:

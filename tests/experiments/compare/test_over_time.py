@@ -218,7 +218,7 @@ def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     config = read_manifest_json(folder)["config"]
     change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
-    with pytest.raises(RunError, match=r"--address ray://10\.9\.9\.9:10001, or stay here: --engine local"):
+    with pytest.raises(RunError, match=r"-s address=ray://10\.9\.9\.9:10001, or stay here: --engine local"):
         reopen(folder)
     assert reopen(folder, session=SessionSettings({"engine": "local"})).config.address is None
     assert reopen(folder, Permissions(address="ray://10.9.9.9:10001")).config.engine == "ray"
@@ -229,14 +229,14 @@ def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     uri = "https://user:secret@mlflow.example:5000"
     change(folder, config={**read_manifest_json(folder)["config"], "tracking_uri": uri, "mlflow": True})
     for allowed in (Permissions(), Permissions(tracking_uri="https://other.example")):
-        with pytest.raises(RunError, match=r"--tracking-uri https://mlflow\.example:5000, or log nothing: --no-mlflow") as caught:
+        with pytest.raises(RunError, match=r"-s tracking_uri=https://mlflow\.example:5000, or log nothing:") as caught:
             reopen(folder, allowed)
         assert "secret" not in str(caught.value)
-        with pytest.raises(RunError, match="--tracking-uri"):
+        with pytest.raises(RunError, match="-s tracking_uri"):
             extend(folder, Additions(repeats=2), allowed)
     typed = reopen(folder, Permissions(tracking_uri="https://me:mine@mlflow.example:5000")).config
     assert (typed.tracking_uri, typed.mlflow) == ("https://me:mine@mlflow.example:5000", True)
-    assert resume_flags(typed) == ["--tracking-uri", "https://mlflow.example:5000"]
+    assert resume_flags(typed) == ["-s", "tracking_uri=https://mlflow.example:5000"]
     without = reopen(folder, session=SessionSettings({"mlflow": False})).config
     assert (without.mlflow, resume_flags(without)) == (False, [])
 
@@ -328,11 +328,11 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
 @pytest.mark.parametrize(
     ("additions", "said"),
     [
-        (Additions(), "nothing is added: give --loop"),
-        (Additions(repeats=1), "nothing is added: give --loop"),
-        (Additions(tasks=2), "--tasks 2: the run has 3 already, and N is the new total"),
-        (Additions(repeats=0), "--repeats 0: the run has 1 already"),
-        (Additions(loops=("bare",)), "--loop: 'bare' is given twice"),
+        (Additions(), "nothing is added: name a loop"),
+        (Additions(repeats=1), "nothing is added: name a loop"),
+        (Additions(tasks=2), "tasks: the new total, 2, is less than the 3 that the run has"),
+        (Additions(repeats=0), "repeats: the new total, 0, is less than the 1 that the run has"),
+        (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
         (Additions(loops=("bear",)), "did you mean 'bare'"),
         (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
         (Additions(models=("openai/x",)), "runs under 'clean' only"),
@@ -349,7 +349,7 @@ def test_what_cannot_be_added_is_told_and_nothing_is_written(configured, additio
 
 def test_all_tasks_cannot_be_more(configured):
     folder = begun(configured(tasks=None))
-    with pytest.raises(ValueError, match="--tasks 99: the run has all 9 tasks of suite arithmetic already"):
+    with pytest.raises(ValueError, match="tasks: the run has all 9 tasks of suite arithmetic already"):
         extend(folder, Additions(tasks=99))
 
 

@@ -136,7 +136,7 @@ def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
     (folder / TRIALS).write_bytes(b"".join(kept))
     unseal(folder)
     own.changed = {"all": {"expected": 7}}
-    with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: whichloop rescore"):
+    with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: whichloop resume"):
         reopen(folder, Permissions(ALLOWED))
     rescore(folder, ALLOWED)
     assert run(reopen(folder, Permissions(ALLOWED)), Unwatched()) == ""
@@ -157,7 +157,7 @@ def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, 
         with pytest.raises(KeyboardInterrupt):
             rescore(folder, ALLOWED)
     assert results(folder).is_complete
-    with pytest.raises(RunError, match="whichloop rescore"):
+    with pytest.raises(RunError, match="--rescore"):
         reopen(folder, Permissions(ALLOWED))
     was = {record.key: record.scores for record in first}
     rescore(folder, ALLOWED)
@@ -200,7 +200,7 @@ def test_end_states_that_were_not_kept_cannot_be_judged(own, ran):
     folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",), traces="none")
     before = (folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()
     own.changed = {"all": {"scorer": "contains"}}
-    with pytest.raises(RunError, match=r"the end state that it left was not kept, .*--traces all"):
+    with pytest.raises(RunError, match=r"the end state that it left was not kept, .*-s traces=all"):
         rescore(folder, ALLOWED)
     assert ((folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()) == before
 

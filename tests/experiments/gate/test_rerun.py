@@ -104,7 +104,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs_and_leaves_no_f
 
 
 def test_a_bad_configuration_is_one_line_that_names_the_file(baseline):
-    with pytest.raises(ValueError, match=r"^b\.json: repeats: 1 or more is needed, got 0$"):
+    with pytest.raises(ValueError, match=r"^b\.json: repeats: Input should be greater than or equal to 1, got 0$"):
         config_again(configured(baseline, repeats=0), FILE, Rerun())
     with pytest.raises(ValueError, match=r"^b\.json: blessed from another tool's files, so there is nothing to run"):
         config_again(baseline.model_copy(update={"config": {}}), FILE, Rerun())

@@ -106,7 +106,7 @@ def test_a_scripted_run_of_tasks_without_a_plan_is_refused_before_anything_is_ma
     with pytest.raises(ValueError, match=re.escape("2 of 3 tasks have no plan")) as told:
         prepare(config)
     assert "not written" in str(told.value)
-    assert "--skip-unplanned" in str(told.value)
+    assert "-s skip_unplanned=true" in str(told.value)
     assert not (tmp_path / "runs").exists()
     assert prepare(config.model_copy(update={"tasks": 1})).trials == 1
 
@@ -126,7 +126,7 @@ def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tm
 
 def test_where_no_task_has_a_plan_the_way_to_plans_is_named(tmp_path, monkeypatch):
     name = unplanned(tmp_path, monkeypatch, every=True)
-    with pytest.raises(ValueError, match=r"3 of 3 tasks have no plan.*whichloop suite learn"):
+    with pytest.raises(ValueError, match=r"3 of 3 tasks have no plan.*whichloop learn plans"):
         prepare(CompareConfig(loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False))
 
 

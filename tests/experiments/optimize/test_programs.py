@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from tests.sealing import reseal
 from whichloop.experiments.optimize.program_text import (
@@ -21,7 +20,6 @@ from whichloop.experiments.optimize.program_text import (
     parts,
     program_diff,
     program_named,
-    to_markdown,
 )
 from whichloop.protocol import Message, Prompt, Reply
 from whichloop.protocol.program import conversation_text, reply_text
@@ -91,19 +89,6 @@ def test_json_says_the_same(a, b):
     assert made["predictors"].keys() == a.predictors.keys() | b.predictors.keys()
 
 
-@given(PROGRAM)
-def test_markdown_shows_texts_as_they_are(program):
-    blocks = [token.content for token in MarkdownIt().parse(to_markdown(program)) if token.type == "fence"]
-    shown = [text for prompt in program.predictors.values() for text in texts(prompt)]
-    assert [block.rstrip("\n").replace("\\x0d", "\r").replace("\\x2028", "\u2028") for block in blocks] == [
-        text.rstrip("\n") for text in shown
-    ]
-
-
-def texts(prompt: Prompt) -> list[str]:
-    return [prompt.instructions, *(part.text for demo in prompt.demos for part in parts(demo))]
-
-
 # What a name leads to.
 
 
@@ -116,7 +101,7 @@ def test_a_file_is_a_program_with_where_it_comes_from(tmp_path):
     path = saved(tmp_path / "p.json", decide=state("Do it."), whichloop={"loop": "bare", "seed": 3, "budget": {"calls": 9}})
     found = program_named(path)
     assert found.predictors["decide"].instructions == "Do it."
-    assert origin(found) == ["loop: bare", "seed: 3", 'budget: {"calls": 9}']
+    assert origin(found) == (("loop", "bare"), ("seed", "3"), ("budget", '{"calls": 9}'))
 
 
 def test_a_loop_with_a_file_is_the_whole_program(tmp_path):

@@ -23,11 +23,12 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.optimize.manifest import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.result import optimization_result
-from whichloop.experiments.optimize.tables import optimization_notes, optimization_tables, to_markdown, verdicts
+from whichloop.experiments.optimize.tables import optimization_doc, optimization_notes, optimization_tables, verdicts
 from whichloop.metrics.record import Record
 from whichloop.runs.folders import TEST, is_optimization, trials_folder
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.journal import Journal
+from whichloop.text.doc import to_markdown
 
 # A whole one.
 
@@ -122,7 +123,7 @@ def test_a_search_that_goes_on(write):
         "Cost",
         PROGRAMS,
     ]
-    assert found.state in to_markdown(found)
+    assert found.state in to_markdown(optimization_doc(found))
 
 
 def test_a_test_that_goes_on(write):
@@ -301,7 +302,7 @@ def test_an_invalid_test_has_no_verdict(write):
 
 def test_markdown_takes_names_literally(write):
     evil = replace(A, changes={"warnings": ("<b>|x|</b> [a](b) \x1b[2J",)})
-    made = to_markdown(optimization_result(write(evil)))
+    made = to_markdown(optimization_doc(optimization_result(write(evil))))
     assert "\x1b" not in made
     tokens = [child for token in MarkdownIt().enable("table").parse(made) for child in token.children or ()]
     assert not {token.type for token in tokens} & {"link_open", "html_inline"}

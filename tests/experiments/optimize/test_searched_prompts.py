@@ -158,7 +158,7 @@ def test_the_command_compares_both_prompts_as_the_test_did_from_where_the_search
     found = optimization_result(folder)
     assert comparing_words(found, found.designs[0]) == [
         *("whichloop", "compare", "--loop", "bare", "--loop", "bare@my runs/run/designs/1-bare/optimized.json"),
-        *("--profile", "teachable", "--suite", "arithmetic", "--split", "test", "--tasks", "60", "--repeats", "2"),
+        *("--profile", "teachable", "--suite", "arithmetic", "-s", "split=test", "--tasks", "60", "--repeats", "2"),
     ]
     made["config"]["compare"] = compare | {"base_url": "https://models.example"}
     write_manifest_json(folder, made)

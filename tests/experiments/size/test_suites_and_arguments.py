@@ -109,19 +109,19 @@ def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        ({"metric": "speed"}, "--metric: unknown metric 'speed'; known: accuracy"),
-        ({"margin": 0.0}, "--margin: it must be more than 0 and less than 1"),
-        ({"margin": 1.0}, "--margin: it must be more than 0 and less than 1"),
-        ({"margin": math.nan}, "--margin"),
-        ({"margin": 200.0, "metric": "steps"}, "--margin: it must be more than 0 and less than 100"),
-        ({"alpha": 0.5}, "--alpha"),
-        ({"alpha": 0.0}, "--alpha"),
-        ({"power": 0.4}, "--power"),
-        ({"power": 1.0}, "--power"),
-        ({"power": math.nan}, "--power"),
+        ({"metric": "speed"}, "metric: unknown metric 'speed'; known: accuracy"),
+        ({"margin": 0.0}, "margin: it must be more than 0 and less than 1"),
+        ({"margin": 1.0}, "margin: it must be more than 0 and less than 1"),
+        ({"margin": math.nan}, "margin"),
+        ({"margin": 200.0, "metric": "steps"}, "margin: it must be more than 0 and less than 100"),
+        ({"alpha": 0.5}, "alpha"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"power": 0.4}, "power"),
+        ({"power": 1.0}, "power"),
+        ({"power": math.nan}, "power"),
     ],
 )
-def test_bad_arguments_are_told_by_their_flag(pilot, wanted, says):
+def test_bad_arguments_are_told_by_their_name(pilot, wanted, says):
     with pytest.raises(ValueError, match=says):
         sized(pilot({"a": solves(0.5)}, tasks=10), **wanted)
 

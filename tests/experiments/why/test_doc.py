@@ -99,7 +99,7 @@ def test_the_cure_that_is_in_the_run_is_the_next_thing_to_look_at(tmp_path: Path
     found = ran(tmp_path, ("bare", "bare(fences=read)"), "flaky-format", tasks=40)
     (command,) = lines_of(why_doc(found, losses_explained(found)), "Next")
     words = shlex.split(command)
-    assert words[:2] in (["whichloop", "why"], ["whichloop", "ablate"])
+    assert words[:2] in (["whichloop", "report"], ["whichloop", "compare"])
     fenced = losses_explained(found).arms[0].kinds["parse"].get("wire.fenced", 0)
     assert fenced > 0
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from whichloop.experiments.ablate.prepare import AblationRequest, prepare
+from whichloop.experiments.ablate.prepare import prepare
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
 from whichloop.metrics.arm_info import ArmInfo
@@ -38,16 +38,15 @@ def test_every_factor_is_an_option_with_its_default_first(loop, tmp_path):
     (plain,) = prepare_comparison(config).manifest.arms
     for cause, factors in FACTORS[loop].items():
         assert cause in get_args(Cause)
-        request = AblationRequest(loop, factors, None, None, True, ("steps",))
-        made = prepare(request, config.model_copy(update={"runs": tmp_path / cause.replace(" ", "-")}))
+        made = prepare(loop, factors, config.model_copy(update={"runs": tmp_path / cause.replace(" ", "-")}))
         assert made.manifest.arms[0].configuration == plain.configuration
 
 
 @pytest.mark.parametrize(("loop", "cause"), CASES)
 def test_the_command_names_loop_suite_profile_and_factors(loop, cause):
     words = shlex.split(found(arm(loop), cause).command)
-    assert words[:3] == ["whichloop", "ablate", loop]
-    assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(FACTORS[loop][cause])
+    assert words[:4] == ["whichloop", "compare", "--loop", loop]
+    assert [words[place + 1] for place, word in enumerate(words) if word == "--vary"] == list(FACTORS[loop][cause])
     assert words[-4:] == ["--suite", "events(size=8)", "--profile", "flaky-tools"]
 
 
@@ -57,7 +56,7 @@ def test_where_fenced_replies_were_refused_the_option_that_reads_them_is_propose
     assert (made.factors, made.cure) == (("fences=refuse,read",), "bare(fences=read)")
     config = CompareConfig(loops=("bare",), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)
     (plain,) = prepare_comparison(config).manifest.arms
-    prepared = prepare(AblationRequest("bare", made.factors, None, None, True, ("steps",)), config)
+    prepared = prepare("bare", made.factors, config)
     assert prepared.manifest.arms[0].configuration == plain.configuration  # the default comes first
     for other in (ablation_of(arm("bare"), "parse", SETTINGS, "wire.malformed"), ablation_of(arm("bare"), "parse", SETTINGS)):
         assert other is not None
@@ -69,11 +68,11 @@ def test_where_fenced_replies_were_refused_the_option_that_reads_them_is_propose
 
 def test_where_instructions_were_obeyed_defences_around_the_loop_are_proposed(tmp_path):
     words = shlex.split(found(arm("finish"), "obeyed instruction").command)
-    assert words[:3] == ["whichloop", "ablate", "guarded(loop=finish)"]
-    assert [words[place + 1] for place, word in enumerate(words) if word == "--factor"] == list(GUARDS)
-    config = CompareConfig(loops=(words[2],), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)
+    assert words[:4] == ["whichloop", "compare", "--loop", "guarded(loop=finish)"]
+    assert [words[place + 1] for place, word in enumerate(words) if word == "--vary"] == list(GUARDS)
+    config = CompareConfig(loops=(words[3],), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)
     (plain,) = prepare_comparison(config).manifest.arms
-    made = prepare(AblationRequest(words[2], GUARDS, None, None, True, ("steps",)), config)
+    made = prepare(words[3], GUARDS, config)
     assert made.manifest.arms[0].configuration == plain.configuration  # defaults first
     assert not ablation_of(arm("my_loops:Mine"), "obeyed instruction", SETTINGS)
 

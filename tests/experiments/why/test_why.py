@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.why.losses import Why, comparable, losses_explained, lost_trial
+from whichloop.experiments.why.losses import Why, comparable, losses_explained
+from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.metrics.trace import ToolRun
@@ -112,7 +113,10 @@ def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
 def test_a_trial_by_itself_is_told_as_in_the_list(found):
     arm = losses_explained(found, pairs=(), arms=["react_extract/flaky-format"]).arms[0]
     records = {record.key: record for record in found.records}
-    assert [lost_trial(found, records[arm.arm, one.task, one.repeat]) for one in arm.examples] == list(arm.examples)
+    for one in arm.examples:
+        told = recorded_doc(found.folder, records[arm.arm, one.task, one.repeat])
+        assert {**told.data, **asdict(one.loss)} == told.data
+        assert told.facts["Cause"] == [f"{one.loss.cause}, step {one.loss.step}: {one.loss.detail}"]
 
 
 def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(found):
@@ -226,7 +230,7 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
 def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path, change):
     hostile = damaged(found, tmp_path, change)
     (record,) = hostile.records
-    for act in (lambda: losses_explained(hostile), lambda: lost_trial(hostile, record)):
+    for act in (lambda: losses_explained(hostile), lambda: recorded_doc(hostile.folder, record)):
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)

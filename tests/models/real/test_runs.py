@@ -270,7 +270,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def flags(server: Server) -> list[str]:
-    return ["--model", NAME, "--base-url", server.url]
+    return ["--model", NAME, "-s", f"base_url={server.url}"]
 
 
 COMPARE = [
@@ -283,7 +283,6 @@ COMPARE = [
     "arithmetic",
     "--tasks",
     str(TASKS),
-    "--no-mlflow",
     "--json",
 ]
 
@@ -300,10 +299,10 @@ def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: He
         before = here.texts()
         server.rule = solver
         asked = len(server.seen)
-        untyped = here("resume", "latest", "--no-mlflow", "--json")  # a run directory does not say where a key is sent
+        untyped = here("resume", "latest", "--json")  # a run directory does not say where a key is sent
         assert (untyped.returncode, untyped.stdout, len(server.seen)) == (2, "", asked)
-        assert "type it again: --base-url" in untyped.stderr
-        second = here("resume", "latest", "--no-mlflow", "--json", "--base-url", server.url)
+        assert "type it again: -s base_url" in untyped.stderr
+        second = here("resume", "latest", "--json", "-s", f"base_url={server.url}")
         again = server.seen[asked:]
     arms = [[(arm["loop"], arm["scored"], arm["errored"]) for arm in json.loads(done.stdout)["arms"]] for done in (first, second)]
     assert arms == [[("bare", TASKS, 0), ("react_extract", 0, TASKS)], [("bare", TASKS, 0), ("react_extract", TASKS, 0)]]

@@ -40,7 +40,7 @@ def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
     assert changed.splitlines()[:3] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}", "decide"]
     (command,) = (element.text for element in found.named("code") if element.text.startswith("whichloop compare"))
     assert " --loop bare --loop " in command
-    assert " --profile teachable --suite 'arithmetic(size=60)' --split test --tasks 6" in command
+    assert " --profile teachable --suite 'arithmetic(size=60)' -s split=test --tasks 6" in command
     assert "What each design gained" in [element.text for element in found.named("title")]
     assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.reports.html.made_once import sections_of, why_of
-from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -209,11 +208,10 @@ def test_arms_stand_the_best_first_in_charts_and_sections(breeze):
 @pytest.fixture(scope="module")
 def ablation(tmp_path_factory) -> Results:
     """Two options of a loop, together."""
-    wanted = AblationRequest("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"))
     config = CompareConfig(
         loops=("finish",), profiles=("flaky-format",), suite="arithmetic(size=12)", runs=tmp_path_factory.mktemp("a"), mlflow=False
     )
-    made = prepare_ablation(wanted, config)
+    made = prepare_ablation("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"), config)
     assert run(made, SILENT) == ""
     return results(made.folder)
 

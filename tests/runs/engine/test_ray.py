@@ -183,7 +183,7 @@ def compare(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
     ) -> Driver:
         runs = tmp_path / "runs"
         chosen = ["--loop", "bare", "--loop", "finish", *(word for profile in profiles for word in ("--profile", profile))]
-        command = ["compare", *chosen, "--suite", f"arithmetic(size={tasks})", "--runs", str(runs), "--no-mlflow", "--json"]
+        command = ["compare", *chosen, "--suite", f"arithmetic(size={tasks})", "--runs", str(runs), "--json"]
         process = as_process(
             [sys.executable, *start, *command, "--engine", "ray", *flags],
             env=environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True, start_new_session=True,
@@ -226,7 +226,7 @@ def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster,
     """Trials wait in real time: those that are left after the second kill take seconds, however quick the machine is."""
     (tmp_path / "slow.toml").write_text('name = "slow"\nlatency_s = 0.1\n[rates]\n"tool.raises" = 0.1\n')
     profiles = (str(tmp_path / "slow.toml"),)
-    flags = ("--address", cluster.address, "--real-time", "--concurrency", "16")
+    flags = ("-s", f"address={cluster.address}", "-s", "real_time=true", "-s", "concurrency=16")
     driver = compare(40, cluster.environment, *flags, profiles=profiles, as_process=Prepared)
     assert listening(children(os.getpid())) <= LOOPBACK
     driver.wait_for(10)
@@ -248,7 +248,7 @@ def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster,
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undisturbed):
     here = {"RAY_ADDRESS": cluster.address}  # other tests' clusters may be in sight
-    driver = compare(400, cluster.environment | here, "--address", "auto", "--workers", "2")
+    driver = compare(400, cluster.environment | here, "-s", "address=auto", "--workers", "2")
     driver.wait_for(300)
     driver.process.kill()
     driver.process.communicate()
@@ -330,7 +330,7 @@ def test_where_no_cluster_runs_a_command_says_so_in_one_line(compare):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        process = compare(1, dict(os.environ), "--address", address, "--quiet", as_process=Prepared).process
+        process = compare(1, dict(os.environ), "-s", f"address={address}", "--quiet", as_process=Prepared).process
         out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
     assert out == ""

@@ -326,7 +326,7 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* whichloop rescore"),
+        (("suite", "digest"), "0" * 64, r"suite arithmetic \(its tasks, tools or expected answers\); .* whichloop resume"),
         (("suite", "tasks"), 3, r"the number of tasks \(3, now 6\)"),
         (("profiles", "flaky-tools"), "0" * 64, "fault profile flaky-tools; .* start a new run"),
         (("versions", "policy_and_profiles"), -1, r"the scripted model \(version -1, now \d+\)"),
@@ -334,7 +334,7 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
         (("arms", 0, "configuration"), "Bare()", r"arm bare/flaky-format \(its configuration\)"),
         (("arms",), [], r"arm bare/flaky-format \(there was none\), arm bare/flaky-tools"),
         (("config", "loops"), ["bear"], "--allow bear"),
-        (("config", "tsks"), 3, "manifest.json: unknown field 'tsks'; did you mean 'tasks'"),
+        (("config", "tsks"), 3, "manifest.json: tsks: there is no such setting; did you mean 'tasks'"),
     ],
 )
 def test_a_run_whose_ground_has_changed_is_not_continued(configured, path, value, said):

@@ -186,7 +186,7 @@ def test_a_worker_that_was_frozen_is_not_the_loops_fault(unruly, ran, told, work
 
 @pytest.mark.thorough
 def test_a_thread_that_never_ends_does_not_keep_the_command_from_ending(unruly, tmp_path):
-    asked = ["compare", "--loop", "unruly:StartsAThread", "--tasks", "1", "--no-mlflow", "--json"]
+    asked = ["compare", "--loop", "unruly:StartsAThread", "--tasks", "1", "--json"]
     with start_command(asked, tmp_path, {"PATH": os.defpath, "PYTHONPATH": str(unruly)}) as process:
         said, erred = process.communicate(timeout=200)
     assert process.returncode == 4, erred  # it never asks its model

@@ -223,7 +223,7 @@ def test_a_run_over_its_budget_says_by_how_much():
     spent = Spent(calls=12, tokens=3_072, dollars=0.5, seconds=99)
     told = overrun(BudgetConfig(calls=12, tokens=3_000, dollars=0.25, seconds=1), spent)
     assert told.startswith("over budget: the run spent 3,072 tokens of 3,000 and 0.5 dollars of 0.25; ")
-    assert "--concurrency 1" in told
+    assert "-s concurrency=1" in told
     assert overrun(BudgetConfig(calls=12, tokens=3_072), spent) == overrun(BudgetConfig(), spent) == ""
 
 

@@ -318,9 +318,9 @@ def test_what_is_kept_changes_no_result(whole, failures, some, untraced):
 
 def test_a_trace_that_was_not_kept_is_said_not_to_have_been(failures, some, untraced):
     for found, said in [
-        (failures, "the run kept traces of failures only (--traces failures)"),
-        (some, "it is none of those drawn to be kept (--traces sample=5)"),
-        (untraced, "the run kept none (--traces none)"),
+        (failures, "the run kept traces of failures only (-s traces=failures)"),
+        (some, "it is none of those drawn to be kept (-s traces=sample=5)"),
+        (untraced, "the run kept none (-s traces=none)"),
     ]:
         record = next(record for record in found.records if record.trace_at is None)
         with pytest.raises(RunError) as caught:

@@ -45,7 +45,7 @@ from whichloop.protocol.own_code import raised_at, waiting_at
 from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.trial.watchdog import stop
 
-from ..bench_script import bench_script
+from ..shared.bench_script import bench_script
 from .law import HUNG, Broken, NotApplicable
 from .random_moves import say
 

@@ -87,7 +87,7 @@ class ObjectCodec:
         raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Return the replies that parse reads; `--constrain` lets a local model write no others."""
+        """Return the replies that parse reads; `-s provider.constrain=true` lets a local model write no others."""
         calls: list[dict[str, Any]] = [{"tool": {"const": tool.name}, "arguments": tool.parameters} for tool in tools]
         answer = {"answer": {"type": ["string", "number", "boolean", "array", "object"]}}
         return Grammar(tuple((json_object({"thought": {"type": "string"}} | rest),) for rest in [*calls, answer]))

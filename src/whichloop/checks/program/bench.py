@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.checks.bench_script import bench_script
+from whichloop.checks.shared.bench_script import bench_script
 from whichloop.datasets.task import Task
 from whichloop.models.at_once import LATE, digest_of_call
 from whichloop.models.faults import Fault, FaultPoint, disturb, emptied

@@ -11,7 +11,7 @@ import pytest
 from whichloop.protocol import Loop
 from whichloop.text.output import safe_for_others
 
-from ..pytest_items import check_not_async
+from ..shared.pytest_items import check_not_async
 from .agent_faults import BY_NAME, parse_requirements
 from .check import HANG_S, MAX_REQUESTS, CheckLimits, ProgramReport, Trouble, check_program
 from .naming import agent_of

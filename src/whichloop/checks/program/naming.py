@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import os
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from whichloop.programs.program import PRESETS, Service
 from whichloop.protocol import Loop
-from whichloop.protocol.names import Spec, nearest, parse_spec, program_spec
+from whichloop.protocol.names import Spec, nearest, own_object, parse_spec, program_spec
 from whichloop.runs.built_in import loop_names
 from whichloop.runs.registry import make_loop
 
 TOLD_STEPS = 9
 """Tool steps that an agent is told to take at most, where it can be told; with the answer that makes ten requests."""
+ADDRESS = ("http://", "https://")
+"""How an agent begins that runs as a service."""
 
 
-def agent_spec(words: Sequence[str]) -> Spec:
-    """Return what words name: a design or a framework with its options, a function, or a command line. Raises ValueError."""
+def agent_spec(words: Sequence[str], *, is_elsewhere: bool = False) -> Spec:
+    """Return what words name: a design or a framework with its options, a loop or a function of the user's own, or a command line.
+
+    `is_elsewhere`: it has a Python of its own, so nothing is imported here. Raises ValueError for an unknown name.
+    """
     first = words[0]
     if first.partition("(")[0] in loop_names():
         if len(words) > 1:
@@ -27,16 +32,39 @@ def agent_spec(words: Sequence[str]) -> Spec:
         return parse_spec(first)
     if len(words) > 1:
         return Spec("program", {"command": shlex.join(words)})
-    if Path(first).is_file() and not os.access(first, os.X_OK):
-        raise ValueError(f"{first} cannot be executed; write -- python {first} for a command, or {first}:FUNCTION for a function")
     if first.isidentifier() and shutil.which(first) is None:
         raise ValueError(f"there is no program, framework or design {first!r}; {nearest(first, loop_names())}")
+    if ":" in first and ".py:" not in first and not is_elsewhere:
+        with contextlib.suppress(ValueError):  # what cannot be imported here may be so in the program's own Python
+            if is_loop(own_object("agent", (spec := parse_spec(first)).name)):
+                return spec
     return parse_spec(program_spec(first))
+
+
+def is_loop(thing: object) -> bool:
+    """Return whether an object is a loop, or a class of loops."""
+    return callable(getattr(thing, "run", None))
+
+
+def is_command(word: str) -> bool:
+    """Return whether one word names what can be executed."""
+    return word.partition("(")[0] in PRESETS or shutil.which(word) is not None
 
 
 def agent_name(spec: Spec) -> str:
     """Return the name of an agent in reports: the command of a program, else the spec."""
     return str(spec.options["command"]) if spec.name == "program" else str(spec)
+
+
+def named_agent(words: Sequence[str], venv: str | None = None, keys: Sequence[str] = ()) -> tuple[Loop, str]:
+    """Return the agent that words name, with its name. `venv`, `keys`: as a program's options. Raises ValueError."""
+    more = {name: value for name, value in (("venv", venv), ("keys", tuple(keys))) if value}
+    if words[0].startswith(ADDRESS) and len(words) == 1 and not more:
+        return Service(words[0]), words[0]
+    spec = agent_spec(words, is_elsewhere=bool(venv))
+    if more and spec.name != "program":
+        raise ValueError(f"--venv and --key are for programs, not for {spec}")
+    return make_loop(Spec(spec.name, {**spec.options, **more}, spec.program), TOLD_STEPS), agent_name(spec)
 
 
 def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Loop, str]:
@@ -46,8 +74,7 @@ def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Lo
     name or option.
     """
     if isinstance(agent, str):
-        spec = agent_spec([agent])
-        return make_loop(spec, TOLD_STEPS), agent_name(spec)
+        return named_agent([agent])
     if isinstance(agent, type):
         loop: Loop = agent()
         return loop.with_step_limit(TOLD_STEPS), agent.__name__

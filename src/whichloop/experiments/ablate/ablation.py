@@ -37,7 +37,6 @@ class Ablation:
     """Arm → option → value."""
     default: Mapping[str, Any] | None
     """The values of the cell that equals the loop as typed."""
-    interactions: bool
     metrics: Sequence[str]
     resolution: int | None
     """The resolution of a regular fraction."""
@@ -71,7 +70,7 @@ def metrics_named(names: Sequence[str]) -> tuple[str, ...]:
     """Return accuracy and the named metrics, each once. Raises SettingError for an unknown one."""
     for name in names:
         if name not in METRICS:
-            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}", "--metric")
+            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}")
     return tuple(dict.fromkeys((PRIMARY, *names)))
 
 
@@ -89,7 +88,6 @@ def ablation_result(run: Results) -> AblationResult | None:
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
         groups, metrics = _groups(run, ablation.cells, factors), metrics_named(ablation.metrics)
         design = layout(factors, sorted({cell for group in groups.values() for cell in group}))
-        design = design if ablation.interactions else design.without_interactions()
         found = effects(groups, design, metrics=metrics, alpha=run.comparison.alpha, margin=run.comparison.margin)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{run.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None

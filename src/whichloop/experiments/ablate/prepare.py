@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
@@ -17,43 +17,29 @@ from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
 from whichloop.runs.built_in import options_of
 from whichloop.runs.config import CompareConfig, SettingError
-from whichloop.runs.lookup import suite_of, tasks_of_split
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.registry import find, make_loop
 from whichloop.text.output import json_safe
 
-from .ablation import Ablation, Kind, metrics_named
+from .ablation import Ablation
 
-MAX_ARMS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class AblationRequest:
-    """The user's request for an ablation."""
-
-    loop: str
-    """`name` or `name(option=value)`; options that are not factors keep this value."""
-    factors: tuple[str, ...]
-    """The factors, each as `option=value,value`."""
-    design: str | None = None
-    """full or fractional; None: full if `max_trials` allows it."""
-    max_trials: int | None = None
-    interactions: bool = True
-    metrics: tuple[str, ...] = EFFECT_METRICS
+MAX_CELLS, MAX_ARMS = 64, 200
+"""Cells of a full factorial at most, more are a fraction of them; and arms, over all profiles and models."""
 
 
-def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None = None) -> Experiment:
-    """Create the run directory of an ablation. Raises ValueError for bad input, without creating anything."""
-    metrics = metrics_named(request.metrics)
+def prepare(loop: str, varied: Sequence[str], config: CompareConfig, folder: Path | None = None) -> Experiment:
+    """Create the run directory of a comparison that varies options of one loop: all cells, or of more than 64 a fraction.
+
+    `loop`: `name` or `name(option=value)`; options that are not varied keep this value. `varied`: each as `option=value,value`, the
+    base value first. Raises ValueError for bad input, without creating anything.
+    """
     if config.looks is not None:
-        raise ValueError("looks end a run once every pair is decided; an ablation is about effects: leave looks out")
-    if request.max_trials is not None and request.max_trials < 1:
-        raise SettingError("max_trials", f"it must be at least 1, got {request.max_trials}", "--budget-trials")
-    spec = parse_spec(request.loop)
+        raise ValueError("looks end a run once every pair is decided, and what varies is about effects: leave looks out")
+    spec = parse_spec(loop)
     options = options_of(find("loop", spec.name))
-    factors = _factors(spec, request.factors, options)
+    factors = _factors(spec, varied, options)
     sizes = [len(values) for values in factors.values()]
-    design = _cells(request, config, sizes)
+    design = _cells(config, sizes)
     values = [{name: of[at] for (name, of), at in zip(factors.items(), cell, strict=True)} for cell in design.cells]
     specs = [Spec(spec.name, {**spec.options, **cell}, spec.program) for cell in values]
     _check_loops(specs, values)
@@ -67,8 +53,7 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
         design="full" if len(values) == math.prod(sizes) else "fractional",
         cells=by_arm,
         default=next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None),
-        interactions=request.interactions,
-        metrics=metrics,
+        metrics=EFFECT_METRICS,
         resolution=design.resolution,
         efficiency=round(design.efficiency, 4),
         own={name: options[name].default for name in factors if options[name].default is not Parameter.empty},
@@ -79,9 +64,7 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
 
 
 def _factors(spec: Spec, texts: Sequence[str], options: Collection[str]) -> dict[str, list[Any]]:
-    """Parse factors. Raises SettingError for one that is unknown, a duplicate, fixed in LOOP, or without two values."""
-    if not texts:
-        raise SettingError("factors", "give at least one, such as parse_retries=0,2,5", "--factor")
+    """Parse factors. Raises SettingError for one that is unknown, a duplicate, fixed in the loop, or without two values."""
     factors: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, values_text = (part.strip() for part in text.partition("="))
@@ -100,36 +83,20 @@ def _factors(spec: Spec, texts: Sequence[str], options: Collection[str]) -> dict
     return factors
 
 
-def _factor_error(name: str, reason: str) -> SettingError:
-    return SettingError(f"factors: {name}", reason, f"--factor {name}")
+def _factor_error(name: str, problem: str) -> SettingError:
+    return SettingError("vary", f"{name}: {problem}")
 
 
-def _cells(request: AblationRequest, config: CompareConfig, sizes: Sequence[int]) -> Fraction:
-    """Return the cells to run. Raises ValueError if there are too many, or no such fraction exists."""
-    if request.design not in (None, *get_args(Kind)):
-        raise SettingError("design", nearest(str(request.design), get_args(Kind)))
-    total, (most, reason) = math.prod(sizes), _limit(request, config)
-    if request.design == "full" or (request.design is None and (request.max_trials is None or total <= most)):
-        if total > most:
-            raise ValueError(f"{total} cells are too many: {reason}; a fractional design takes fewer")
+def _cells(config: CompareConfig, sizes: Sequence[int]) -> Fraction:
+    """Return the cells to run. Raises SettingError if there are too many, or no such fraction exists."""
+    total, arms = math.prod(sizes), len(config.profiles) * len(config.models)
+    most = min(MAX_CELLS, MAX_ARMS // arms)
+    if total <= most:
         return Fraction(full_factorial(sizes), None, 1.0)
     try:
-        selected = fraction(sizes, None if request.max_trials is None else most)
+        return fraction(sizes, most)
     except ValueError as error:
-        raise ValueError(f"{error}; all would be {total}, {reason}") from None
-    if len(selected.cells) > most:
-        raise ValueError(f"a fraction of {len(selected.cells)} cells is too large: {reason}")
-    return selected
-
-
-def _limit(request: AblationRequest, config: CompareConfig) -> tuple[int, str]:
-    """Return the maximum number of cells, and the reason for it."""
-    arms = len(config.profiles) * len(config.models)
-    if request.max_trials is not None:
-        trials = arms * config.repeats * max(len(tasks_of_split(suite_of(config), config.split)[: config.tasks]), 1)
-        if (affordable := request.max_trials // trials) < MAX_ARMS // arms:
-            return affordable, f"each takes {trials} trials, and {request.max_trials} are allowed in all"
-    return MAX_ARMS // arms, f"each takes {arms} arms, of {MAX_ARMS} in all" if arms > 1 else f"{MAX_ARMS} arms are the most"
+        raise SettingError("vary", f"{total} cells, and {most} are the most: {error}") from None
 
 
 def _check_loops(specs: Sequence[Spec], cells: Sequence[Mapping[str, Any]]) -> None:

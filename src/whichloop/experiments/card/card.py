@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from whichloop.checks.program import OUTCOMES, RECOVERED, ProgramReport
+from whichloop.checks.program import OUTCOMES, RECOVERED, ProgramReport, check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.bench import tool_descriptions
+from whichloop.checks.program.naming import TOLD_STEPS, agent_name
+from whichloop.experiments.compare.arm_loop import arm_loop
 from whichloop.experiments.compare.results import Results
+from whichloop.experiments.size.pilot import part_of
+from whichloop.experiments.why.losses import required_arms
 from whichloop.metrics.summary import METRICS, measures_of
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Loop, Request, render_value
 from whichloop.protocol.names import Spec
 from whichloop.runs.built_in import options_of
+from whichloop.runs.code_digests import code_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.manifest import ArmEntry
+from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.registry import find
+from whichloop.runs.store.files import RunError
 from whichloop.text.doc import UNKNOWN, Doc, Table, lines_of
 from whichloop.text.numbers import counts, interval, measure_text
 
@@ -82,10 +91,31 @@ def _way_of_showing(request: Request, tools: Mapping[str, str]) -> str:
     return IN_TEXT if described else NOT_SHOWN
 
 
-def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Results) -> Doc:
-    """Return the card of an agent. `spec`: the agent as it was named; `run`: of this agent alone, an arm for each profile."""
-    arms, manifest = run.comparison.arms, run.manifest
-    suite, agent = manifest.suite, manifest.arms[0]
+def run_card(run: Results, named: str | None, allow: Collection[str] = ()) -> Doc:
+    """Return the card of a run's loop. `named`: which, by its name or an arm's; `allow`: code of the user's own that it needs.
+
+    Raises RunError for several loops, one that cannot be made here or has changed, and code that is not allowed; Trouble.
+    """
+    every = [arm.info for arm in run.comparison.arms]
+    names = [info.arm for info in every] if named is None else required_arms(run, named)
+    loops = dict.fromkeys(info.without_profile for info in every if info.arm in names)
+    if len(loops) != 1:
+        raise RunError(f"{run.folder}: a card is of one loop: --arm {' or '.join(loops)}")
+    agent = next(entry for entry in run.manifest.arms if entry.arm in names)
+    spec = Spec(agent.loop, agent.options)
+    if run.manifest.imported is None:
+        allowed_code(run.folder, own_code(CompareConfig(loops=(str(spec),))), allow)
+    loop = arm_loop(run, agent.arm, str(spec))
+    if code_digest(loop) != agent.code:
+        raise RunError(f"{run.folder}: {agent.arm}: its code has changed since this run")
+    name = agent_name(spec)
+    check = check_program(loop.with_step_limit(TOLD_STEPS), name)
+    return card_doc(name, spec, loop, check, part_of(run, names), agent)
+
+
+def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Results, agent: ArmEntry) -> Doc:
+    """Return the card of an agent. `spec`: the agent as it was named; `run`: of it alone, an arm for each profile, `agent` one."""
+    arms, manifest, suite = run.comparison.arms, run.manifest, run.manifest.suite
     stops = sorted(stop.value for stop in loop.stops)
     wire = wire_uses(check.asked, tool_descriptions("chain"))
     options = _options(find("loop", spec.name), spec)
@@ -119,7 +149,12 @@ def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Resul
             tuple((option, render_value(given["value"]), given["says"]) for option, given in options.items()),
             detail=True,
         ),
-        Table("Measured with", ("what", "value"), tuple((what, text) for what, text in _origin(run, stops) if text), detail=True),
+        Table(
+            "Measured with",
+            ("what", "value"),
+            tuple((what, text) for what, text in _origin(run, agent, stops) if text),
+            detail=True,
+        ),
     )
     data = {
         "agent": {"name": name, "version": agent.version, "code": agent.code, "packages": agent.packages, "options": options},
@@ -161,8 +196,8 @@ def _cell(value: object) -> str:
     return str(value) or UNKNOWN
 
 
-def _origin(run: Results, stops: Sequence[str]) -> Sequence[tuple[str, str]]:
-    manifest, suite, agent = run.manifest, run.manifest.suite, run.manifest.arms[0]
+def _origin(run: Results, agent: ArmEntry, stops: Sequence[str]) -> Sequence[tuple[str, str]]:
+    manifest, suite = run.manifest, run.manifest.suite
     named = {**manifest.packages, "Python": manifest.python, **manifest.versions}
     return (
         ("suite", f"{suite.name} {suite.version}, {suite.digest[:DIGEST_CHARS]}"),

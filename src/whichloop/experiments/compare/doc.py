@@ -184,7 +184,7 @@ def _next(run: Results, found: Verdict) -> str:
     if not run.is_complete:
         return f"whichloop resume {name}"
     if run.comparison.invalid or run.arms_to_mend:
-        return f"whichloop why {name}"
+        return f"whichloop report {name} --why"
     return ""
 
 

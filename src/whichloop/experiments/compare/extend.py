@@ -8,13 +8,12 @@ from typing import Any
 
 from whichloop.checks import suite as checks
 from whichloop.protocol.values import counted
-from whichloop.runs.config import COMMAND_LINE, CompareConfig, config_from
+from whichloop.runs.config import CompareConfig, SettingError, config_from
 from whichloop.runs.folders import refuse_optimization
 from whichloop.runs.lookup import check_plans, tasks_of_split
 from whichloop.runs.manifest import RunNote, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions
-from whichloop.runs.registry import is_generated
 from whichloop.runs.run_state import read_state
 from whichloop.runs.schedule import Arm, make_arms, manifest_changes, summary
 from whichloop.runs.store.files import RunError, locked
@@ -109,9 +108,9 @@ def _config(run: Reopened, additions: Additions) -> CompareConfig:
     now = run.config
     for name, total, present in (("repeats", additions.repeats, now.repeats), ("tasks", additions.tasks, len(run.tasks))):
         if total is not None and total < present:
-            raise ValueError(f"--{name} {total}: the run has {present} already, and N is the new total; nothing is taken away")
+            raise SettingError(name, f"the new total, {total}, is less than the {present} that the run has")
     added = _added_to(now, additions)
-    return config_from(now.model_dump(mode="json") | added, COMMAND_LINE, typed=added)
+    return config_from(now.model_dump(mode="json") | added)
 
 
 def _added_to(now: CompareConfig, additions: Additions) -> dict[str, Any]:
@@ -132,12 +131,8 @@ def _check_more(run: Reopened, additions: Additions, trials: int, tasks: int) ->
     if trials > run.trials:
         return
     if additions.tasks is not None and additions.tasks > tasks:
-        larger = f"; for more, compare anew with --suite '{run.suite.name}(size={additions.tasks})'"
-        hint = larger if is_generated(run.suite.name) else ""
-        raise ValueError(
-            f"--tasks {additions.tasks}: the run has all {counted(tasks, 'task')} of suite {run.suite.name} already{hint}"
-        )
-    raise ValueError("nothing is added: give --loop, --profile, --model, or a larger --repeats or --tasks than the run has")
+        raise SettingError("tasks", f"the run has all {counted(tasks, 'task')} of suite {run.suite.name} already")
+    raise ValueError("nothing is added: name a loop, a profile, a model, or more repeats or tasks than the run has")
 
 
 def _models(run: Reopened, config: CompareConfig, arms: tuple[Arm, ...]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.sequential import Looks
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import parse_spec
-from whichloop.runs.config import CompareConfig, flag_of
+from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
 from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
@@ -145,8 +145,8 @@ def recording_command(config: CompareConfig) -> str:
         return ""
     listed = [(name, each) for name in ("loops", "models", "profiles") for each in public[name]]
     chosen = [(name, public[name]) for name in ("suite", "tasks", "seed", "base_url", "cassette") if public[name] is not None]
-    words = [word for name, value in (*listed, *chosen) for word in (flag_of([name]), str(value))]
-    return shlex.join(["whichloop", "compare", *words, *kept_words(public), "--cassette-mode", "replay-or-record"])
+    words = [word for name, value in (*listed, *chosen) for word in typed_words(name, value)]
+    return shlex.join(["whichloop", "compare", *words, *kept_words(public), "-s", "cassette_mode=replay-or-record"])
 
 
 def _without_none(value: Any) -> Any:
@@ -155,11 +155,9 @@ def _without_none(value: Any) -> Any:
 
 
 def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the flags of those settings of a run that a new one keeps, where they are not the defaults."""
+    """Yield the words of those settings of a run that a new one keeps, where they are not the defaults."""
     defaults = CompareConfig().model_dump(mode="json")
     for name in KEPT:
         value = config.get(name, defaults[name])
-        if isinstance(value, dict):
-            yield from (word for part, limit in _without_none(value).items() for word in (flag_of([name, part]), str(limit)))
-        elif value != defaults[name]:
-            yield from [flag_of([name])] if value is True else [flag_of([name]), str(value)]
+        if _without_none(value) != _without_none(defaults[name]):
+            yield from typed_words(name, BudgetConfig(**value) if isinstance(value, dict) else value)

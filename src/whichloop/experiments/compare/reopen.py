@@ -9,7 +9,7 @@ from typing import Any
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.experiments.compare.prepare import Experiment
-from whichloop.runs.config import CompareConfig, config_from
+from whichloop.runs.config import CompareConfig, SettingError, config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.new_manifest import asked_digests, manifest_of
@@ -18,8 +18,9 @@ from whichloop.runs.run_state import Retry, read_state
 from whichloop.runs.schedule import Arm, arms_changed, manifest_changes, shell_quoted, suite_changes, summary
 from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import TrialModels, open_models
+from whichloop.runs.typed_budgets import typed_limits
 
-SESSION_SETTINGS = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow"})
+SESSION_SETTINGS = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow", "otlp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,12 @@ class SessionSettings:
         """Return the differences from the manifest's configuration. Raises ValueError for a setting that results depend on."""
         for name in self.settings:
             if name not in SESSION_SETTINGS:
-                raise ValueError(f"{name}: it stays as it was when the run began")
+                raise SettingError(name, "it stays as it was when the run began")
         changed = dict(self.settings)
         if "budget" in changed:
             limits = begun_with.get("budget")
-            changed["budget"] = {**(limits if isinstance(limits, dict) else {}), **changed["budget"]}
+            typed = changed["budget"] if isinstance(changed["budget"], Mapping) else typed_limits(changed["budget"])
+            changed["budget"] = {**(limits if isinstance(limits, dict) else {}), **typed}
         if changed.get("engine") == "local":
             changed.setdefault("address", None)
         elif changed.get("address") is not None:
@@ -126,7 +128,7 @@ def _way_on(run: Reopened) -> str:
     asks_the_same = then.asked == asked_digests(run.config, run.suite, run.tasks)
     if not suite_changes(then, now) or arms_changed(then, now) or not asks_the_same:
         return anew
-    rescore = " ".join(["whichloop rescore", name, *allow_words(run.config.model_copy(update={"loops": ()}))])
+    rescore = " ".join(["whichloop resume", name, "--rescore", *allow_words(run.config.model_copy(update={"loops": ()}))])
     if then.suite.digest != now.suite.digest:
         return f"the questions are the same, so the answers can be judged again: {rescore}"
     return f"where only scorers changed in it, judge the answers again: {rescore}; else {anew}"

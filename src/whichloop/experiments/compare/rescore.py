@@ -31,6 +31,8 @@ from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import TRIALS, RunError, append_whole, locked, new_file, open_repaired
 from whichloop.runs.store.seal import break_seal, tally_of
 from whichloop.runs.store.traces import Traces
+from whichloop.text.doc import Doc, Table, lines_of
+from whichloop.text.numbers import interval
 
 from .results import Results, results
 
@@ -75,7 +77,7 @@ class Rescored:
         return sum(arm.changed for arm in self.arms)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `rescore --json` prints; its names are stable."""
+        """Return the object that `resume --rescore --json` prints; its names are stable."""
         return {
             "run": str(self.results.folder.resolve()),
             "digest": self.results.digest,
@@ -256,7 +258,7 @@ class _Judge:
             return None, False
         raise RunError(
             f"{self.folder}: trial {record.name}: the end state that it left was not kept, and task {task.id} is judged by it; "
-            "nothing was written; start a new run with the same settings and with --traces all, which keeps it"
+            "nothing was written; start a new run with the same settings and with -s traces=all, which keeps it"
         )
 
 
@@ -298,3 +300,21 @@ def _arms(before: Results, after: Results, changed: Mapping[str, int]) -> tuple[
         ArmRescored(arm.info.arm, was[arm.info.arm], arm.summary.accuracy, changed.get(arm.info.arm, 0))
         for arm in after.comparison.arms
     )
+
+
+def rescored_doc(rescored: Rescored) -> Doc:
+    """Return which arms' accuracy changed."""
+    rows = tuple((arm.arm, _accuracy(arm.before), _accuracy(arm.after), str(arm.changed)) for arm in rescored.arms)
+    compared = rescored.results.comparison
+    lines = lines_of(
+        ("Changed", f"{rescored.changed:,} trials"),
+        ("Kept", [f"{count:,} trials: {why}" for why, count in rescored.kept_scores.items()]),
+        ("Invalid", "no verdict of this run holds" if compared.invalid else ""),
+        ("Warning", [each.text for each in compared.caveats if each.kind == "dead arm"]),
+    )
+    title = f"{rescored.judged:,} of {len(rescored.results.records):,} trials judged again"
+    return Doc(title, (Table("", ("arm", "before", "after", "changed"), rows), lines), rescored.to_json())
+
+
+def _accuracy(accuracy: Interval | None) -> str:
+    return "–" if accuracy is None else f"{interval(accuracy, 3)} (n = {accuracy.n})"

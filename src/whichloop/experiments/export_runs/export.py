@@ -99,7 +99,7 @@ def export_run(folder: Path, name: str, out: Path) -> Exported:
     if name not in FORMATS:
         raise ValueError(f"--format {name}: there are {', '.join(FORMATS)}")
     if out.exists() or out.is_symlink():
-        raise ValueError(f"--out {out}: exists already; take another name")
+        raise ValueError(f"--output {out}: exists already; take another name")
     records = read_records(folder)
     traced = traced_of(folder, records)
     try:

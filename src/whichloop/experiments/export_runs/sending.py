@@ -1,7 +1,7 @@
 """Sends the spans of trials to an OTLP endpoint over HTTP, as JSON: those of a finished run, or each trial's as it ends.
 
 A trial is sent once it is in the run directory, from a thread of its own. What cannot be sent is told, and missing at the endpoint
-only: `whichloop export RUN --otlp ADDRESS` sends it again.
+only: `whichloop export RUN -s otlp=ADDRESS` sends it again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile
@@ -13,9 +15,13 @@ from .check import FitCheck
 from .fit import HOW, MIN_POINTS, FittedProfile, counts_of, remark, warnings_of
 
 
-def fit_doc(fitted: FittedProfile, check: FitCheck | None) -> Doc:
-    """Return what was fitted: the rates above 0, what the loops do under them, and behind it all values with what they rest on."""
+def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = None) -> Doc:
+    """Return what was fitted: the rates above 0, what the loops do under them, and behind it all values with what they rest on.
+
+    `file`: where the profile was written.
+    """
     held = check or FitCheck()
+    typed = str(file) if file is None or len(file.parts) > 1 else f"./{file}"
     counted = [
         (
             kind,
@@ -41,6 +47,7 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None) -> Doc:
             ("Warning", f"not checked against the run: {held.problem}" if held.problem else ""),
             ("Warning", [f"off under this profile: {gap.loop}, {gap.measure}" for gap in held.off]),
             ("Warning", warnings_of(fitted)),
+            ("Next", shlex.join(["whichloop", "compare", "--profile", typed]) if file else ""),
         ),
         Table("All kinds of fault", ("kind", "rate", "meaning", "rests on"), tuple(everything), detail=True),
         _fields("Other values", fitted.profile, fitted),

@@ -128,7 +128,7 @@ def fit_run(
     """
     manifest = read_manifest(folder)
     if policy_of(folder) == "failures":
-        raise RunError(f"{folder}: only the traces of failures were kept (--traces failures): rates from them would be too high")
+        raise RunError(f"{folder}: only the traces of failures were kept (-s traces=failures): rates from them would be too high")
     selected, source = _selection(folder, manifest, arms, profile, model)
     scripted = source[0] == SCRIPTED
     label = source[1] if scripted else source[0]
@@ -260,7 +260,9 @@ def to_toml(fitted: FittedProfile, checked: Sequence[str] = ()) -> str:
         return f"# {name}: {note[2:]}" if value is None else f"{name} = {toml_text(value)}  {note}"
 
     lines = [
-        _comment(f"Fitted by `whichloop profile fit` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"),
+        _comment(
+            f"Fitted by `whichloop learn profile` to {fitted.trials} trials of {fitted.tasks} tasks: {', '.join(fitted.arms)}"
+        ),
         _comment(f"In brackets: {100 * (1 - fitted.alpha):g} % intervals, clustered by task. Rates are per point reached."),
         *(_comment(f"{_CHECKED}{line}") for line in checked),
         *(f"{name} = {toml_text(values[name])}" for name in ("name", "description")),

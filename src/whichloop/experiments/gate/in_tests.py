@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from whichloop.checks.pytest_items import check_not_async
+from whichloop.checks.shared.pytest_items import check_not_async
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run_apart
 from whichloop.protocol.names import program_spec

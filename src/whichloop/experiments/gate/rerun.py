@@ -186,7 +186,7 @@ def run_and_judge(
     if cassette is not None and cassette.first_miss and (command := recording_command(config)):
         loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
         named = [word for loop in loops for word in ("--loop", loop)]
-        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), "--cassette", str(config.cassette), *named]))
+        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), "-s", f"cassette={config.cassette}", *named]))
     return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 

@@ -380,14 +380,6 @@ def _weakest(kinds: Collection[Kind]) -> Kind:
 # --- the file ---
 
 
-def check_out(out: Path, *, force: bool) -> None:
-    """Check the file before the work is done. Raises ValueError if it exists already, or its folder does not."""
-    if out.is_dir() or (out.exists() and not force):
-        raise ValueError(f"{out}: is a folder" if out.is_dir() else f"{out}: exists; overwrite it with --force")
-    if not out.parent.is_dir():
-        raise ValueError(f"{out}: there is no folder {out.parent}")
-
-
 def write_suite(learned: LearnedSuite, out: Path, *, only_learned: bool = False) -> None:
     """Write one line of JSON per task, all of them or none. Raises ValueError if no plan was learned."""
     if not learned.lessons:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from whichloop._extras import EXTRA_OF, is_installed, missing
-from whichloop.protocol.cured_error import needed
-from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
+from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.runs.config import (
-    COMMAND_LINE,
-    FLAGS,
     BudgetConfig,
     CompareConfig,
     IfAbsent,
     Positive,
     SettingError,
     config_from,
-    flag_of,
-    mistake,
+    merged,
     read_toml,
+    setting_error,
 )
 
 DSPY = "dspy"
@@ -130,51 +127,29 @@ SETTINGS: tuple[str, ...] = tuple(
 )
 """The settings of an optimization by field, those of the search first."""
 
-_COMPARE_DEFAULTS: Mapping[str, Any] = {"repeats": REPEATS}
 
+def load_optimize_config(file: Path | None, typed: Mapping[str, Any]) -> OptimizeConfig:
+    """Read a TOML file; what was typed overrides it. Its table `search` configures the search, the rest the comparison.
 
-def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> OptimizeConfig:
-    """Read a TOML file; flags override it. Its table `search` configures the search, the rest the comparison.
-
-    `flags`: values by field of `CompareConfig` or `SearchConfig`. Raises ValueError with a one-line message that names
-    file and field, or the extra that has all that the optimizer needs where some of that is not installed; or OSError.
+    `typed`: values by field of `CompareConfig` or `SearchConfig`. Raises SettingError for what was typed, ValueError in one line
+    that names file and setting, MissingExtra where what the optimizer needs is not installed, or OSError.
     """
     data = read_toml(file)
-    source = COMMAND_LINE if file is None else str(file)
+    of_search = {name: value for name, value in typed.items() if name in SearchConfig.model_fields}
+    of_compare = {name: value for name, value in typed.items() if name not in SearchConfig.model_fields}
     searched = data.pop("search", {})
-    if not isinstance(searched, dict):
-        raise ValueError(f"{source}: search: it must be a table")
-    typed_flags = {name: value for name, value in flags.items() if value not in (None, ())}
-    search = {name: typed_flags.pop(name) for name in [*typed_flags] if name in SearchConfig.model_fields}
-    typed = dict(typed_flags)
-    if "provider" in typed_flags and isinstance(data.get("provider"), dict):
-        typed_flags["provider"] = data["provider"] | typed_flags["provider"]
-    compare = config_from({**_COMPARE_DEFAULTS, **data, **typed_flags}, source, typed=typed, flags=_FLAGS)
-    config = optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
+    source = "" if file is None else str(file)
+    compare = config_from({"repeats": REPEATS, **merged(data, of_compare)}, source, typed=of_compare)
+    search = merged(searched, of_search) if isinstance(searched, dict) else searched
+    config = optimize_config_from({"compare": compare, "search": search}, source, of_search)
     check_packages(parse_spec(config.search.optimizer).name)
     return config
 
 
-_FLAGS: Mapping[str, str] = {**FLAGS, "tasks": "test"}
-
-
-def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] = frozenset()) -> OptimizeConfig:
-    """Validate a configuration; `typed`: fields of the search that the command line sets.
-
-    Raises ValueError with a one-line message that names source and field.
-    """
+def optimize_config_from(data: Mapping[str, Any], source: str, typed: Mapping[str, Any] | None = None) -> OptimizeConfig:
+    """Validate a configuration; `typed`: what was typed of the search. Raises SettingError for that, and ValueError in one line."""
     try:
         return OptimizeConfig.model_validate(dict(data))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
-        message = needed(first)
-        if first["type"] == "extra_forbidden":
-            config_class = BudgetConfig if len(path) > 2 else SearchConfig
-            field = path if typed.isdisjoint(path[1:2]) else path[1:]
-            message = f"unknown field {'.'.join(field)!r}; {nearest(path[-1], config_class.model_fields)}"
-        elif path[:1] == ["search"] and not typed.isdisjoint(path[1:2]):
-            raise SettingError(".".join(path[1:]), message, flag_of(path[1:2])) from None
-        elif path:
-            message = f"{'.'.join(path[1:] or path)}: {message}"
-        raise mistake(source, message) from None
+        told = setting_error(error, source, None if typed is None else {"search": typed})
+        raise SettingError(told.setting.removeprefix("search."), told.problem) if isinstance(told, SettingError) else told from None

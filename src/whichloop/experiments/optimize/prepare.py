@@ -17,7 +17,7 @@ from whichloop.protocol.digest import digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.runs.code_digests import code_digest
-from whichloop.runs.config import CompareConfig
+from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, suite_of, tasks_of_split
 from whichloop.runs.manifest import timestamp, write_manifest
@@ -92,7 +92,7 @@ def _usable(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
     return usable
 
 
-_WAYS_OUT = "run a real one (--model), or learn plans from such a run by the command whichloop suite learn"
+_WAYS_OUT = "run a real one (--model), or learn plans from such a run by the command whichloop learn plans"
 
 
 def _digest(tasks: Sequence[Task]) -> str:
@@ -147,7 +147,7 @@ def prepare(config: OptimizeConfig) -> Optimization:
         check_answers(config.compare, suite, tasks)
         check_calls(config.compare, suite, tasks)
     if config.search.budget.dollars is not None:
-        check_scripted_price(config.compare, "--budget 5000tokens")
+        check_scripted_price(config.compare)
     open_models(search_config(config), arms)  # reports a missing key or price now
     open_proposer(config)
     folder = new_folder(config.compare.runs, f"{suite.name}-optimized")
@@ -164,7 +164,7 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, mlflow: bool | N
     """
     manifest = read_optimization_manifest(folder)
     config = optimize_config_from(manifest.config, f"{folder}/manifest.json")
-    begun_with = config.compare if mlflow is None else config.compare.model_copy(update={"mlflow": mlflow})
+    begun_with = config.compare if mlflow is None else config_from({**config.compare.model_dump(mode="json"), "mlflow": mlflow})
     config = config.model_copy(update={"compare": allowed_config(folder, begun_with, allowed)})
     name = parse_spec(config.search.optimizer).name
     allowed_code(folder, [name] if ":" in name else [], allowed.code)

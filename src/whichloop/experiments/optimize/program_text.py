@@ -15,7 +15,6 @@ from whichloop.protocol.names import parse_spec
 from whichloop.protocol.program import CONVERSATION, Demo, in_own_format
 from whichloop.protocol.values import one_line
 from whichloop.runs.registry import make_loop
-from whichloop.text.doc import markdown_cell, markdown_item, markdown_literal
 
 BOOTSTRAPPED = "augmented"
 """The field with which DSPy marks a demonstration from a run of the program."""
@@ -100,23 +99,9 @@ def demo_title(place: int, demo: Demo) -> str:
     return f"demonstration {place}{', from a run' if demo.get(BOOTSTRAPPED) is True else ''}"
 
 
-def origin(program: NamedProgram) -> list[str]:
-    """Return the origin of a program, one line per note."""
-    return [one_line(f"{name}: {value if isinstance(value, str) else _json(value)}") for name, value in program.about.items()]
-
-
-def to_markdown(program: NamedProgram) -> str:
-    """Return a Markdown page with the program's texts in literal blocks."""
-    blocks = [f"## {markdown_cell(program.name)}"]
-    if program.about:
-        blocks.append("\n".join(f"- {markdown_item(line)}" for line in origin(program)))
-    for name, prompt in program.predictors.items():
-        blocks.extend([f"### {markdown_cell(name)}", markdown_literal(prompt.instructions)])
-        for place, demo in enumerate(prompt.demos, 1):
-            blocks.append(f"#### {demo_title(place, demo)}")
-            for part in parts(demo):
-                blocks.extend([f"{markdown_cell(part.label)}:", markdown_literal(part.text)])
-    return "\n\n".join(blocks) + "\n"
+def origin(program: NamedProgram) -> tuple[tuple[str, str], ...]:
+    """Return what is noted of a program's origin, as labels and texts."""
+    return tuple((name, value if isinstance(value, str) else _json(value)) for name, value in program.about.items())
 
 
 def _json(value: object) -> str:

@@ -111,7 +111,7 @@ def comparing_words(result: OptimizationResult, design: DesignResult) -> Sequenc
     return [
         *("whichloop", "compare", "--loop", design.design, "--loop", str(Spec(entry.loop, entry.options, str(program)))),
         *_air(settings.models, settings.profiles),
-        *("--suite", settings.suite or result.manifest.suite.name, "--split", "test"),
+        *("--suite", settings.suite or result.manifest.suite.name, "-s", "split=test"),
         *(() if settings.tasks is None else ("--tasks", str(settings.tasks))),
         *(("--seed", str(result.manifest.seed)) if result.manifest.seed else ()),
         *kept_words(config),

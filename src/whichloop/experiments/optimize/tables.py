@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from whichloop.metrics.gains import Amortised, Change, Cost, Gains, Ranked, Ranking, Use
 from whichloop.metrics.pairs import Pair
@@ -11,8 +13,7 @@ from whichloop.metrics.summary import labels as metric_labels
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.typed_budgets import budget_text
-from whichloop.text.doc import Doc, Lines, Table
-from whichloop.text.doc import to_markdown as doc_to_markdown
+from whichloop.text.doc import Block, Doc, Table, lines_of
 from whichloop.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 
 from .candidates import SearchCost
@@ -103,11 +104,14 @@ def _accuracy(ranked: Ranked, ranking: Ranking) -> str:
     return interval(ranked.accuracy, 3) + (f" (not told apart from {others})" if others else "")
 
 
+INVALID = "The test is invalid: none of its verdicts holds."
+
+
 def optimization_notes(result: OptimizationResult) -> list[str]:
     """Return the caveats, warnings first."""
     lines = [f"Warning: {warning}" for warning in warnings(result)]
     if result.invalid:
-        lines.append("The test is invalid: none of its verdicts holds.")
+        lines.append(INVALID)
     if result.state:
         lines.append(f"This optimization is {result.state}.")
     for design in result.designs:
@@ -151,10 +155,25 @@ def search_warnings(result: OptimizationResult) -> list[str]:
     return [f"{design.design}: {warning}" for design in result.designs for warning in design.warnings]
 
 
-def to_markdown(result: OptimizationResult) -> str:
-    """Return tables and notes as Markdown for a pull request."""
-    notes = Lines(tuple(("Note", line) for line in (*verdicts(result), *optimization_notes(result))))
-    return doc_to_markdown(Doc(result.title, (*optimization_tables(result), notes)))
+def optimization_doc(result: OptimizationResult) -> Doc:
+    """Return an optimization: a row per design and the verdicts; as details all tables, the files of the programs, and notes."""
+    programs = [design for design in result.designs if design.program is not None]
+    changed = [["whichloop", "prompts", design.design, str(design.program)] for design in programs if not design.is_unchanged]
+    notes = [note for note in optimization_notes(result) if note != INVALID and not note.startswith("Warning: ")]
+    answer = lines_of(
+        ("Warning", warnings(result)),
+        ("Invalid", INVALID if result.invalid else ""),
+        ("Verdict", verdicts(result)),
+        ("Next", shlex.join(changed[0]) if changed else ""),
+    )
+    details = lines_of(("Program", [f"{design.design}: {design.program}" for design in programs]), ("Note", notes))
+    blocks: tuple[Block, ...] = (
+        Table("", BRIEF, tuple(brief_rows(result, short=True))),
+        answer,
+        *(replace(table, detail=True) for table in optimization_tables(result)),
+        replace(details, detail=True),
+    )
+    return Doc(result.title, blocks, result.to_json())
 
 
 # --- designs ---

@@ -48,12 +48,11 @@ class ModelNames(tuple[str, ...]):
 class SuiteTrials:
     """The trials of one suite, created on demand. Not thread-safe."""
 
-    def __init__(self, suite: Suite, profile: Profile, seed: int = 0, *, real_time: bool = False) -> None:
+    def __init__(self, suite: Suite, profile: Profile, seed: int = 0) -> None:
         """Set up the trials; `profile` is for all models but "scripted/NAME", which has the built-in profile NAME."""
         self.suite = suite
         self.profile = profile
         self.seed = seed
-        self.real_time = real_time
         self._tasks = {task.id: task for task in suite.tasks}
         self._by_length = sorted(suite.tasks, key=lambda task: len(task.query.text), reverse=True)
         self._trials: OrderedDict[TrialKey, SuiteTrial] = OrderedDict()
@@ -156,7 +155,7 @@ class SuiteTrials:
         if task.quarantined or task.plan is None:
             reason = task.quarantined or task.no_plan or "the suite gives no plan"
             raise LookupError(f"Task '{task.id}' cannot be asked of a scripted model: {reason}")
-        new_trial = self._trials[key] = SuiteTrial(key, task, self.suite, profile, self.seed, self.real_time)
+        new_trial = self._trials[key] = SuiteTrial(key, task, self.suite, profile, self.seed)
         while len(self._trials) > MAX_TRIALS:
             self._drop(next(iter(self._trials)))
         return new_trial
@@ -240,4 +239,4 @@ def settings(url: str, model: str) -> Iterator[tuple[str, str]]:
     yield "Anthropic's SDK, Claude Code", f"export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY={API_KEY}"
     yield "Google's SDK, Gemini CLI", f"export GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={API_KEY}"
     yield "DSPy", f'dspy.LM("openai/{model}", api_base="{chat}", api_key="{API_KEY}", cache=False)'
-    yield "whichloop", f"whichloop compare --loop finish --model openai/{model} --base-url {chat}"
+    yield "whichloop", f"whichloop compare --loop finish --model openai/{model} -s base_url={chat}"

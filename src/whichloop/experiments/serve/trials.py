@@ -193,13 +193,13 @@ class TrialKey:
 class SuiteTrial:
     """A trial with its environment, model and counts; it is the listener of its own toolbox."""
 
-    def __init__(self, key: TrialKey, task: Task, suite: Suite, profile: Profile, seed: int, real_time: bool) -> None:
+    def __init__(self, key: TrialKey, task: Task, suite: Suite, profile: Profile, seed: int) -> None:
         self.key = key
         self.task = task
         self.suite = suite
         self.profile = profile
         self.environment = suite.open(task)
-        self.tunnel = Tunnel(real_time=real_time, slow_s=profile.slow_s)
+        self.tunnel = Tunnel(slow_s=profile.slow_s)
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)

@@ -73,7 +73,7 @@ def _flags(sizing: Sizing, plan: SizePlan) -> str:
     named = [("--loop", loop) for loop in present] + [("--profile", profile) for profile in request.profiles]
     flags = [*named, ("--repeats", str(best.repeats))]
     split = sizing.pilot.run.manifest.settings.split
-    flags += [] if split is None else [("--split", split)]
+    flags += [] if split is None else [("-s", f"split={split}")]
     if best.suite is not None:
         flags.append(("--suite", best.suite))
     elif supply.tasks is not None and best.tasks < supply.tasks:

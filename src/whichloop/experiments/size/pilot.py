@@ -50,7 +50,7 @@ class SizeRequest:
             raise SettingError("metric", f"unknown metric {self.metric!r}; {nearest(self.metric, METRICS)}")
         for purpose in self.purposes:
             if purpose not in PURPOSES:
-                raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}", "--for")
+                raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}")
         for name, value, most in (("margin", self.margin, 1 if self.metric in SHARES else MAX_RATIO), ("alpha", self.alpha, 0.5)):
             if value is not None and not 0 < value < most:
                 raise SettingError(name, f"it must be more than 0 and less than {most:g}, got {value!r}")
@@ -137,7 +137,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None = None
     working = [arm for arm in named if arm not in dead]
     if not working:
         raise RunError(f"{run.folder}: a pilot needs a loop that works; each crashed always or never asked its model")
-    first, *others = (_part(each, working) for each in runs)
+    first, *others = (part_of(each, working) for each in runs)
     infos = [arm.info for arm in first.comparison.arms]
     scored = {
         info.arm: [[r for r in each.records if r.arm == info.arm and r.status == "scored"] for each in (first, *others)]
@@ -188,15 +188,15 @@ def _arms(run: Results, request: SizeRequest) -> list[str]:
         for name in named:
             if name not in present:
                 known = nearest(name, dict.fromkeys(present))
-                raise SettingError(f"{what}s", f"the run has no {what} {name!r}; {known}", f"--{what}")
+                raise SettingError(f"{what}s", f"the run has no {what} {name!r}; {known}")
     wanted = request.loops or loops, request.profiles or profiles
     names = [info.arm for info in infos if info.without_profile in wanted[0] and info.profile in wanted[1]]
     if not names:
-        raise SettingError("profiles", f"none of these loops met {' or '.join(request.profiles)} in the run", "--profile")
+        raise SettingError("profiles", f"none of these loops met {' or '.join(request.profiles)} in the run")
     return names
 
 
-def _part(run: Results, names: Collection[str]) -> Results:
+def part_of(run: Results, names: Collection[str]) -> Results:
     """Return a run with the arms of these names alone.
 
     A pair over all profiles together stays where every arm of both loops does: any other one rests on arms that the part lacks.
@@ -217,10 +217,10 @@ def _part(run: Results, names: Collection[str]) -> Results:
 
 
 def _check_second(run: Results, second: Results) -> None:
-    """Raise SettingError unless two runs share suite, profiles, arms and repeats but not their draws."""
+    """Raise RunError unless two runs share suite, profiles, arms and repeats but not their draws."""
     one, other = run.manifest, second.manifest
     if run.folder.resolve() == second.folder.resolve():
-        raise SettingError("again", f"{second.folder} is the same run")
+        raise RunError(f"{second.folder} is the same run")
     for part, of in (
         ("suite", lambda it: it.suite.digest),
         ("set of fault profiles", lambda it: it.profiles),
@@ -228,9 +228,9 @@ def _check_second(run: Results, second: Results) -> None:
         ("number of repeats", lambda it: it.settings.repeats),
     ):
         if of(one) != of(other):
-            raise SettingError("again", f"{second.folder} is not a second run of {run.folder}: it has another {part}")
+            raise RunError(f"{second.folder} is not a second run of {run.folder}: it has another {part}")
     if one.seed == other.seed and any(arm.model == SCRIPTED for arm in one.arms):
-        raise SettingError("again", f"both runs have seed {one.seed}, with which the scripted model does the same in both")
+        raise RunError(f"{second.folder}: both runs have seed {one.seed}, with which the scripted model does the same in both")
 
 
 # --- by what they vary ---

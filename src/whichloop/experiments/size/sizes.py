@@ -121,7 +121,7 @@ class Sizing:
     """The number of tasks that the pilot's own verdict names for the difference seen, with the pilot's repeats."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `size --json` prints; its names are stable."""
+        """Return the object that `report --size --json` prints; its names are stable."""
         pilot, manifest = self.pilot, self.pilot.run.manifest
         request = pilot.request
         present = {arm.info.without_profile for arm in pilot.run.comparison.arms}

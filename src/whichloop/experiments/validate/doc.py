@@ -95,7 +95,7 @@ def read_validity(folder: Path) -> Doc | None:
     try:
         return validity_doc(read_document(path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise RunError(f"{path}: not what `whichloop validate` writes by now ({error!r}); run it again") from None
+        raise RunError(f"{path}: not what `whichloop learn profile --held-out` writes by now ({error!r}); run it again") from None
 
 
 def ahead_doc(folder: Path, prediction: RunPrediction, written: Path) -> Doc:
@@ -105,8 +105,8 @@ def ahead_doc(folder: Path, prediction: RunPrediction, written: Path) -> Doc:
     lines = lines_of(
         ("Digest", prediction.digest),
         ("File", f"{written}; publish it before the tasks are run"),
-        ("Next", f"whichloop extend {run} --tasks {tasks}"),
-        ("Then", f"whichloop validate {run} --prediction {shlex.quote(str(written))}"),
+        ("Next", f"whichloop resume {run} --tasks {tasks}"),
+        ("Then", f"whichloop learn profile {run} --prediction {shlex.quote(str(written))}"),
     )
     data = {"run": str(folder.resolve()), "prediction": prediction.digest, "held_out": list(prediction.held_out)}
     return Doc("Predicted of the tasks to come", (Table("", ("loop", "accuracy", "steps"), rows), lines), data)

@@ -172,7 +172,7 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
         version, expected_digest = written.get("version", 1), prediction_digest(written)
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{file}: no prediction of this tool ({error}); whichloop validate RUN --ahead N writes one") from None
+        raise RunError(f"{file}: no prediction of this tool ({error}); whichloop learn profile RUN --ahead N writes one") from None
     if lost := [task for task in held_out if task not in had]:
         raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run whichloop compare with more --tasks")
     if written.get("digest") != expected_digest:

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from whichloop.experiments.compare.measured_forms import applies
 from whichloop.experiments.compare.results import Results
@@ -170,7 +171,9 @@ def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo
             remedy = ablation_of(infos[arm.arm], cause, run.manifest.settings, next(iter(arm.kinds[cause])))
             if remedy is not None:
                 cured = by_name.get(f"{remedy.cure}/{remedy.profile}")
-                return remedy.command if cured is None else shlex.join(["whichloop", "why", str(run.folder), arm.arm, cured.arm])
+                if cured is None:
+                    return remedy.command
+                return shlex.join(["whichloop", "report", str(run.folder), "--why", "--arm", arm.arm, "--arm", cured.arm])
     return ""
 
 
@@ -242,18 +245,10 @@ def _without_unknown(table: Table) -> Table:
 # --- one trial ---
 
 
-def lost_doc(run: Results, arm: str, lost: LostTrial) -> Doc:
-    """Return why one trial was lost."""
-    name = f"{arm}/{lost.task}/{lost.repeat}"
-    cause = (lost.loss.cause, f"step {lost.loss.step}: {lost.loss.detail}")
-    lines = lines_of(cause, ("Solved by", f"{lost.solved_by} other arms"), ("Next", show_command(run.folder, name)))
-    return Doc(name, (lines,), {"run": str(run.folder.resolve()), "arm": arm} | lost.to_json())
-
-
-def minimal_doc(run: Results, record: Record, minimal: MinimalFaults, again: str) -> Doc:
+def minimal_doc(folder: Path, record: Record, minimal: MinimalFaults, again: str) -> Doc:
     """Return the smallest set of faults with which a trial is lost. `again`: the command that runs it so."""
     proof = "proven: no smaller set loses it" if minimal.is_smallest else "not proven: no more runs were allowed"
     faults = ("Faults", list(minimal.faults) or "none: it is lost without any fault, too")
     landed = ("Of", f"{len(minimal.landed)} that landed")
     lines = lines_of(faults, landed, ("Smallest", proof), ("Runs", str(minimal.runs)), ("Next", again))
-    return Doc(record.name, (lines,), {"run": str(run.folder.resolve())} | minimal.to_json())
+    return Doc(record.name, (lines,), {"run": str(folder.resolve())} | minimal.to_json())

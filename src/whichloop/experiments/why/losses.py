@@ -233,14 +233,6 @@ def losses_explained(
     return Why(tuple(map(collected.pair, matched)), collected.arms(records), collected.untraced, findings)
 
 
-def lost_trial(run: Results, record: Record) -> LostTrial:
-    """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
-    infos = {arm.info.arm: arm.info for arm in run.comparison.arms}
-    trial = read_trial(Traces(run.folder).read(record), record, limit=run.manifest.step_limits.get(record.arm))
-    cell = where(run.records, lambda each: each.task == record.task)
-    return _lost(record, explain(trial), (each for each in cell if each.repeat == record.repeat), infos)
-
-
 def _lost(record: Record, loss: Loss, cell: Iterable[Record], infos: Mapping[str, ArmInfo]) -> LostTrial:
     group = _group(infos[record.arm])
     solvers = (each.arm for each in cell if each.status == "scored" and each.is_solved)

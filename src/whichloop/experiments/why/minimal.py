@@ -107,7 +107,7 @@ class MinimalFaults:
 
     @property
     def as_typed(self) -> str:
-        """The set as `whichloop replay --faults` takes it."""
+        """The set as `whichloop show --faults` takes it."""
         return ",".join(self.faults) or NO_FAULTS
 
     def to_json(self) -> dict[str, Any]:

@@ -64,8 +64,9 @@ class ProposedAblation:
     @property
     def command(self) -> str:
         """As it is typed in a shell."""
-        flags = [word for factor in self.factors for word in ("--factor", factor)]
-        return shlex.join(["whichloop", "ablate", self.loop, *flags, "--suite", self.suite, "--profile", self.profile])
+        varied = [word for factor in self.factors for word in ("--vary", factor)]
+        named = ["--loop", self.loop, *varied, "--suite", self.suite, "--profile", self.profile]
+        return shlex.join(["whichloop", "compare", *named])
 
 
 def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:

@@ -23,6 +23,7 @@ from whichloop.runs.trial.setting import FinishedTrial, TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import TrialModels
+from whichloop.text.doc import Doc, Table
 
 ASKS_NOBODY = SessionSettings({"engine": "local", "mlflow": False})
 """A replay goes to no cluster, and is logged nowhere."""
@@ -133,6 +134,17 @@ def trace_of(done: FinishedTrial) -> Trace:
 def landed(record: Record) -> tuple[str, ...]:
     """Return the faults that landed in a trial, KIND@ROLE:CALL, each once."""
     return tuple(dict.fromkeys(f"{fault.kind}@{fault.point}" for fault in record.faults if fault.landed))
+
+
+def again_doc(before: Record, now: Record) -> Doc:
+    """Return how a trial ended when it was run again, beside how it had ended."""
+    rows = []
+    for name, record in (("again", now), ("run", before)):
+        result = record.status if record.status != "scored" else "solved" if record.is_solved else "lost"
+        faults = ", ".join(landed(record)) or NO_FAULTS
+        rows.append((name, result, f"{record.accuracy:.2f}", record.stop or record.reason, str(record.steps), faults))
+    table = Table("", ("", "result", "accuracy", "stop", "steps", "faults"), tuple(rows))
+    return Doc(now.name, (table,), {"before": before.to_json(), "now": now.to_json(), "faults": landed(now)})
 
 
 def profile_named(replayable: ReplayableTrial, faults: str | None) -> Profile:

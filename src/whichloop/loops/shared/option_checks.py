@@ -12,7 +12,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from whichloop.protocol import Toolbox
-from whichloop.protocol.cured_error import needed
 from whichloop.protocol.names import nearest
 
 Design = TypeVar("Design", bound=type)
@@ -59,7 +58,7 @@ def _check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, A
             continue  # its type does not say what fits: a loop or a function
         except pydantic.ValidationError as error:
             or_none = ", or None" if type(None) in get_args(hints[name]) else ""
-            problem = needed(error.errors(include_url=False)[0])
+            problem = error.errors(include_url=False)[0]["msg"]
             raise ValueError(f"{design.__name__}: {name}: {problem}{or_none}, got {value!r}") from None
 
 

@@ -99,12 +99,6 @@ class Layout:
             if contrast.aliases
         )
 
-    def without_interactions(self) -> Layout:
-        """Return the same cells with effects of single factors only to tell; interactions stay in the model and out of their
-        way."""
-        mains = tuple(contrast for contrast in self.contrasts if contrast.kind == "main")
-        return Layout(self.factors, self.cells, self.matrix, self.main_columns, mains)
-
 
 def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
     """Return the main effects (each level against the first, and against the one before) and two-factor interactions from cells.

@@ -1,6 +1,6 @@
 """Runs a solver for one trial after the other, or for many at once, in the interpreter of a framework or of a user's agent.
 
-    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION | ""
+    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION | SCRIPT | ""
 
 Standard library only, and nothing of whichloop. It reads one JSON object a line, and writes one:
 
@@ -11,7 +11,7 @@ Standard library only, and nothing of whichloop. It reads one JSON object a line
 
 The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
 A parameter `url`, `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without a
-function the runner only says that it is ready.
+function the runner only says that it is ready; of a script it says first whether this Python can read it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import distributions
 from typing import Any
 from urllib.parse import quote, urlsplit
+from zipfile import is_zipfile
 
 API_KEY = "none"
 MAX_THREADS = 64
@@ -136,6 +137,10 @@ def post(url: str, body: Any) -> Any:
     raise AssertionError("unreachable")
 
 
+class NoProgram(Exception):
+    """What is named cannot be a program; the text says why."""
+
+
 def function_named(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
@@ -149,29 +154,54 @@ def function_named(target: str) -> Callable[..., Any]:
 
 
 def _function(module: Any, name: str, attribute: str) -> Callable[..., Any]:
-    """Return a module's function. Raises AttributeError and TypeError that call the module what the user called it."""
+    """Return a module's function. Raises NoProgram for what is none, or cannot be called as programs are."""
     thing = getattr(module, attribute, None)
     if thing is None:
-        raise AttributeError(f"{name} has no function {attribute!r}")
-    if not callable(thing):
-        raise TypeError(f"{attribute!r} of {name} is not a function")
+        raise NoProgram(f"{name} has no function {attribute!r}")
+    if inspect.isclass(thing) or not callable(thing):
+        loop = f"; a loop is named {name.removesuffix('.py')}:{attribute}, as --loop takes it" if hasattr(thing, "run") else ""
+        raise NoProgram(f"{attribute!r} of {name} is not a function{loop}")
     function: Callable[..., Any] = thing
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # one of C has none
+        return function
+    try:
+        if list(parameters) != ["task"]:
+            inspect.signature(function).bind("question", "tools", **dict.fromkeys(_wanted(parameters)))
+    except TypeError as error:
+        wants = "solve(task), or solve(question, tools) with any of " + ", ".join(WHERE)
+        raise NoProgram(f"{attribute}({', '.join(parameters)}): {error}; a program is {wants}") from None
     return function
+
+
+WHERE = ("url", "base_url", "api_key", "model", "max_steps", "tools_url", "mcp_url")
+"""What a function may get beside question and tools: the parameters of these names."""
+
+
+def _wanted(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return [name for name in WHERE if takes_all or name in parameters]
 
 
 def call_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     """Call a solver in the way that it wants: with the task, or with question, tools and where the model is."""
-    parameters = list(inspect.signature(solve).parameters.values())
-    if len(parameters) == 1 and parameters[0].name == "task":
+    parameters = inspect.signature(solve).parameters
+    if list(parameters) == ["task"]:
         return lambda: solve(task)
     tools = task.tools if inspect.iscoroutinefunction(solve) else task.sync_tools
-    names = ("url", "base_url", "api_key", "model", "max_steps", "tools_url", "mcp_url")
-    where = {name: getattr(task, name) for name in names}
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    parameter_names = {parameter.name for parameter in parameters}
-    return lambda: solve(
-        task.question, tools, **{key: value for key, value in where.items() if takes_all or key in parameter_names}
-    )
+    return lambda: solve(task.question, tools, **{name: getattr(task, name) for name in _wanted(parameters)})
+
+
+def read_script(file: str) -> None:
+    """Raise NoProgram for a script that this Python cannot read; archives and compiled files are taken as they are."""
+    if is_zipfile(file) or file.endswith(".pyc"):
+        return
+    try:
+        with open(file, "rb") as opened:
+            compile(opened.read(), file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise NoProgram(f"no Python program: {error}") from None
 
 
 async def solved(solve: Callable[..., Any], task: SolverTask, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,13 +324,17 @@ def main() -> None:
             out.write(line_of(message) + "\n")
             out.flush()
 
-    if not sys.argv[1]:
-        say(ready())
-        return
+    target = sys.argv[1]
     try:
-        solve = function_named(sys.argv[1])
+        if not target or os.path.isfile(target):
+            if target:
+                read_script(target)
+            say(ready())
+            return
+        solve = function_named(target)
     except BaseException as error:
-        say({"failed": f"{type(error).__name__}: {error_message(error)}"})
+        kind = "" if isinstance(error, NoProgram) else f"{type(error).__name__}: "
+        say({"failed": f"{kind}{error_message(error)}"})
         raise
     asyncio.run(serve(solve, say))
     os._exit(0)  # threads of frameworks shall not keep it alive

@@ -111,7 +111,7 @@ class SearchDisplay(Unwatched):
 
     def _tell_duration(self, left_s: float) -> None:
         """Say how long a search takes that uses its whole budget, and the test after it."""
-        self.noted(f"at most {about(left_s)} to go for searches and test; a smaller --budget or --test takes less")
+        self.noted(f"at most {about(left_s)} to go for searches and test; a smaller --budget or --tasks takes less")
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.searched[design].proposals = proposals

@@ -25,8 +25,8 @@ from .counts import ArmTally, ProgressCounts
 
 MAX_STILL_S, MAX_SHARE = 0.125, 0.03
 """Seconds after which the view is redrawn; later if redrawing would take more than this share of a processor."""
-PLAIN_EVERY_S, PLAIN_LATER_S, LATER_S = 5.0, 30.0, 60.0
-"""Seconds between plain lines, at first and once the run is a minute old."""
+PLAIN_EVERY_S = 60.0
+"""Seconds between plain lines."""
 MAX_ARMS = 4
 """Arms that a plain line tells of."""
 
@@ -150,7 +150,7 @@ class _Lines(ProgressCounts):
         """Print a line, except at the start, and after one that says that all trials ended; return the seconds until the next."""
         if self.elapsed_s >= PLAIN_EVERY_S and not self.said == self.done == self.total:
             self.say()
-        return PLAIN_EVERY_S if self.elapsed_s < LATER_S else PLAIN_LATER_S
+        return PLAIN_EVERY_S
 
     def say(self) -> None:
         self.said = self.done

@@ -98,7 +98,7 @@ def _reached(address: str) -> Iterator[None]:
     """Connect to a cluster of which this machine is a node."""
     where = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     if "://" in where:
-        raise WorkerError(f"{where}: Ray's client is not supported; run this on a machine of the cluster, with --address auto")
+        raise WorkerError(f"{where}: Ray's client is not supported; run this on a machine of the cluster, with -s address=auto")
     if where != "auto":
         _knock(where)
     ray = _ray_as({**QUIET, **IMPATIENT})

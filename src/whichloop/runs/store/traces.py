@@ -66,9 +66,9 @@ class TracePolicy:
 
 
 _NOT_KEPT = {
-    "failures": "the run kept traces of failures only (--traces failures)",
-    "sample": "it is none of those drawn to be kept (--traces {})",
-    "none": "the run kept none (--traces none)",
+    "failures": "the run kept traces of failures only (-s traces=failures)",
+    "sample": "it is none of those drawn to be kept (-s traces={})",
+    "none": "the run kept none (-s traces=none)",
 }
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, SOLVED_TASKS, TASKS, children, models, traces
 from tests.sealing import reseal
-from whichloop.experiments.ablate.prepare import AblationRequest
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.results import results
@@ -171,7 +170,7 @@ def test_what_others_produced_can_be_logged(uri, client, tmp_path):
 
 def test_an_ablation_shows_its_effects(tmp_path):
     config = CompareConfig(suite="arithmetic", tasks=6, runs=tmp_path, mlflow=False)
-    experiment = prepare_ablation(AblationRequest("bare", ("max_steps=2,12",)), config)
+    experiment = prepare_ablation("bare", ("max_steps=2,12",), config)
     assert compare.run(experiment, Unwatched()) == ""
     found = results(experiment.folder)
     assert "max_steps: 2 → 12" in dict(files(found, report_html))["charts/effects.svg"]

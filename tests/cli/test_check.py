@@ -1,4 +1,4 @@
-"""`whichloop check loop` and `whichloop new loop`, end to end."""
+"""`whichloop check`, which finds out what it is given, on loops; and `whichloop init --loop`, end to end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import pytest
 
 from tests.checks.loop.altered_loops import judged_here
 from tests.prepared import said_by
+from whichloop.checks.any import KINDS, check, told
 from whichloop.checks.loop import LAWS
 from whichloop.cli.main import main
+from whichloop.datasets import arithmetic
+from whichloop.loops.bare import Bare
 
 SPENDTHRIFT = """
 from whichloop.checks.loop.template_loop import TemplateLoop
@@ -66,27 +69,26 @@ def whichloop(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
 
 
 def test_a_design_that_keeps_every_law_passes(whichloop):
-    ended = whichloop("check", "loop", "bare(max_steps=7)")
-    lines = ended.out.splitlines()
+    ended = whichloop("check", "bare(max_steps=7)")
     assert (ended.code, ended.err) == (0, "")
-    assert [line.split()[0] for line in lines[:-1]] == ["ok"] * len(LAWS)
-    assert lines[-1] == "bare(max_steps=7): every law holds"
+    assert ended.out.splitlines() == ["loop bare(max_steps=7)", f"Hold       {len(LAWS)} of {len(LAWS)} laws"]
+    in_full = whichloop("check", "loop", "bare(max_steps=7)", "-v").out
+    assert all(re.search(rf"^{law.name} +ok ", in_full, re.MULTILINE) for law in LAWS)
 
 
 def test_a_law_that_does_not_apply_is_told_with_the_reason_and_does_not_fail(whichloop):
     ended = whichloop("check", "loop", "bare(on_provider_error=observe)")
     assert ended.code == 0
-    assert "not applicable provider error " in ended.out
-    assert "it has a rule of its own" in ended.out
+    assert re.search(r"^provider error +not applicable +.*it has a rule of its own", ended.out, re.MULTILINE)
 
 
 def test_a_law_that_does_not_hold_is_told_with_a_counterexample(whichloop, tmp_path):
     (tmp_path / "spending.py").write_text(SPENDTHRIFT)
-    ended = whichloop("check", "loop", "spending:Spendthrift")
+    ended = whichloop("check", "spending:Spendthrift")
     assert (ended.code, ended.err) == (1, "")
-    assert "FAILED         budget " in ended.out
-    assert "BudgetExceeded at model call 1: run() returned an Outcome with stop max_steps; the exception must leave it" in ended.out
-    assert ended.out.splitlines()[-1] == f"spending:Spendthrift: 1 of {len(LAWS)} laws do not hold"
+    says = "BudgetExceeded at model call 1: run() returned an Outcome with stop max_steps; the exception must leave it"
+    assert re.search(rf"^budget +FAILED +{re.escape(says)}", ended.out, re.MULTILINE)
+    assert ended.out.splitlines()[-1] == f"Broken     1 of {len(LAWS)} laws"
 
 
 HANGS = """
@@ -103,11 +105,11 @@ def test_a_loop_that_hangs_ends_in_a_few_lines(machine):
     (machine.folder / "hanging.py").write_text(HANGS)
     ended = machine.run("check", "loop", "hanging:InThread", "--limit", "0.5")
     assert (ended.code, ended.err) == (1, "")
-    lines = ended.out.splitlines()
-    assert lines[0].split()[:2] == ["FAILED", "contract"]
-    assert lines[1].strip() == "its check did not end within 0.5 s: the loop waits for what never comes at hanging.py:7"
-    assert lines[-2].startswith(f"{len(LAWS) - 1} laws were not checked")
-    assert lines[-1] == f"hanging:InThread: 1 of {len(LAWS)} laws do not hold"
+    says = "its check did not end within 0.5 s: the loop waits for what never comes at hanging.py:7"
+    assert re.search(rf"^contract +FAILED +{re.escape(says)}$", ended.out, re.MULTILINE)
+    broken, unchecked = ended.out.splitlines()[-2:]
+    assert broken == f"Broken     1 of {len(LAWS)} laws"
+    assert unchecked.startswith(f"Unchecked  {len(LAWS) - 1} laws: a loop that blocks")
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "inf", "nan"])
@@ -133,24 +135,107 @@ def test_findings_as_json(whichloop, tmp_path):
 
 
 def test_the_options_of_a_loop_of_ones_own_are_listed(whichloop):
-    assert whichloop("new", "loop", "my_loop").code == 0
-    first, *options = whichloop("list", "loops", "my_loop:MyLoop").out.splitlines()
-    assert first.startswith("my_loop:MyLoop ")
-    assert options == ["    max_steps = 10  Most replies, the one that answers included."]
+    assert whichloop("init", "--loop", "my_loop").code == 0
+    _, row, title, _, option = whichloop("list", "loops", "my_loop:MyLoop").out.splitlines()
+    assert row.startswith("my_loop:MyLoop ")
+    assert (title, *option.split(maxsplit=2)) == (
+        "Options of my_loop:MyLoop", "max_steps", "10", "Most replies, the one that answers included.",
+    )  # fmt: skip
     (listed,) = json.loads(whichloop("list", "loops", "my_loop:MyLoop", "--json").out)
     assert [option["name"] for option in listed["options"]] == ["max_steps"]
-    none = whichloop("list", "loops", "json:JSONDecoder")
-    assert (none.code, none.err) == (2, "error: loop json:JSONDecoder: it lacks run: see whichloop.protocol.Loop\n")
     missing = whichloop("list", "loops", "my_loop:MyLop")
     assert (missing.code, missing.err) == (2, "error: loop 'my_loop:MyLop': my_loop has no 'MyLop'; did you mean 'MyLoop'?\n")
 
 
-@pytest.mark.parametrize(("command", "flag"), [("card", ""), ("check program", ""), ("compare --program", "--program: ")])
-def test_a_loop_in_the_place_of_a_program_is_recognised(whichloop, tmp_path, command, flag):
+@pytest.mark.parametrize("command", ["check", "check program", "compare --program"])
+def test_a_loop_in_the_place_of_a_program_is_recognised(whichloop, tmp_path, command):
     (tmp_path / "half.py").write_text("class Mine:\n    async def run(self, *given): ...\n")
     ended = whichloop(*command.split(), "half.py:Mine")
-    cure = "Mine is a loop, no program: write --loop half:Mine; its laws: whichloop check loop half:Mine"
-    assert (ended.code, ended.out, ended.err) == (2, "", f"error: {flag}{cure}\n")
+    cure = "'Mine' of half.py is not a function; a loop is named half:Mine, as --loop takes it"
+    assert (ended.code, ended.out, ended.err) == (2, "", f"error: half.py:Mine: {cure}\n")
+
+
+SHOP = """
+from whichloop.datasets import arithmetic
+SUITE = arithmetic.SUITE
+
+def tasks(size=4):
+    return SUITE(size=size)
+
+def solve(question, tools):
+    return "41"
+
+def talk(task):
+    return "41"
+
+class Mine:
+    async def run(self, *given): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["bare(max_steps=5)"], "loop"),
+        (["openai_agents"], "loop"),
+        (["shop:Mine"], "loop"),
+        (["ecommerce"], "suite"),
+        (["shop:tasks(size=3)"], "suite"),
+        (["shop:solve"], "program"),
+        (["shop:talk"], "program"),
+        (["shop.py:solve"], "program"),
+        (["shop.py"], "program"),
+        (["http://127.0.0.1:9/"], "program"),
+        (["python agent.py"], "program"),
+        (["python", "agent.py"], "program"),
+        (["sh"], "program"),
+        (["codex"], "program"),
+        (["questions.CSV"], "plans"),
+        (["one.plan"], "plans"),
+        (["local"], "model"),
+        (["local:weights.gguf"], "model"),
+        (["openai/gpt-4o-mini"], "model"),
+        (["program", "bare"], "program"),
+        (["plans", "bare"], "plans"),
+    ],
+)
+def test_what_it_is_is_found_out_or_told(here, words, kind):
+    (here / "shop.py").write_text(SHOP)
+    found, rest = told(words)
+    assert (found, list(rest)) == (kind, words[1:] if words[0] in KINDS else words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bear", "it cannot be told what 'bear' is; did you mean 'bare'? write check KIND bear, where KIND is loop, program, "),
+        ("loop", "it cannot be told what 'loop' is;"),
+        ("./gone", "it cannot be told what './gone' is;"),
+        ("loop bare finish", "check loop takes one name, with its options in brackets; got bare finish"),
+        ("bare --tasks 3", "--tasks: it is for `check suite`, not for `check loop`"),
+        ("arithmetic --limit 3", "--limit: it is for `check loop` and `check program`, not for `check suite`"),
+        ("local --junit a.xml", "Invalid value for --junit: it is for `check program`, not for `check model`"),
+        ("finish --fault empty", "--fault: it is for `check program`, not for `check loop`"),
+        ("json:JSONDecodeError", "json:JSONDecodeError: 'JSONDecodeError' of json is not a function"),
+        ("json:decoder", "json:decoder: it is neither a loop, nor a suite, nor a function"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line_and_code_2(whichloop, here, words, said):
+    ended = whichloop("check", *words.split())
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith(f"error: {said}")
+    assert list(here.iterdir()) == []
+
+
+def test_objects_are_checked_from_python():
+    with judged_here():
+        found = check(Bare(max_steps=5))
+    assert (found.kind, found.ok, found.doc.facts["Hold"]) == ("loop", True, [f"{len(LAWS)} of {len(LAWS)} laws"])
+    assert str(found).startswith("loop bare\n")
+    assert check(arithmetic.SUITE(size=4)).kind == "suite"
+    assert [one["fault"] for one in check(Bare, "program", fault=["empty"]).doc.data["faults"]] == ["empty"]
+    with pytest.raises(ValueError, match="limit: it is for"):
+        check("arithmetic", limit=3)
 
 
 def test_tools_typed_as_a_file_are_told_as_a_module(whichloop, tmp_path):
@@ -173,10 +258,10 @@ def test_tools_typed_as_a_file_are_told_as_a_module(whichloop, tmp_path):
         ("empty:", "write what of empty is meant, empty:NAME"),
         ("half:Mine", "loop half:Mine: it lacks stops and with_step_limit: see whichloop.protocol.Loop"),
         ("half:Never", "loop half:Never: it lacks run: see whichloop.protocol.Loop"),
-        ("half:", "did you mean 'half:Mine'?"),
+        ("half:", "write what of half is meant, half:NAME"),
         ("half.py:Mine", "loop 'half.py:Mine': did you mean 'half:Mine'?"),
         ("./half.py:Mine", "'./half.py:Mine' is not a name; did you mean 'half:Mine'?"),
-        ("./half.py", "'./half.py' is not a name; did you mean 'half:Mine'?"),
+        ("./half.py", "'./half.py' is not a name; did you mean 'half:NAME'?"),
         ("half.Mine", "unknown loop 'half.Mine'; did you mean 'half:Mine'?"),
         ("gone.py:Mine", "no such file in the current directory; write MODULE:NAME, such as my_loop:MyLoop"),
         ("./gone.py:Mine", "is not a name; write name, name(option=value) or name@FILE, or MODULE:NAME, such as my_loop:MyLoop"),
@@ -201,8 +286,8 @@ def test_a_name_that_leads_nowhere_is_one_line_and_code_2(whichloop, tmp_path, n
 @pytest.mark.thorough
 def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     path = {"PATH": os.defpath, "HOME": str(tmp_path / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    made = said_by(tmp_path, path, "-m", "whichloop", "new", "loop", "my_loop", quiet=True)
-    next_commands = [line.split() for line in made.splitlines()[1:]]
+    made = said_by(tmp_path, path, "-m", "whichloop", "init", "--loop", "my_loop", quiet=True)
+    next_commands = [line.split() for line in made.splitlines()[3:]]
     assert next_commands == [
         ["whichloop", "check", "loop", "my_loop:MyLoop"],
         ["python", "-m", "pytest", "test_my_loop.py"],
@@ -210,7 +295,7 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     ]
     check, compare = (["-m", *command] for command in next_commands if command[0] == "whichloop")
     said_by(tmp_path, path, *check)
-    quick = ("--profile", "measured-2024", "--tasks", "12", "--no-mlflow", "--quiet", "--json")
+    quick = ("--profile", "measured-2024", "--tasks", "12", "--quiet", "--json")
     arms = json.loads(said_by(tmp_path, path, *compare, *quick))["arms"]
     first, second = (arm["accuracy"]["value"] for arm in arms if arm["profile"] == "flaky-format")
     assert first != second  # a first comparison shows something
@@ -222,28 +307,28 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
 
 
 def test_where_pytest_is_missing_the_next_commands_install_it(whichloop, tmp_path, monkeypatch):
-    monkeypatch.setattr("whichloop.cli.check_loop.is_installed", lambda package: package != "pytest")
-    lines = whichloop("new", "loop", "thinker").out.splitlines()
+    monkeypatch.setattr("whichloop._extras.is_installed", lambda package: package != "pytest")
+    lines = whichloop("init", "--loop", "thinker").out.splitlines()
     place = lines.index("  pip install pytest  # which test_thinker.py needs")
     assert lines[place + 1] == "  python -m pytest test_thinker.py"
 
 
 @pytest.mark.slow
 def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(whichloop, tmp_path):
-    assert whichloop("new", "loop", "my_loop").code == 0
+    assert whichloop("init", "--loop", "my_loop").code == 0
     file = tmp_path / "my_loop.py"
     assert whichloop("check", "loop", "my_loop:MyLoop").code == 0
     file.write_text(re.sub(r"\n    @bounded.*", "", file.read_text()))
     ended = whichloop("check", "loop", "my_loop:MyLoop")
     assert (ended.code, ended.out.count("FAILED")) == (1, 1)
-    assert "FAILED         typed answers " in ended.out
+    assert re.search("^typed answers +FAILED ", ended.out, re.MULTILINE)
     assert "the answer is 'hello'; it must be an int or None: decorate `run` with whichloop.loops.bounded" in ended.out
 
 
 def test_into_another_folder_the_next_commands_lead_there(whichloop, tmp_path):
     folder = tmp_path / "my designs"
     folder.mkdir()
-    ended = whichloop("new", "loop", "thinker", "--into", str(folder))
+    ended = whichloop("init", str(folder), "--loop", "thinker")
     assert ended.code == 0
     assert {path.name for path in folder.iterdir()} == {"thinker.py", "test_thinker.py"}
     assert {f"  cd '{folder}'", "  python -m pytest test_thinker.py"} <= set(ended.out.splitlines())
@@ -257,12 +342,12 @@ def test_into_another_folder_the_next_commands_lead_there(whichloop, tmp_path):
         (["My-Loop"], "'My-Loop' is not a valid name for a loop"),
         (["class"], "'class' is a keyword of Python, which no module can be imported by: choose another name"),
         (["json"], "installed already"),
-        (["mine", "--into", "nowhere"], "nowhere is not a directory"),
+        (["mine", "nowhere"], "nowhere is not a directory"),
     ],
 )
 def test_what_cannot_be_written_is_one_line_and_code_2(whichloop, tmp_path, arguments, said):
     (tmp_path / "there.py").write_text("precious")
-    ended = whichloop("new", "loop", *arguments)
+    ended = whichloop("init", "--loop", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1

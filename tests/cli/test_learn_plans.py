@@ -1,10 +1,11 @@
-"""`whichloop suite learn`, and `--skip-unplanned`: from questions without plans to the scripted model and its faults."""
+"""`whichloop learn plans`, and `-s skip_unplanned=true`: from questions without plans to the scripted model and its faults."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from tests.prepared import start_command
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Task
 
-RUN = ["--profile", "clean", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
+RUN = ["--profile", "clean", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
 TOOLS = "from whichloop.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
 
 
@@ -33,14 +34,14 @@ def tasks_in(file: Path) -> list[Task]:
 
 
 def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_on_it(ran, tmp_path, monkeypatch):
-    learned = ran("suite", "learn", "latest", "-o", "suite.jsonl")
+    learned = ran("learn", "plans", "latest", "-o", "suite.jsonl")
     assert learned.code == 0
-    assert "whichloop compare --suite jsonl --data suite.jsonl" in learned.err
-    assert "--check" not in learned.err  # a suite of whichloop's own is always checked
+    assert re.search("^Next +whichloop compare --suite jsonl --data suite.jsonl", learned.out, re.MULTILINE)
+    assert "--check" not in learned.out  # a suite of whichloop's own is always checked
     assert [task.id for task in tasks_in(tmp_path / "suite.jsonl")] == [task.id for task in arithmetic.load(size=6).tasks]
     (tmp_path / "calculating.py").write_text(TOOLS)
     again = ran(
-        "compare", "--no-mlflow", "--quiet", "--json", "--suite", "jsonl", "--data", "suite.jsonl", "--tools", "calculating",
+        "compare", "--quiet", "--json", "--suite", "jsonl", "--data", "suite.jsonl", "--tools", "calculating",
         "--loop", "bare", "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools",
     )  # fmt: skip
     assert again.code == 0, again.err
@@ -51,14 +52,14 @@ def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_o
 
 
 def test_the_command_that_is_told_works_as_it_stands(ran):
-    _, command = ran("suite", "learn", "latest", "-o", "suite.jsonl").err.strip().split("use it: whichloop ")
-    again = ran(*shlex.split(command), "--no-mlflow", "--quiet", "--json", "--loop", "bare", "--profile", "clean")
+    (command,) = re.findall("^Next +whichloop (.*)$", ran("learn", "plans", "latest", "-o", "suite.jsonl").out, re.MULTILINE)
+    again = ran(*shlex.split(command), "--quiet", "--json", "--loop", "bare", "--profile", "clean")
     assert again.code == 0, again.err
     assert again.json["arms"][0]["accuracy"]["value"] == 1
 
 
 def test_json_lists_plans_literals_and_what_was_not_learned_under_stable_names(ran):
-    found = ran("suite", "learn", "latest", "--out", "suite.jsonl", "--json").json
+    found = ran("learn", "plans", "latest", "-o", "suite.jsonl", "--json").json
     assert set(found) == {"run", "out", "checked", "tasks", "learned", "references", "plans", "literal", "not_learned"}
     assert (found["tasks"], found["learned"], found["checked"], found["not_learned"]) == (6, 6, True, [])
     assert found["references"] == sum(plan["references"] for plan in found["plans"]) > 6
@@ -69,17 +70,17 @@ def test_json_lists_plans_literals_and_what_was_not_learned_under_stable_names(r
 
 
 def test_the_table_shows_what_stayed_literal_and_why(ran):
-    shown = ran("suite", "learn", "latest", "-o", "suite.jsonl").out
+    shown = ran("learn", "plans", "latest", "-o", "suite.jsonl", "-v").out
     assert "in the question too" in shown
     assert "kept literal" in shown
 
 
 def test_equal_runs_give_equal_bytes_and_any_order_leaves_the_order_out(ran, tmp_path):
-    ran("suite", "learn", "latest", "-o", "one.jsonl")
-    ran("suite", "learn", "latest", "-o", "two.jsonl")
+    ran("learn", "plans", "latest", "-o", "one.jsonl")
+    ran("learn", "plans", "latest", "-o", "two.jsonl")
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     assert any(call.after for task in tasks_in(tmp_path / "one.jsonl") if task.plan for call in task.plan.calls)
-    ran("suite", "learn", "latest", "-o", "free.jsonl", "--any-order")
+    ran("learn", "plans", "latest", "-o", "free.jsonl", "--any-order")
     assert not any(call.after for task in tasks_in(tmp_path / "free.jsonl") if task.plan for call in task.plan.calls)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["free.jsonl", "one.jsonl", "runs", "two.jsonl"]
 
@@ -87,11 +88,11 @@ def test_equal_runs_give_equal_bytes_and_any_order_leaves_the_order_out(ran, tmp
 def test_a_file_is_overwritten_only_when_told(ran, tmp_path):
     kept = tmp_path / "kept.jsonl"
     kept.write_text("mine\n")
-    refused = ran("suite", "learn", "latest", "-o", "kept.jsonl")
+    refused = ran("learn", "plans", "latest", "-o", "kept.jsonl")
     assert (refused.code, refused.out) == (2, "")
     assert "exists; overwrite it with --force" in refused.err
     assert kept.read_text() == "mine\n"
-    assert ran("suite", "learn", "latest", "-o", "kept.jsonl", "--force").code == 0
+    assert ran("learn", "plans", "latest", "-o", "kept.jsonl", "--force").code == 0
     assert len(tasks_in(kept)) == 6
 
 
@@ -100,11 +101,14 @@ def test_a_file_is_overwritten_only_when_told(ran, tmp_path):
     [
         (["nope", "-o", "x.jsonl"], "no run 'nope'"),
         (["latest", "-o", "/dev/null/x.jsonl"], "/dev/null"),
-        (["latest", "-o", "runs"], "runs: is a folder"),
+        (["latest", "-o", "runs"], "--output runs: the file's name ends in .jsonl"),
+        (["latest"], "plans need a file: --output FILE.jsonl"),
+        (["latest", "-o", "x.jsonl", "--arm", "bare"], "--arm goes with profile"),
+        (["latest", "-o", "x.jsonl", "--held-out"], "--held-out goes with profile"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(ran, tmp_path, arguments, said):
-    found = ran("suite", "learn", *arguments)
+    found = ran("learn", "plans", *arguments)
     assert (found.code, found.out) == (2, "")
     assert said in found.err
     assert found.err.count("\n") == 1
@@ -113,27 +117,27 @@ def test_bad_input_is_one_line_and_nothing_is_written(ran, tmp_path, arguments, 
 
 def test_a_run_that_solved_nothing_teaches_nothing(whichloop, tmp_path):
     whichloop("compare", *RUN[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
-    found = whichloop("suite", "learn", "latest", "-o", "suite.jsonl")
+    found = whichloop("learn", "plans", "latest", "-o", "suite.jsonl")
     assert found.code == 2
     assert "no plan was learned (3 tasks: not solved in " in found.err
     assert not (tmp_path / "suite.jsonl").exists()
 
 
 def test_tasks_of_which_nothing_was_learned_stay_without_a_plan_unless_only_learned_ones_are_wanted(ran, tmp_path):
-    ran("suite", "learn", "latest", "-o", "all.jsonl")
+    ran("learn", "plans", "latest", "-o", "all.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     half = [row | ({"plan": None, "no_plan": "nobody wrote one"} if number < 2 else {}) for number, row in enumerate(rows)]
     (tmp_path / "half.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in half))
     (tmp_path / "summing.py").write_text(TOOLS)
     own = ["--suite", "jsonl", "--data", "half.jsonl", "--tools", "summing"]
-    assert ran("compare", "--no-mlflow", "--quiet", "--loop", "bare", *own, "--skip-unplanned").code == 0
-    whole = ran("suite", "learn", "latest", "-o", "whole.jsonl", "--allow", "summing")
-    assert "--skip-unplanned" in whole.err
-    assert "Not learned" in whole.out
+    assert ran("compare", "--quiet", "--loop", "bare", *own, "-s", "skip_unplanned=true").code == 0
+    whole = ran("learn", "plans", "latest", "-o", "whole.jsonl", "--allow", "summing")
+    assert "skip_unplanned=true" in whole.out
+    assert re.search("^Missing +2 tasks: not run in ", whole.out, re.MULTILINE)
     tasks = tasks_in(tmp_path / "whole.jsonl")
     assert [task.no_plan[:7] for task in tasks] == ["not run", "not run", "", "", "", ""]
-    part = ran("suite", "learn", "latest", "-o", "part.jsonl", "--only-learned", "--allow", "summing")
-    assert "--skip-unplanned" not in part.err
+    part = ran("learn", "plans", "latest", "-o", "part.jsonl", "--only-learned", "--allow", "summing")
+    assert "skip_unplanned" not in part.out
     assert tasks_in(tmp_path / "part.jsonl") == tasks[2:]
 
 
@@ -151,11 +155,11 @@ def questions(file: Path, count: int) -> None:
 def test_questions_without_plans_are_refused_under_the_scripted_model(whichloop, tmp_path):
     questions(tmp_path / "q.csv", 4)
     (tmp_path / "summing.py").write_text(TOOLS)
-    asked = ["compare", "--suite", "csv", "--data", "q.csv", "--tools", "summing", "--loop", "bare", "--no-mlflow", "--quiet"]
+    asked = ["compare", "--suite", "csv", "--data", "q.csv", "--tools", "summing", "--loop", "bare", "--quiet"]
     refused = whichloop(*asked)
     assert (refused.code, refused.out) == (2, "")
     assert "4 of 4 tasks have no plan" in refused.err
-    assert "whichloop suite learn" in refused.err
+    assert "whichloop learn plans" in refused.err
     assert refused.err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
@@ -176,7 +180,6 @@ def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(whichloop, tmp
         "bare",
         "--profile",
         "clean",
-        "--no-mlflow",
         "--quiet",
         "--json",
     ]
@@ -184,8 +187,8 @@ def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(whichloop, tmp
     assert refused.code == 2
     assert "1 of 2 tasks has no plan" in refused.err
     assert "no annotation" in refused.err
-    assert "--skip-unplanned leaves them out" in refused.err
-    (arm,) = whichloop(*asked, "--skip-unplanned").json["arms"]
+    assert "-s skip_unplanned=true leaves them out" in refused.err
+    (arm,) = whichloop(*asked, "-s", "skip_unplanned=true").json["arms"]
     assert (arm["scored"], arm["excluded"]) == (1, 1)
     assert "no plan" in next(iter(arm["exclusions"]))
 
@@ -195,24 +198,35 @@ def test_a_first_day_with_a_model_behind_an_address(whichloop, tmp_path):
     """Questions and tools; a model that answers them, here the served scripted one; plans learned; faults."""
     questions(tmp_path / "q.csv", 8)
     (tmp_path / "adding.py").write_text(TOOLS)
-    common = ["--no-mlflow", "--quiet", "--json", "--tools", "adding"]
+    common = ["--quiet", "--json", "--tools", "adding"]
     with start_command(["serve", "--port", "0"], tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
         try:
             address = server.stdout.readline().strip()
-            real = ["--suite", "csv", "--data", "q.csv", "--model", "openai/scripted", "--base-url", address, "--loop", "finish"]
+            real = [
+                "--suite",
+                "csv",
+                "--data",
+                "q.csv",
+                "--model",
+                "openai/scripted",
+                "-s",
+                f"base_url={address}",
+                "--loop",
+                "finish",
+            ]
             asked = whichloop("compare", *real, *common)
         finally:
             server.terminate()
     assert [arm["accuracy"]["value"] for arm in asked.json["arms"]] == [1.0]
-    refused = whichloop("suite", "learn", "latest", "-o", "suite.jsonl")
+    refused = whichloop("learn", "plans", "latest", "-o", "suite.jsonl")
     assert refused.code == 2
     assert "--allow adding" in refused.err
-    learned = whichloop("suite", "learn", "latest", "-o", "suite.jsonl", "--allow", "adding")
+    learned = whichloop("learn", "plans", "latest", "-o", "suite.jsonl", "--allow", "adding")
     assert learned.code == 0
-    assert "the plans were not replayed; --check does that" in learned.err
-    assert "--tools adding" in learned.err
-    whichloop("suite", "learn", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
+    assert "the plans were not replayed; --check runs the tools and does that" in learned.out
+    assert "--tools adding" in learned.out
+    whichloop("learn", "plans", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
     assert (tmp_path / "checked.jsonl").read_bytes() == (tmp_path / "suite.jsonl").read_bytes()
     suite = ["--suite", "jsonl", "--data", "suite.jsonl"]
     blown = whichloop("compare", *suite, *common, "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools")
@@ -223,9 +237,22 @@ def test_a_first_day_with_a_model_behind_an_address(whichloop, tmp_path):
 
 @pytest.mark.thorough
 def test_an_optimization_is_read_by_its_test(whichloop: Any) -> None:
-    small = ("--suite", "arithmetic(size=12)", "--train", "4", "--dev", "3", "--test", "4", "--repeats", "1", "--budget", "60calls")
-    whichloop("optimize", "--no-mlflow", "--loop", "bare", *small, "--optimizer", "LabeledFewShot(k=2)", "-q")
-    for command in (("suite", "learn", "latest", "-o", "learned.jsonl"), ("profile", "fit", "latest", "--out", "fitted.toml")):
+    small = (
+        "--suite",
+        "arithmetic(size=12)",
+        "--train",
+        "4",
+        "--dev",
+        "3",
+        "--tasks",
+        "4",
+        "--repeats",
+        "1",
+        "--budget",
+        "60calls",
+    )
+    whichloop("optimize", "--loop", "bare", *small, "--optimizer", "LabeledFewShot(k=2)", "-q")
+    for command in (("learn", "plans", "latest", "-o", "learned.jsonl"), ("learn", "profile", "latest", "-o", "fitted.toml")):
         ended = whichloop(*command)
         assert "Field required" not in ended.err
         assert ended.code == 0, ended.err

@@ -1,4 +1,4 @@
-"""`whichloop validate`, end to end."""
+"""`whichloop learn profile --held-out`, end to end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from whichloop.runs.manifest import read_manifest, write_manifest
 from whichloop.runs.store.files import read_document, write_document
 from whichloop.runs.store.traces import Traces
 
-RUN = ["compare", "--no-mlflow", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
+RUN = ["compare", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
 LOOPS = ("bare", "finish", "react_extract")
 
 
@@ -52,7 +53,7 @@ def folder() -> Path:
 
 
 def test_a_run_is_validated_and_the_report_shows_it(ran, few) -> None:
-    found = ran("validate", "latest")
+    found = ran("learn", "profile", "latest", "--held-out")
     assert found.code == 0, found.err
     assert "Verdict" in found.out
     assert all(loop in found.out for loop in LOOPS)
@@ -63,18 +64,19 @@ def test_a_run_is_validated_and_the_report_shows_it(ran, few) -> None:
     assert "Does the tunnel predict this run?" in page
     assert written["digest"] in page
     assert written["digest"] in found.out
-    ran("report", "latest")
+    ran("report", "latest", "--format", "html")
     assert "How well the tunnel predicts" in (folder() / "report.html").read_text()
 
 
-def test_the_prediction_comes_first_and_stays(ran, few) -> None:
-    first = ran("validate", "latest", "--json").json
-    assert ran("validate", "latest", "--json").json == first
-    other = ran("validate", "latest", "--seed", "1")
+def test_the_prediction_comes_first_and_stays(ran, few, monkeypatch) -> None:
+    first = ran("learn", "profile", "latest", "--held-out", "--json").json
+    assert ran("learn", "profile", "latest", "--held-out", "--json").json == first
+    monkeypatch.setattr(prediction, "ValidationRequest", partial(ValidationRequest, seed=1))
+    other = ran("learn", "profile", "latest", "--held-out")
     assert (other.code, other.out) == (2, "")
     assert "another prediction was made before" in other.err
     assert json.loads((folder() / "validity" / "prediction.json").read_text())["digest"] == first["prediction"]
-    assert ran("validate", "latest", "--seed", "1", "--again", "--json").json["prediction"] != first["prediction"]
+    assert ran("learn", "profile", "latest", "--held-out", "--again", "--json").json["prediction"] != first["prediction"]
 
 
 def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
@@ -111,7 +113,7 @@ def test_a_damaged_prediction_is_one_line(ran, few, damage: str, says: str) -> N
     place = folder() / "validity"
     place.mkdir()
     (place / "prediction.json").write_text(damage)
-    found = ran("validate", "latest")
+    found = ran("learn", "profile", "latest", "--held-out")
     assert found.code == 2
     assert says in found.err
     assert found.err.count("\n") == 1
@@ -119,20 +121,20 @@ def test_a_damaged_prediction_is_one_line(ran, few, damage: str, says: str) -> N
 
 def test_two_loops_have_no_order_and_an_imported_run_no_loops(whichloop, here: Path) -> None:
     assert whichloop(*RUN, "--loop", "bare", "--loop", "finish").code == 0
-    found = whichloop("validate", "latest")
+    found = whichloop("learn", "profile", "latest", "--held-out")
     assert (found.code, found.out) == (2, "")
     assert "an order needs 3 loops or more, and this model has 2" in found.err
     Path("results.csv").write_text("task,arm,score\n" + "".join(f"t{n},{arm},1\n" for n in range(4) for arm in "abc"))
     assert whichloop("import", "results.csv").code == 0
-    found = whichloop("validate", "latest")
+    found = whichloop("learn", "profile", "latest", "--held-out")
     assert (found.code, found.out) == (2, "")
     assert "an imported run has no loops that could be run again" in found.err
 
 
 def test_a_damaged_result_is_told_on_the_page(ran, few) -> None:
-    assert ran("validate", "latest").code == 0
+    assert ran("learn", "profile", "latest", "--held-out").code == 0
     (folder() / "validity" / "validity.json").write_text('{"verdict": 3}')
-    assert ran("report", "latest").code == 0
+    assert ran("report", "latest", "--format", "html").code == 0
     assert "The validation of this run cannot be read" in (folder() / "report.html").read_text()
 
 
@@ -157,22 +159,22 @@ def ahead(ran, few, early: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them(ran, ahead: Path) -> None:
-    again = ran("validate", "latest", "--runs", "first", "--ahead", "8", "--json").json
+    again = ran("learn", "profile", "latest", "--runs", "first", "--ahead", "8", "--json").json
     written = json.loads(ahead.read_text())
     assert (again["prediction"], again["held_out"]) == (written["digest"], written["held_out"])
-    told = ran("validate", "latest", "--runs", "first", "--ahead", "8")
+    told = ran("learn", "profile", "latest", "--runs", "first", "--ahead", "8")
     assert all(loop in told.out for loop in LOOPS)
-    assert "whichloop extend first/run --tasks 16" in told.out
+    assert "whichloop resume first/run --tasks 16" in told.out
     records = [json.loads(line.split("\t")[0]) for line in (ahead.parents[1] / "trials.jsonl").read_text().splitlines()]
     assert set(written["fitted"]) == {record["task"] for record in records}
     assert len(written["held_out"]) == 8
     assert not set(written["held_out"]) & set(written["fitted"])
     assert [file.name for file in ahead.parent.iterdir()] == ["prediction.json"]
-    found = ran("validate", "latest", "--prediction", str(ahead), "--json").json
+    found = ran("learn", "profile", "latest", "--prediction", str(ahead), "--json").json
     assert (found["prediction"], found["fitted_tasks"], found["held_out_tasks"]) == (written["digest"], 8, 8)
     assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
-    assert ran("extend", "latest", "--runs", "first", "--tasks", "16", "--quiet").code == 0
-    extended = ran("validate", "latest", "--runs", "first", "--prediction", str(ahead), "--json").json
+    assert ran("resume", "latest", "--runs", "first", "--tasks", "16", "--quiet").code == 0
+    extended = ran("learn", "profile", "latest", "--runs", "first", "--prediction", str(ahead), "--json").json
     assert {**extended, "run": ""} == {**found, "run": ""}
 
 
@@ -185,7 +187,7 @@ def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path)
         (written | {"version": 3}, "no prediction of this tool (version 3"),
     ):
         write_document(ahead, edited)
-        found = ran("validate", "latest", "--prediction", str(ahead))
+        found = ran("learn", "profile", "latest", "--prediction", str(ahead))
         assert (found.code, found.out) == (2, "")
         assert says in found.err
         assert found.err.count("\n") == 1
@@ -195,7 +197,7 @@ def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path)
 def test_a_prediction_of_version_1_is_still_read(ran, ahead: Path) -> None:
     old = {key: value for key, value in read_document(ahead).items() if key not in ("version", "digest")}
     write_document(ahead, old | {"digest": prediction_digest(old)})
-    found = ran("validate", "latest", "--prediction", str(ahead), "--json").json
+    found = ran("learn", "profile", "latest", "--prediction", str(ahead), "--json").json
     assert found["prediction"] == prediction_digest(old)
     assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
 
@@ -213,14 +215,14 @@ def test_the_digest_of_a_prediction_has_the_profiles_values_and_not_its_remarks(
     [
         (("latest", "--runs", "first", "--prediction", "FILE"), "the run has not had"),
         (("latest", "--runs", "first", "--ahead", "9"), "--ahead is 9, and the suite has 8 tasks that the run has not had"),
-        (("latest", "--ahead", "1", "--prediction", "FILE"), "give one of them"),
+        (("latest", "--ahead", "1", "--prediction", "FILE"), "exclude each other"),
         (("latest", "--prediction", "none.json"), "none.json"),
         (("latest", "--prediction", "empty.json"), "no prediction of this tool"),
     ],
 )
 def test_a_prediction_that_does_not_fit_is_one_line(ran, ahead: Path, arguments, says: str) -> None:
     Path("empty.json").write_text("{}")
-    found = ran("validate", *(str(ahead) if text == "FILE" else text for text in arguments))
+    found = ran("learn", "profile", *(str(ahead) if text == "FILE" else text for text in arguments))
     assert (found.code, found.out) == (2, "")
     assert says in found.err
     assert found.err.count("\n") == 1
@@ -233,7 +235,7 @@ def test_a_run_of_other_code_says_what_to_do(ran, few, part: str, changed: str) 
     whole = manifest.suite if part == "suite" else manifest.arms[0]
     edited = whole.model_copy(update=other)
     write_manifest(folder(), manifest.model_copy(update={part: edited if part == "suite" else (edited, *manifest.arms[1:])}))
-    found = ran("validate", "latest")
+    found = ran("learn", "profile", "latest", "--held-out")
     assert (found.code, found.out) == (2, "")
     assert f"{changed} since the run; run whichloop compare again" in found.err
     assert found.err.count("\n") == 1

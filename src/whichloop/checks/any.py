@@ -1,0 +1,266 @@
+"""One check for anything: a loop, a program, a suite, plans or a model, told by what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from whichloop.checks.loop import LAWS, check_loop
+from whichloop.checks.loop.doc import loop_doc
+from whichloop.checks.program import FAULTS, ProgramReport, Requirement, Trouble, check_program, parse_requirements
+from whichloop.checks.program.agent_faults import BY_NAME
+from whichloop.checks.program.check import DEFAULT_LIMITS, CheckLimits
+from whichloop.checks.program.doc import program_doc, trouble_doc
+from whichloop.checks.program.naming import ADDRESS, agent_of, is_command, is_loop, named_agent
+from whichloop.checks.suite.check import check_suite
+from whichloop.checks.suite.doc import suite_doc
+from whichloop.checks.suite.subject import Progress, unwatched
+from whichloop.datasets.task import Suite
+from whichloop.protocol.modules import plugins_of
+from whichloop.protocol.names import is_local_model, near, own_object, parse_spec
+from whichloop.protocol.values import counted
+from whichloop.runs.built_in import builtin_names, loop_names
+from whichloop.runs.config import SettingError, setting_error
+from whichloop.runs.registry import make_loop, make_suite, tools_named
+from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
+
+from .plans import TABLES, plan_doc, plan_findings
+
+Kind = Literal["loop", "program", "suite", "plans", "model"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PLAN_FILES = frozenset({*TABLES, ".json", ".txt", ".plan"})
+"""Endings of files that hold plans."""
+OF_KINDS: Mapping[str, tuple[Kind, ...]] = {
+    "data": ("suite",), "tools": ("suite", "plans"), "run_tools": ("suite", "plans"), "tasks": ("suite",),
+    "require": ("program",), "fault": ("program",), "venv": ("program",), "key": ("program",),
+    "limit": ("loop", "program"), "base_url": ("model",),
+}  # fmt: skip
+"""Option → the kinds that it is for."""
+
+
+class Options(BaseModel):
+    """How a thing is checked; `OF_KINDS` says which kinds an option is for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path | None = None
+    """File that a suite reads its tasks from."""
+    tools: str | None = None
+    """Tools of your own, as `compare` takes them."""
+    run_tools: bool = False
+    """Call your own tools, whatever they do to the real world."""
+    tasks: int | None = None
+    """Tasks of a suite whose tools are called; all, up to 1,000, if left out."""
+    require: Sequence[str] | None = None
+    """Outcomes that are demanded of a program: `FAULT=OUTCOME,…`."""
+    fault: Sequence[str] | None = None
+    """These faults only."""
+    venv: str | None = None
+    """Folder of the virtual environment whose Python runs a program."""
+    key: Sequence[str] | None = None
+    """Environment variables with a secret that a program may have."""
+    limit: float | None = None
+    """Seconds for each law of a loop (60; 900 for a foreign one), or for a program to leave a tool that hangs (5)."""
+    base_url: str | None = None
+    """Address of a server that answers as the model's provider does."""
+
+    def check(self, kind: Kind) -> None:
+        """Raise SettingError for an option that is not for this kind, or is none by its value."""
+        for name, value in self:
+            if value not in (None, False, (), []) and kind not in OF_KINDS[name]:
+                wanted = " and ".join(f"`check {each}`" for each in OF_KINDS[name])
+                raise SettingError(name, f"it is for {wanted}, not for `check {kind}`")
+        if self.limit is not None and not 0 < self.limit < float("inf"):
+            raise SettingError("limit", f"a number of seconds above 0 is needed, got {self.limit:g}")
+        if self.run_tools and self.tools is None and kind == "plans":
+            raise SettingError("run_tools", "it needs the tools: name their module with --tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came of a check."""
+
+    kind: Kind
+    ok: bool
+    doc: Doc
+    report: ProgramReport | None = None
+    """Of a program: what it did with each fault; None for one that does not solve the task undisturbed."""
+    demanded: tuple[Requirement, ...] = ()
+
+    def __str__(self) -> str:
+        return str(self.doc)
+
+
+def check(thing: object, kind: Kind | None = None, progress: Progress = unwatched, **options: Any) -> Check:
+    """Check a thing: its name, several words of a command, a path, or an object, such as a loop, a suite or a function.
+
+    `kind`: what it is, where that cannot be told, see `told`. `options`: those of `Options`. `progress` hears how far it is.
+    Raises ValueError and OSError for what cannot be checked.
+    """
+    try:
+        chosen = Options(**options)
+    except ValidationError as error:
+        raise setting_error(error) from None
+    words = [thing] if isinstance(thing, str) else list(thing) if isinstance(thing, list | tuple) else []
+    kind = kind or (told(words)[0] if words else _kind_of(thing, str(thing)))
+    chosen.check(kind)
+    if kind == "program":
+        return _check_program(thing, words, chosen, progress)
+    if len(words) > 1:
+        raise ValueError(f"check {kind} takes one name, with its options in brackets; got {shlex.join(words)}")
+    name = words[0] if words else str(thing)
+    if kind == "loop":
+        return _check_loop(thing if not words else name, chosen, progress)
+    if kind == "suite":
+        return _check_suite(thing if not words else name, chosen, progress)
+    if kind == "plans":
+        tools = None if chosen.tools is None else tools_named(chosen.tools)
+        findings = plan_findings(Path(name), tools, run_tools=chosen.run_tools)
+        if not findings.planned and not findings.problems:  # or a check in CI passes on a file whose column is misspelt
+            unused = f"; {findings.unused}" if findings.unused else ""
+            raise ValueError(f"{name}: there is no plan to check in {counted(len(findings.tasks), 'task')}{unused}")
+        return Check(kind, not findings.problems, plan_doc(name, findings, has_tools=tools is not None))
+    return _check_model(name, chosen)
+
+
+def told(words: Sequence[str]) -> tuple[Kind, Sequence[str]]:
+    """Return what words name, and the words without that of a kind in front. Nothing is run but the import of `module:Name`.
+
+    The name of a loop or framework is a loop, that of a suite a suite; a file that ends as plans do holds plans; an address, a
+    `.py` file or a function in one, a command and several words are a program; `local`, `local:FILE`, `provider/name` are models;
+    `module:Name` is what it is: a loop has `run`, a suite needs no argument, any other function is a program. Raises ValueError for
+    anything else.
+    """
+    first, *rest = words
+    if rest:
+        return (first, rest) if first in KINDS else ("program", words)
+    name = first.partition("(")[0].partition("@")[0].strip()
+    loops, suites = ([*known, *(point.name for point in plugins_of(group))] for group, known in (
+        ("whichloop.loops", loop_names()), ("whichloop.suites", builtin_names("suite"))
+    ))  # fmt: skip
+    if first.startswith(ADDRESS) or ".py:" in first:
+        return "program", words
+    if is_local_model(first):
+        return "model", words
+    if name in loops or name in suites:
+        return "loop" if name in loops else "suite", words
+    if Path(first).suffix.lower() in PLAN_FILES:
+        return "plans", words
+    if ":" in name:
+        return _kind_of(own_object("check", parse_spec(first).name), first), words
+    if " " in first.strip() or first.endswith(".py") or is_command(first):
+        return "program", words
+    if re.match(r"[\w-]+/\w", first) and not Path(first).exists():
+        return "model", words
+    hint = f" {near(name, [*loops, *suites])}".rstrip()
+    raise ValueError(f"it cannot be told what {first!r} is;{hint} write check KIND {first}, where KIND is {', '.join(KINDS)}")
+
+
+def _kind_of(thing: object, name: str) -> Kind:
+    """Return what an object is. Raises ValueError."""
+    if is_loop(thing):
+        return "loop"
+    if isinstance(thing, Suite):
+        return "suite"
+    if isinstance(thing, Path):
+        return "plans"
+    if callable(thing):
+        needed = [each for each in inspect.signature(thing).parameters.values() if each.default is each.empty]
+        return "program" if any(each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in needed) else "suite"
+    raise ValueError(f"{name}: it is neither a loop, nor a suite, nor a function")
+
+
+def _check_loop(thing: object, options: Options, progress: Progress) -> Check:
+    if isinstance(thing, str):
+        name, loop = str(spec := parse_spec(thing)), make_loop(spec)
+    else:
+        made: Any = thing() if isinstance(thing, type) else thing
+        loop, name = made, made.name
+    findings = check_loop(loop, _counting(progress, len(LAWS)), limit_s=options.limit)
+    return Check("loop", all(finding.status != "failed" for finding in findings), loop_doc(name, findings))
+
+
+def _check_suite(thing: object, options: Options, progress: Progress) -> Check:
+    if isinstance(thing, str):
+        name = str(spec := parse_spec(thing))
+        suite = make_suite(spec, options.data, options.tools)
+        runs_tools = options.run_tools or (spec.name in builtin_names("suite") and options.tools is None)
+    else:
+        made: Any = thing() if callable(thing) else thing
+        suite, name, runs_tools = made, made.name, options.run_tools
+    checked = check_suite(suite, tasks=options.tasks, run_tools=runs_tools, progress=progress)
+    return Check("suite", checked.ok, suite_doc(name, checked))
+
+
+def _check_program(thing: object, words: Sequence[str], options: Options, progress: Progress) -> Check:
+    for fault in options.fault or ():
+        if fault not in BY_NAME:
+            raise SettingError("fault", f"there is no fault {fault!r}; {near(fault, BY_NAME) or ', '.join(BY_NAME)}")
+    faults = tuple(fault for fault in FAULTS if not options.fault or fault.name in options.fault)
+    try:
+        demanded = parse_requirements(",".join(options.require or ()))
+    except ValueError as error:
+        raise SettingError("require", str(error)) from None
+    for one in demanded:
+        if one.fault not in {fault.name for fault in faults}:
+            raise SettingError("require", f"{one.fault} is demanded, and --fault leaves it out")
+    loop, name = named_agent(words, options.venv, options.key or ()) if words else agent_of(thing)  # type: ignore[arg-type]  # it says so itself
+    limits = DEFAULT_LIMITS if options.limit is None else CheckLimits(hang_s=options.limit)
+    try:
+        report = check_program(loop, name, faults=faults, limits=limits, on_finding=_counting(progress, len(faults)))
+    except Trouble as trouble:
+        return Check("program", ok=False, doc=trouble_doc(name, str(trouble)))
+    return Check("program", not report.unmet(demanded), program_doc(report, demanded), report, demanded)
+
+
+def _check_model(name: str, options: Options) -> Check:
+    from whichloop.models.local.model import open_model
+    from whichloop.models.probe import ProbeReport, probe
+
+    async def ask() -> ProbeReport:
+        model = open_model(name, options.base_url)
+        try:
+            return await probe(model)
+        finally:
+            await model.aclose()
+
+    report = asyncio.run(ask())
+    return Check("model", report.capabilities is not None, _model_doc(name, report))
+
+
+def _model_doc(name: str, report: Any) -> Doc:
+    """Return a row for each request of a `ProbeReport`, and behind it why something does not work."""
+    answers = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("?", "warn")}
+    rows = []
+    for check in report.checks:
+        usage, seconds = check.usage, UNKNOWN if check.seconds is None else f"{check.seconds:.2f}"
+        tokens = (UNKNOWN, UNKNOWN) if usage is None else (str(usage.input_tokens), str(usage.output_tokens))
+        cost = UNKNOWN if usage is None or usage.cost_usd is None else f"{usage.cost_usd:.6f}"
+        rows.append((check.name, answers[check.works], seconds, *tokens, cost))
+    reasons = tuple((check.name, check.why_not) for check in report.checks if check.why_not)
+    why_not = [Table("Why not", ("asked", "why"), reasons, detail=True)] if reasons else []
+    table = Table("", ("asked", "works", "seconds", "tokens in", "out", "US$"), tuple(rows))
+    data = {
+        "model": name,
+        "answers": report.capabilities is not None,
+        "trouble": report.trouble,
+        "capabilities": None if report.capabilities is None else asdict(report.capabilities),
+        "checks": [asdict(check) for check in report.checks],
+    }
+    trouble = lines_of(("Trouble", f"it does not answer: {report.trouble}" if report.trouble else ""))
+    return Doc(f"model {name}", (table, trouble, *why_not), data)
+
+
+def _counting(progress: Progress, total: int) -> Callable[[object], None]:
+    """Return what hears of each finding, and tells who watches how many there are."""
+    count = itertools.count(1)
+    return lambda finding: progress("checked", next(count), total)
