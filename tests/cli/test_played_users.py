@@ -177,7 +177,7 @@ def test_a_user_whom_the_agent_never_asks_takes_nothing_which_is_known(shop: Sui
             "user is for runs whose models are all real; where the model is scripted, it is the scripted",
         ),
         (["-s", "user=scripted", "--model", AGENT], "leave it out for the scripted user"),
-        (["-s", "user=openai/x", "--model", AGENT], "--user openai/x: the tasks of suite arithmetic have no user; those of tau2's"),
+        (["-s", "user=openai/x", "--model", AGENT], "user openai/x: the tasks of suite arithmetic have no user; those of tau2's"),
     ],
 )
 def test_what_a_user_does_not_fit_is_refused_in_a_line(whichloop: Callable[..., Ended], words: list[str], why: str) -> None:

@@ -344,7 +344,7 @@ def _litellm_settings(name: str, provider: str, url: str | None) -> dict[str, st
     litellm = get_litellm(feature=f"{provider}/…")
     providers = {str(getattr(item, "value", item)) for item in litellm.provider_list}
     if provider not in providers:
-        hint = " ".join(filter(None, (near(provider, sorted(providers)), "a server of your own is openai/NAME with --base-url")))
+        hint = " ".join(filter(None, (near(provider, sorted(providers)), "a server of your own is openai/NAME with base_url")))
         raise ValueError(f"model {name!r}: unknown provider; {hint}")
     # Cloud providers find their credentials in other places too; an API key is in the environment or nowhere.
     missing = [key for key in litellm.validate_environment(name)["missing_keys"] if key.endswith("_API_KEY")]

@@ -116,7 +116,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
     A directory that is no run does not hide the run of its name.
-    A part of a directory's name that no other run has will do, and so will the name that the run was given (`--name`), and a path
+    A part of a directory's name that no other run has will do, and so will the name that the run was given (`name`), and a path
     below a run: `latest/test` is the last optimization's test.
     Raises RunError if there is none, or several.
     """

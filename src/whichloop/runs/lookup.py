@@ -106,7 +106,7 @@ def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) ->
         return
     for task in tasks:
         if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
-            raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in a -s quarantine=file")
+            raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in -s quarantine=FILE")
 
 
 def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
@@ -131,7 +131,7 @@ def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> No
     try:
         if not isinstance(environment, HasUser):
             raise ValueError(
-                f"--user {config.user}: the tasks of suite {suite.name} have no user; those of tau2's retail and airline do, and "
+                f"user {config.user}: the tasks of suite {suite.name} have no user; those of tau2's retail and airline do, and "
                 "tasks of your own with `whichloop.datasets.with_user`"
             )
     finally:

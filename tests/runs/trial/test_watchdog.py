@@ -107,7 +107,7 @@ def test_a_trial_that_hangs_is_named_once_long_before_its_time_is_up():
     hanging = HangingTrials(60.0)
     looks = [(0.0, ""), (3.0, "a t1 0"), (10.5, "a t1 0"), (20.5, "a t1 0"), (11.0, ""), (12.0, "a t2 0")]
     said = [hanging.warning(trial, stuck_s) for stuck_s, trial in looks]
-    end = "s: it computes, or waits without await; it is interrupted after 60 s (--trial-timeout), "
+    end = "s: it computes, or waits without await; it is interrupted after 60 s (trial_timeout_s), "
     end += "and where that cannot be, its process is killed some seconds later"
     first, second = (f"a t1 0 has let nothing else run for 10 {end}", f"a t2 0 has let nothing else run for 12 {end}")
     assert said == ["", "", first, "", "", second]

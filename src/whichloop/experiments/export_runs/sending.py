@@ -1,7 +1,7 @@
 """Sends the spans of trials to an OTLP endpoint over HTTP, as JSON: those of a finished run, or each trial's as it ends.
 
 A trial is sent once it is in the run directory, from a thread of its own. What cannot be sent is told, and missing at the endpoint
-only: `whichloop export RUN -s otlp=ADDRESS` sends it again.
+only: `whichloop export RUN -o ADDRESS` sends it again.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class SpanEndpoint:
         except ValueError:  # raised for a port that is no number
             is_address = False
         if not is_address or not re.fullmatch(r"[!-~]+", address):
-            raise ValueError(f"--otlp {public}: not an address such as http://localhost:4318")
+            raise ValueError(f"{public}: not an address such as http://localhost:4318")
         if parts.username is not None or parts.password is not None:
-            raise ValueError(f"--otlp {public}: a password has no place in the address; put a header into {HEADERS}")
+            raise ValueError(f"{public}: a password has no place in the address; put a header into {HEADERS}")
         self.url = address if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{TRACES_PATH}"
         self.public_url = public_address(self.url)
         """The address without what may be secret in it."""

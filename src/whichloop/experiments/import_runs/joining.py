@@ -125,7 +125,7 @@ def _renamed(arm: ForeignArm, typed: str, model: str | None) -> ForeignArm:
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     """Join files into one comparison. Raises ValueError if their questions differ, or for duplicate trials."""
     arms, questions, scorer = _arms(logs), _questions(logs), _scorer(logs)
-    suite = _suite(logs) if request.suite is None else name_of(request.suite, "--suite")
+    suite = _suite(logs) if request.suite is None else name_of(request.suite, "suite")
     repeats = max(log.repeats for log in logs)
     if len(arms) * len(questions) * repeats > MAX_CELLS:
         raise ValueError(f"{len(arms)} arms × {len(questions)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")

@@ -73,7 +73,7 @@ _NOT_KEPT = {
 
 
 def policy_of(folder: Path) -> str:
-    """Return `--traces` of a run, as it was typed; `all` if unknown."""
+    """Return `traces` of a run, as it was typed; `all` if unknown."""
     try:
         return str(read_manifest_json(folder)["config"].get("traces", "all"))
     except RunError:

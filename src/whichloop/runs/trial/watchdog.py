@@ -112,7 +112,7 @@ class HangingTrials:
         self._warned.add(trial)
         return (
             f"{trial} has let nothing else run for {stuck_s:.0f} s: it computes, or waits without await; it is interrupted after "
-            f"{self._limit_s:g} s (--trial-timeout), and where that cannot be, its process is killed some seconds later"
+            f"{self._limit_s:g} s (trial_timeout_s), and where that cannot be, its process is killed some seconds later"
         )
 
 
