@@ -29,7 +29,7 @@ def typed() -> Iterator[tuple[str, str]]:
     """Yield the page and the command, without `whichloop`, of each in a block."""
     for page in PAGES:
         for fenced, indented in BLOCK.findall(page.read_text("utf-8")):
-            for line in (fenced or indented).replace("\\\n", " ").splitlines():
+            for line in re.sub(r"\\\n *", " ", fenced or indented).splitlines():
                 for part in BETWEEN.split(line):
                     if found := TYPED.fullmatch(part):
                         yield page.name, " ".join(found[1].split())

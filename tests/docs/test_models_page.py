@@ -28,9 +28,9 @@ SIZE = re.compile(r"\b(\d+) MB\b")
         f"texts have {TextLine().max_chars} characters",
         f"states one of {WORDS[len(signatures._CONFIDENCE['enum'])]} confidences",
         f"{WORDS[SLOTS].capitalize()} trials run at once unless `concurrency` says otherwise",
-        f"a context of {CONTEXT_TOKENS:,} tokens, or of `--context-tokens`",
+        f"a context of {CONTEXT_TOKENS:,} tokens, or of `provider.context_tokens`",
         f"at most {DEFAULTS.attempts} times in all",
-        f"An attempt may take {DEFAULTS.call_timeout_s:.0f} s (`--call-timeout`)",
+        f"An attempt may take {DEFAULTS.call_timeout_s:.0f} s (`provider.call_timeout_s`)",
         f"the pauses between them may take {DEFAULTS.patience_s:.0f} s",
     ],
 )
