@@ -32,6 +32,7 @@ from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
+from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import MAX_NAMED, run_folder
@@ -169,8 +170,8 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         for metric in METRICS:
             interval = arm.summary.means[metric]
             for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
-                assert same(row[f"{metric}{name}"], None if interval is None else interval.as_dict()[end])
-            assert row[f"{metric}_n"] == (0 if interval is None else interval.n)
+                assert same(row.get(f"{metric}{name}"), None if interval is None else interval.as_dict()[end])
+            assert interval is None or row[f"{metric}_n"] == interval.n
         assert {name: row[f"stops.{name}"] for name in arm.summary.stops} == arm.summary.stops
     for (_, row), pair in zip(run.pairs.iterrows(), run.comparison.pairs, strict=True):
         assert (row["a"], row["b"], row["metric"]) == (render_value(pair.a), render_value(pair.b), pair.metric)
@@ -181,7 +182,7 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         assert (row["p_holm"], row["verdict"]) == (pair.p_holm, pair.verdict.word)
         for size, name in product(("fewer", "more"), ("tasks", "trials", "cost_usd", "chance")):
             told = None if pair.outlook is None else getattr(getattr(pair.outlook, size), name)
-            assert same(row[f"outlook.{size}.{name}"], told)
+            assert same(row.get(f"outlook.{size}.{name}"), told)
 
 
 @settings(max_examples=cases(10))
@@ -195,20 +196,19 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
         assert (own["solved"] <= own["scored"]).all()
         for metric in METRICS:
             interval = arm.summary.means[metric]
-            assert own[metric].notna().sum() == (0 if interval is None else interval.n)
             if interval is not None:
+                assert own[metric].notna().sum() == interval.n
                 assert own[metric].mean() == pytest.approx(interval.value)
 
 
 @settings(max_examples=cases(4))
 @given(runs())
-def test_types_and_columns_do_not_depend_on_what_came_out(drawn):
+def test_the_first_columns_do_not_depend_on_what_came_out(drawn):
     run, empty = loaded(*drawn), loaded(drawn[0], [])
-    for name in ("trials", "arms", "pairs", "tasks", "effects"):
-        table, bare = getattr(run, name), getattr(empty, name)
-        assert dict(bare.dtypes) == {column: table.dtypes[column] for column in bare.columns}
-        assert list(table.columns[: len(bare.columns)]) == list(bare.columns)
-    for table in (run.trials, run.arms, run.pairs, run.tasks, run.effects):
+    firsts = {"trials": TRIALS, "arms": ARMS, "pairs": PAIRS, "tasks": TASKS, "effects": EFFECTS}
+    for name, first in firsts.items():
+        table = getattr(run, name)
+        assert tuple(table.columns[: len(first)]) == tuple(getattr(empty, name).columns[: len(first)]) == first
         assert "object" not in set(map(str, table.dtypes))
         pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(table.to_parquet())), table)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from whichloop.experiments.gate import GateResult
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.size.sizes import Sizing
+from whichloop.reports.frames import to_frame
 from whichloop.reports.html import doc_html
-from whichloop.reports.row_frames import flat, rows_frame
 from whichloop.text.doc import Doc
 
 if TYPE_CHECKING:
@@ -35,22 +36,6 @@ class Conclusion(Generic[Finding]):
         return doc_html(self.doc)
 
 
-# --- sizes ---
-
-_PLAN = {"for": "string", **dict.fromkeys(("margin", "level"), "float64")}
-_SIZES = {
-    **_PLAN,
-    **dict.fromkeys(("repeats", "tasks"), "int64"),
-    "clusters": "Int64",
-    "trials": "int64",
-    **dict.fromkeys(("lm_calls", "tokens", "cost_usd", "seconds"), "float64"),
-    "suite": "string",
-    **dict.fromkeys(("enough_tasks", "best"), "bool"),
-}
-_REACHES = {**_PLAN, "a": "string", "b": "string", **dict.fromkeys(("difference", "margin_shown"), "float64")}
-_NOISE = {"arm": "string", "sd": "float64", "band": "float64", "at_most": "bool", "again": "float64", "p": "float64"}
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class SizeAnswer(Conclusion[Sizing]):
     """How large a run has to be; `finding` has everything behind it."""
@@ -58,48 +43,32 @@ class SizeAnswer(Conclusion[Sizing]):
     @property
     def sizes(self) -> pd.DataFrame:
         """A row per purpose and number of repeats with which some number of tasks suffices; `best`: the one that is recommended."""
-        rows = []
-        for plan in (plan.to_json() for plan in self.finding.plans):
-            head = {name: plan[name] for name in _PLAN}
-            rows += [head | size | {"best": size == plan["best"]} for size in plan["sizes"]]
-        return rows_frame(rows, _SIZES)
+        plans = (plan.to_json() for plan in self.finding.plans)
+        rows = (_plan(plan) | size | {"best": size == plan["best"]} for plan in plans for size in plan["sizes"])
+        return to_frame(rows, (*_PLAN, "repeats", "tasks", "clusters", "trials", "best"))
 
     @property
     def reaches(self) -> pd.DataFrame:
         """A row per pair to compare, or arm to gate: the smallest difference and the smallest margin that the pilot shows."""
-        rows = []
-        for plan in (plan.to_json() for plan in self.finding.plans):
-            head = {name: plan[name] for name in _PLAN}
-            for reach in plan["reach"]:
-                a, b = (*reach["names"], None)[:2]
-                rows.append(head | {"a": a, "b": b, "difference": reach["difference"], "margin_shown": reach["margin"]})
-        return rows_frame(rows, _REACHES)
+        rows = [
+            _plan(plan) | {"a": a, "b": b, "difference": reach["difference"], "margin_shown": reach["margin"]}
+            for plan in (plan.to_json() for plan in self.finding.plans)
+            for reach in plan["reach"]
+            for a, b in ((*reach["names"], None)[:2],)
+        ]
+        return to_frame(rows, (*_PLAN, "a", "b", "difference", "margin_shown"))
 
     @property
     def noise(self) -> pd.DataFrame:
         """A row per arm: by how much two of its runs with fresh seeds differ, and by how much a second run did."""
-        return rows_frame(self.finding.to_json()["noise"], _NOISE)
+        return to_frame(self.finding.to_json()["noise"], ("arm", "sd", "band", "at_most", "again", "p"))
 
 
-# --- gates ---
+_PLAN = ("for", "margin", "level")
 
-_LINES = {
-    **dict.fromkeys(("arm", "metric", "result", "reason"), "string"),
-    **dict.fromkeys(("was", "is", "effect", "effect_low", "effect_high"), "float64"),
-    "ratio": "bool",
-    "margin": "float64",
-    **dict.fromkeys(("tasks", "units"), "int64"),
-    **dict.fromkeys(("p_worse", "p_holm", "p_beyond"), "float64"),
-    "tasks_to_decide": "Int64",
-}
-_CHANGED = {
-    **dict.fromkeys(("arm", "task", "became"), "string"),
-    **dict.fromkeys(("was", "now"), "float64"),
-    "repeat": "int64",
-    **dict.fromkeys(("was_stop", "now_stop"), "string"),
-    "step": "Int64",
-    **dict.fromkeys(("cause", "detail", "command"), "string"),
-}
+
+def _plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plan[name] for name in _PLAN}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,51 +78,13 @@ class GateAnswer(Conclusion[GateResult]):
     @property
     def lines(self) -> pd.DataFrame:
         """A row per arm and metric: both sides, the effect (where `ratio` holds, a ratio, else a difference), result and reason."""
-        return rows_frame([flat(line.to_json()) for line in self.finding.lines], _LINES)
+        first = ("arm", "metric", "result", "reason", "was", "is", "effect", "effect_low", "effect_high", "ratio", "margin")
+        return to_frame((line.to_json() for line in self.finding.lines), first)
 
     @property
     def changes(self) -> pd.DataFrame:
         """A row per task whose score or stop differs: mean accuracy before and now, and by which step and cause it was lost."""
-        return rows_frame([*map(asdict, self.finding.tasks)], _CHANGED)
-
-
-# --- optimizations ---
-
-
-def _interval(name: str) -> dict[str, str]:
-    """Return the columns of an interval."""
-    return {**dict.fromkeys((name, f"{name}_low", f"{name}_high"), "float64"), f"{name}_n": "Int64"}
-
-
-_RATIOS = ("test.token_ratio", "test.nominal_usd_ratio", "test.cost_usd_ratio")
-_SPENT = [f"cost.{part}" for part in ("search", "proposals", "evaluation")]
-_SOLVED = {"solved": "float64", "scored": "int64", "tasks": "int64"}
-_DESIGNS = {
-    **dict.fromkeys(("design", "status", "reason", "program", "digest"), "string"),
-    "unchanged": "bool",
-    **dict.fromkeys(("candidates", "chosen"), "Int64"),
-    **dict.fromkeys(("dev.before", "dev.after", "dev.gain"), "float64"),
-    "dev.tasks": "Int64",
-    **{column: dtype for name in ("before", "after", "difference") for column, dtype in _interval(f"test.{name}").items()},
-    **dict.fromkeys(("test.p", "test.p_holm", "test.margin"), "float64"),
-    "test.verdict": "string",
-    **{column: dtype for name in _RATIOS for column, dtype in _interval(name).items()},
-    **_interval("optimism_interval"),
-    **dict.fromkeys(("advice", "cut_off"), "string"),
-    **{f"{part}.{unit}": "Int64" for part in _SPENT for unit in ("calls", "tokens")},
-    **{f"{part}.cost_usd": "float64" for part in _SPENT},
-}
-
-
-_PROGRAMS = {
-    "design": "string",
-    "program": "int64",
-    "digest": "string",
-    "kept": "bool",
-    **{f"{split}_{part}": dtype for split in ("dev", "train") for part, dtype in _SOLVED.items()},
-    **dict.fromkeys(("rollouts", "calls", "tokens"), "int64"),
-    "cost_usd": "float64",
-}
+        return to_frame(map(asdict, self.finding.tasks), ("arm", "task", "became", "was", "now", "was_stop", "now_stop", "cause"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -163,11 +94,10 @@ class OptimizeAnswer(Conclusion[OptimizationResult]):
     @property
     def designs(self) -> pd.DataFrame:
         """A row per design: how its search ended, its scores on dev and test tasks, its gain, what to do, and what it cost."""
-        rows = [flat(design.to_json()) for design in self.finding.designs]
-        return rows_frame([{name: row.get(name) for name in _DESIGNS} for row in rows], _DESIGNS)
+        return to_frame((design.to_json() for design in self.finding.designs), ("design", "status", "reason", "advice"))
 
     @property
     def programs(self) -> pd.DataFrame:
         """A row per program that a search tried: what it solved of how many dev and train tasks, its cost, whether it was kept."""
-        rows = [{"design": design.design, **program.to_json()} for design in self.finding.designs for program in design.tried]
-        return rows_frame(rows, _PROGRAMS)
+        rows = ({"design": design.design, **program.to_json()} for design in self.finding.designs for program in design.tried)
+        return to_frame(rows, ("design", "program", "digest", "kept"))

@@ -1,21 +1,16 @@
 """A run's results for notebooks: `whichloop.load(run)` gives them as pandas DataFrames.
 
-Every table is tidy: the first columns say what a row is about, the index counts from 0. Columns have the names of `--json`,
-the parts of a name joined by a dot (`faults.landed`, `stops.finished`, `options.max_steps`); an interval is four columns:
-`accuracy`, `accuracy_low`, `accuracy_high`, `accuracy_n`. Text is `string`, a count `int64`, a measure `float64`, yes or no `bool`:
-NumPy's own types but for text, so that statsmodels and scikit-learn take them as they are. What is not known is NaN or <NA>.
+`reports.frames` has what all tables have in common.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
 
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.compare.arm_loop import arm_loop
@@ -26,10 +21,8 @@ from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.why.losses import required_arms
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison
-from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import RecordTable, distinct
-from whichloop.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, count_faults, measured_value, task_values
+from whichloop.metrics.summary import METRICS, PRIMARY, count_faults, measured_value, task_values
 from whichloop.protocol import Loop, render_value
 from whichloop.protocol.values import shown_short
 from whichloop.reports.html import doc_html
@@ -38,35 +31,12 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.traces import read_trace
 from whichloop.text.doc import Doc, Lines
 
-from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
+from .frames import to_frame
 from .views_shown import ShownViews
 from .why_shown import ShownDoc, ShownWhy, shown_trial, shown_why
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-_FIELDS = frozenset(item.name for item in fields(Record))
-
-
-def added_columns(records: Sequence[Record], others: Collection[str]) -> dict[str, list[float | None]]:
-    """Return the values of each added measure, one for each record; None where the trial was not scored, or the value is not known.
-
-    A measure with the name of one of the `others`, the table's own columns, or of a field of records is left out.
-    """
-    added = {name: measure for name, measure in METRICS.items() if measure.in_trials}
-    return {name: _values(records, measure) for name, measure in added.items() if name not in others and name not in _FIELDS}
-
-
-def _values(records: Sequence[Record], measure: Measure) -> list[float | None]:
-    """Return the measure of each record; of a table it is read once for each kind of trials, unless their own fields decide it."""
-    if isinstance(records, RecordTable):
-        try:
-            by_kind = {code: measured_value(kind, measure) for code, kind in records.each_kind()}
-        except AttributeError:  # a field of the trial's own, or a mistake of the measure's: then it is raised again
-            return [measured_value(record, measure) for record in records]
-        return [by_kind[code] for code in records.codes.tolist()]
-    return [measured_value(record, measure) for record in records]
 
 
 class Optimized(Protocol):
@@ -109,59 +79,51 @@ class Loaded:
         A measure that somebody added has a column, too, unless another column has its name. Excluded trials stand last. `trial` is
         the name that `trace` takes. Accuracy and added measures are NaN where the trial was not scored.
         """
-        places = {arm.info.arm: number for number, arm in enumerate(self.comparison.arms)}
-        records = self.results.records
-        if not isinstance(records, RecordTable) or records.store.whole or any(kind.unknown for kind in distinct(records)):
-            by_trial = sorted(
-                records, key=lambda record: (record.status == "excluded", places[record.arm], record.task, record.repeat)
-            )
-            added = added_columns(by_trial, _TRIALS)
-            rows = [row | {name: values[i] for name, values in added.items()} for i, row in enumerate(self._trials(by_trial))]
-            return self._measured_table(rows, _TRIALS | dict.fromkeys(added, "float64"))
-        ordered = records.ordered(lambda kind: (kind.status == "excluded", places[kind.arm], kind.task))
-        codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
-        rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
-        names = [f"{kind.arm}/{kind.task}/" for kind in map(ordered.store.kinds.__getitem__, codes.tolist())]
-        own = {name: ordered.column(name).tolist() for name in ("repeat", "wall_s", "started_at", "attempt", "seed")}
-        own["started_at"] = [start or None for start in own["started_at"]]
-        own["trial"] = [f"{names[kind]}{repeat}" for kind, repeat in zip(kinds.tolist(), own["repeat"], strict=True)]
-        added = added_columns(ordered, _TRIALS)
-        return self._table(rows, _TRIALS | dict.fromkeys(added, "float64"), SpreadRows(kinds, own | added))
-
-    def _trials(self, records: Iterable[Record]) -> list[dict[str, Any]]:
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
-        return [_trial(record) | _arm_of(infos[record.arm]) for record in records]
+        places = {arm: number for number, arm in enumerate(infos)}
+        ordered = sorted(self.results.records, key=lambda one: (one.status == "excluded", places[one.arm], one.task, one.repeat))
+        table = self._measured([_trial(record) | _arm_of(infos[record.arm]) for record in ordered], TRIALS)
+        for name in (name for name, measure in METRICS.items() if measure.in_trials and name not in table.columns):
+            table[name] = [measured_value(record, METRICS[name]) for record in ordered]
+            table[name] = table[name].astype("float64")
+        from pandas import to_datetime
+
+        started = to_datetime(table["started_at"].astype("float64"), unit="s", utc=True, errors="coerce")
+        table["started_at"] = started.dt.as_unit("us")
+        return table
 
     @cached_property
     def arms(self) -> pd.DataFrame:
         """Return a row per arm, in the order of the run: counts, metrics with intervals, and stops, errors and faults by kind."""
-        rows = [flat({k: v for k, v in arm.to_json().items() if k not in _REASONS}) for arm in self.comparison.arms]
-        return self._measured_table(rows, _ARMS)
+        arms = [arm.to_json() for arm in self.comparison.arms]
+        return self._measured([{name: part for name, part in arm.items() if name not in _REASONS} for arm in arms], ARMS)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """Return a row per pair of arms and metric: a minus b with interval, p values, verdict, and what is likely to decide it."""
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
-        rows = [
-            flat(without_none(pair.to_json(), "outlook"))
-            | {"loop_a": infos[pair.a].variant, "loop_b": infos[pair.b].variant, "profile": infos[pair.a].profile}
-            for pair in self.comparison.pairs
-        ]
-        return self._table(rows, _PAIRS)
+        return to_frame(
+            [
+                {name: part for name, part in pair.to_json().items() if part is not None}
+                | {"loop_a": infos[pair.a].variant, "loop_b": infos[pair.b].variant, "profile": infos[pair.a].profile}
+                for pair in self.comparison.pairs
+            ],
+            PAIRS,
+        )
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
         """Return a row per task and arm: how often it was scored and solved (accuracy 1), metrics' means over scored repeats."""
-        rows = [row for arm in self.comparison.arms for row in _tasks(arm.info.arm, self._of(arm.info.arm))]
-        return self._measured_table(sorted(rows, key=lambda row: row["task"]), _TASKS)
+        records = self.results.records
+        rows = [row for arm in self.comparison.arms for row in _tasks([one for one in records if one.arm == arm.info.arm])]
+        return self._measured(sorted(rows, key=lambda row: str(row["task"])), TASKS)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
-        """Return a row per main effect or interaction, metric and profile of an ablation; no rows for other runs."""
+        """Return a row per main effect or interaction, metric and profile where options were varied; no rows for other runs."""
         ablation = ablation_result(self.results)
-        effects = () if ablation is None else ablation.effects.effects
-        rows = [flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in effects]
-        return self._table(rows, _EFFECTS)
+        effects = [] if ablation is None else [effect.to_json() for effect in ablation.effects.effects]
+        return to_frame(({name: part for name, part in effect.items() if name not in _LISTS} for effect in effects), EFFECTS)
 
     @property
     def verdict(self) -> Verdict:
@@ -235,24 +197,12 @@ class Loaded:
         """Return the same for a notebook, with all tables folded."""
         return doc_html(self.doc)
 
-    def _of(self, arm: str) -> list[Record]:
-        return [record for record in self.results.records if record.arm == arm]
-
-    def _measured_table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
-        """Return rows as `_table` does; of an imported run without the measures that its source does not tell, besides `KEPT`."""
-        is_imported = self.results.manifest.imported is not None
-        return self._table(*without_untold(rows, dtypes, KEPT)) if is_imported else self._table(rows, dtypes)
-
-    def _table(
-        self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spread: SpreadRows | None = None
-    ) -> pd.DataFrame:
-        """Return rows as a DataFrame, as `rows_frame` does. Raises RunError for a value of another type."""
-        try:
-            return rows_frame(rows, dtypes, spread)
-        except ImportError:  # a ValueError, too, where an extra is missing
-            raise
-        except (TypeError, ValueError, OverflowError) as error:
-            raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
+    def _measured(self, rows: Sequence[Mapping[str, Any]], first: Sequence[str]) -> pd.DataFrame:
+        """Return rows as a DataFrame; of an imported run without what its source does not tell, besides the first columns."""
+        table = to_frame(rows, first)
+        if self.results.manifest.imported is None:
+            return table
+        return table.drop(columns=[name for name in table.columns if name not in first and table[name].isna().all()])
 
 
 def _check_texts(**target: object) -> None:
@@ -277,97 +227,53 @@ def _arm_of(info: ArmInfo) -> dict[str, Any]:
 
 def _trial(record: Record) -> dict[str, Any]:
     row = record.to_json()
-    scores = row.pop("scores")
-    scored = record.status == "scored"
-    row |= {f"scores.{name}": value for name, value in scores.items() if name != PRIMARY}
-    row |= {PRIMARY: record.accuracy if scored else None, "lm_calls": record.lm_calls, "tokens": record.tokens}
-    row["trial"] = record.name
-    row["answer"] = None if record.answer is None else render_value(record.answer)
-    del row["faults_unmet"]  # which stands among the counts of faults
-    row["faults"] = asdict(count_faults([record])) if record.tells_faults else dict.fromkeys(FAULT_COUNTS)
-    row["started_at"] = record.started_at or None
+    row["scores"] = {name: value for name, value in row["scores"].items() if name != PRIMARY}
+    row |= {PRIMARY: record.accuracy if record.status == "scored" else None, "lm_calls": record.lm_calls, "tokens": record.tokens}
+    row |= {"trial": record.name, "answer": None if record.answer is None else render_value(record.answer)}
+    row |= {"faults": asdict(count_faults([record])) if record.tells_faults else {}, "started_at": record.started_at or None}
     row |= dict.fromkeys((set(record.unknown) & row.keys()) - {"faults"})
-    return flat({name: value for name, value in row.items() if name not in _UNTOLD})
+    return {name: value for name, value in row.items() if name not in _UNTOLD}
 
 
-_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
+_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version", "faults_unmet")
+"""Parts of a record that get no column; what was not met stands among the counts of faults."""
 
 
-def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
+def _tasks(records: Sequence[Record]) -> Iterable[dict[str, Any]]:
+    """Yield a row for each task of an arm's records."""
     means = {metric: task_values(records, value).means for metric, value in METRICS.items()}
     by_task: dict[str, list[Record]] = {}
     for record in records:
         by_task.setdefault(record.task, []).append(record)
-    for task, task_records in by_task.items():
+    for task, of_task in by_task.items():
         yield {
             "task": task,
-            "arm": arm,
-            "cluster": task_records[0].cluster,
-            **{status: sum(record.status == status for record in task_records) for status in ("scored", "errored", "excluded")},
-            "solved": sum(record.status == "scored" and record.is_solved for record in task_records),
+            "arm": of_task[0].arm,
+            "cluster": of_task[0].cluster,
+            **{status: sum(record.status == status for record in of_task) for status in ("scored", "errored", "excluded")},
+            "solved": sum(record.status == "scored" and record.is_solved for record in of_task),
             **{metric: values.get(task) for metric, values in means.items()},
         }
 
 
-# --- columns ---
+# --- columns that every run's tables have ---
 
-KEPT = frozenset(
-    [
-        *(PRIMARY, "steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cost_usd"),
-        *("seconds", "wall_s", "started_at", "attempt", "confidence", "over_templates"),
-    ]
+_ARM = ("loop", "base_loop", "model", "profile", "suite")
+TRIALS = (
+    *("trial", "arm", "task", "repeat", *_ARM, "cluster", "status", "reason", "stop", "answer", PRIMARY, "steps", "lm_calls"),
+    *("tool_calls", "tokens", "input_tokens", "output_tokens", "cost_usd", "seconds", "wall_s", "started_at", "attempt"),
+    "confidence",
 )
-"""Measures that every run's tables have, also those of an imported run that does not tell them, though others do."""
-
-_TIME = "datetime64[us, UTC]"
-_FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}
-_TRIALS = {
-    **dict.fromkeys(("trial", "arm", "task"), "string"),
-    "repeat": "int64",
-    **dict.fromkeys(("loop", "base_loop", "model", "profile", "suite", "cluster", "status", "reason", "stop", "answer"), "string"),
-    PRIMARY: "float64",
-    **dict.fromkeys(("steps", "lm_calls", "tool_calls", "repeated_calls"), "int64"),
-    **dict.fromkeys(("tokens", "input_tokens", "output_tokens", "cached_tokens"), "int64"),
-    "tokens_estimated": "bool",
-    **dict.fromkeys(("cost_usd", "nominal_usd", "seconds", "wall_s", "simulated_s"), "float64"),
-    "started_at": _TIME,
-    **dict.fromkeys(("attempt", "seed"), "int64"),
-    **dict.fromkeys(("false_success", "abstained", "answer_unseen"), "bool"),
-    "confidence": "float64",
-    **_FAULTS,
-}
-_ARMS = {
-    **dict.fromkeys(("arm", "loop", "base_loop", "model", "profile", "suite"), "string"),
-    **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
-    **dict.fromkeys((f"known.{measure}" for measure in COSTS), "int64"),
-    **interval_columns(*METRICS, "over_templates", "recovery"),
-    "false_success.count": "int64",
-    **interval_columns("false_success.rate"),
-    "right_unseen": "int64",
-    **_FAULTS,
-}
-_PAIRS = {
-    **dict.fromkeys(("a", "b", "loop_a", "loop_b", "profile", "metric", "family"), "string"),
-    **interval_columns("difference", "over_templates"),
-    "units": "int64",
-    **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
-    "verdict": "string",
-    "within_margin": "bool",
-    **dict.fromkeys(("outlook.repeats", "look"), "Int64"),
-    **{f"outlook.{size}.{name}": "Int64" for size in ("fewer", "more") for name in ("tasks", "trials")},
-    **{f"outlook.{size}.{name}": "float64" for size in ("fewer", "more") for name in ("cost_usd", "chance")},
-    "outlook.equivalent": "float64",
-}
-_EFFECTS = {
-    **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
-    **interval_columns("difference"),
-    **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
-    "verdict": "string",
-    "within_margin": "bool",
-    **interval_columns("odds_ratio"),
-}
-_TASKS = {
-    **dict.fromkeys(("task", "arm", "cluster"), "string"),
-    **dict.fromkeys(("scored", "errored", "excluded", "solved"), "int64"),
-    **dict.fromkeys(METRICS, "float64"),
-}
+ARMS = (
+    *("arm", *_ARM, "trials", "scored", "errored", "excluded", "tasks"),
+    *(f"{name}{end}" for name in (PRIMARY, "steps", "tokens", "cost_usd") for end in ("", "_low", "_high", "_n")),
+)
+PAIRS = (
+    *("a", "b", "loop_a", "loop_b", "profile", "metric", "family", "difference", "difference_low", "difference_high"),
+    *("difference_n", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin"),
+)
+EFFECTS = (
+    *("term", "kind", "metric", "profile", "difference", "difference_low", "difference_high", "p", "p_holm", "verdict"),
+    "within_margin",
+)
+TASKS = ("task", "arm", "cluster", "scored", "errored", "excluded", "solved", PRIMARY, "steps", "tokens", "cost_usd", "seconds")

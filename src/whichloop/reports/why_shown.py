@@ -15,38 +15,18 @@ from whichloop.metrics.trajectory.causes import Cause
 from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Doc
 
+from .frames import to_frame
 from .html import doc_html
-from .row_frames import flat, interval_columns, rows_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-CAUSES = {
-    **dict.fromkeys(("arm", "against", "cause"), "string"),
-    **dict.fromkeys(("trials", "lost"), "int64"),
-    **dict.fromkeys(("solved_with", "solved"), "Int64"),
-    "p": "Float64",
-    "doubtful": "boolean",
-}
-DIVERGENCES = {
-    **dict.fromkeys(("winner", "loser", "task"), "string"),
-    **dict.fromkeys(("repeat", "step"), "int64"),
-    "parts_at": "Int64",
-    **dict.fromkeys(("cause", "detail", "stop"), "string"),
-}
-TASKS = {
-    **dict.fromkeys(("suite", "profile", "task", "kinds", "arm"), "string"),
-    **dict.fromkeys(("solved", "trials", "false_success", "cheapest"), "int64"),
-    "wasted_steps": "float64",
-    "repeated_calls": "int64",
-}
-HABITS = {
-    **dict.fromkeys(("suite", "profile", "arm"), "string"),
-    **dict.fromkeys(("flaky", "alone"), "int64"),
-    **interval_columns("false_success", "wasted_steps", "repeated_calls"),
-}
-"""Columns of the tables and their types."""
+CAUSES = ("arm", "against", "cause", "trials", "lost", "solved_with", "solved", "p", "doubtful")
+DIVERGENCES = ("winner", "loser", "task", "repeat", "step", "parts_at", "cause", "detail", "stop")
+TASKS = ("suite", "profile", "task", "kinds", "arm", "solved", "trials", "false_success", "cheapest")
+HABITS = ("suite", "profile", "arm", "flaky", "alone", "false_success", "wasted_steps", "repeated_calls")
+"""Columns of the tables."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,13 +73,13 @@ class ShownWhy(ShownDoc):
         for pair in self.pairs:
             for arm, against in ((pair.a, pair.b), (pair.b, pair.a)):
                 rows += [_cause_row(arm, against, pair.causes[arm], cause) for cause in pair.causes[arm]]
-        return rows_frame(rows, CAUSES)
+        return to_frame(rows, CAUSES)
 
     @property
     def divergences(self) -> pd.DataFrame:
         """A row per trial that one arm of a pair lost and the other solved: who won, which step parted them, and by which cause."""
         rows = [each.to_json() for pair in self.pairs for each in pair.divergences]
-        return rows_frame([{name: row[name] for name in DIVERGENCES} for row in rows], DIVERGENCES)
+        return to_frame([{name: row[name] for name in DIVERGENCES} for row in rows], DIVERGENCES)
 
     @property
     def tasks(self) -> pd.DataFrame:
@@ -110,18 +90,17 @@ class ShownWhy(ShownDoc):
                 of_task = task.to_json() | {"suite": group.suite, "profile": group.profile, "kinds": ", ".join(task.kinds)}
                 for arm, (solved, trials) in task.solved.items():
                     rows.append(of_task | {"arm": arm, "solved": solved, "trials": trials})
-        return rows_frame(rows, TASKS)
+        return to_frame(rows, TASKS)
 
     @property
     def habits(self) -> pd.DataFrame:
         """A row per arm: tasks that are flaky or that it alone solved, rates of false success, wasted steps and repeated calls."""
         rows = [
-            {"suite": group.suite, "profile": group.profile}
-            | flat(arm.to_json() | {"flaky": len(arm.flaky), "alone": len(arm.alone)})
+            {"suite": group.suite, "profile": group.profile} | arm.to_json() | {"flaky": len(arm.flaky), "alone": len(arm.alone)}
             for group in self.finding.findings.groups
             for arm in group.arms
         ]
-        return rows_frame(rows, HABITS)
+        return to_frame(rows, HABITS)
 
 
 def _cause_row(
