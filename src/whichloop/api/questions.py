@@ -95,7 +95,7 @@ def compare(
     Raises ValueError for bad input, before anything is run; KeyboardInterrupt leaves a run that `resume` continues, and says so.
     """
     config = _config({"loops": loops, "suite": suite, "profiles": profiles, "scorer": scorer, **settings})
-    if vary is None:
+    if not vary:
         return carry_out_run(lambda: prepare(config), progress)
     if len(config.loops) != 1:
         raise SettingError("vary", "it is about the options of one loop: pass it alone as loops")

@@ -22,7 +22,6 @@ from whichloop.metrics.arm_info import NO_LIMITS
 from whichloop.metrics.comparison import compare
 from whichloop.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.new_manifest import versions_of
 
 LIMIT = "at most 2,000 tokens a trial"
 
@@ -49,7 +48,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
 )
 def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
     config = CompareConfig(trial_budget=TrialBudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
-    found = trial_limits(config.model_dump(mode="json"), versions_of(config))
+    found = trial_limits(config.model_dump(mode="json"))
     named = len(budget) + (steps is not None) + (timeout != 60)
     assert (found == NO_LIMITS) == (named == 0)
     assert found.title("Arms") == (f"Arms; {found.words}" if named else "Arms")
@@ -59,7 +58,7 @@ def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout
 
 
 def test_an_imported_run_has_none():
-    assert trial_limits({}, {}) == NO_LIMITS
+    assert trial_limits({}) == NO_LIMITS
 
 
 def test_the_limit_stands_in_the_title_and_what_ended_there_is_a_column(limited):
@@ -100,12 +99,6 @@ def test_loops_that_end_often_at_their_limit_are_warned_of_with_their_numbers(st
     assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.kind == "at limit"]
 
 
-def test_a_run_by_the_former_rule_says_that_its_last_calls_are_not_counted(limited):
-    assert trial_limits(limited.manifest.config, {}).words == f"{LIMIT}, not counting its last call"
-    calls_alone = CompareConfig(trial_budget=TrialBudgetConfig(calls=3)).model_dump(mode="json")
-    assert trial_limits(calls_alone, {}).words == "at most 3 model calls a trial"
-
-
 def test_every_trial_beyond_the_limit_ended_by_it_unsolved_with_its_answer_kept(limited):
     beyond = [record for record in limited.records if record.tokens > 2000]
     assert beyond == [record for record in limited.records if record.stop == "budget"]
@@ -138,7 +131,7 @@ def test_trials_that_ran_out_of_time_are_a_warning_unless_the_limit_was_the_runs
     late = sum(record.stop == "timeout" for record in records)
     assert late > 0
     by_default = compare(records, infos)
-    of_own = replace(by_default, limits=trial_limits({"trial_timeout_s": 0.5}, {}))
+    of_own = replace(by_default, limits=trial_limits({"trial_timeout_s": 0.5}))
     assert [each.text for each in caveats(by_default) if each.kind == "out of time"] == [
         f"{infos[0].arm}: {late} of 8 trials ran out of time"
     ]

@@ -216,7 +216,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared = replace(compared, pooled=())
     planned = before_and_after(manifest) if is_test(folder) else []
     compared = with_planned_pairs(compared, records, planned)
-    limits = trial_limits(manifest.config, manifest.versions)
+    limits = trial_limits(manifest.config)
     if manifest.step_limits:
         limits = replace(limits, ended=ended_at_limit(records, manifest.step_limits))
     misled = misleading_plans(folder, manifest, records)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from whichloop.metrics.arm_info import TRIAL_LIMITS, TrialLimits
+from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
 from whichloop.protocol import StopReason
@@ -15,25 +15,14 @@ from whichloop.runs.config import CompareConfig
 from whichloop.text.numbers import limit_text
 
 _AT_STEP_LIMIT = (StopReason.MAX_STEPS, StopReason.FORCED)
-_LAST_CALL = ", not counting its last call"
-"""What is said of a run by the rule before the present one: see `TRIAL_LIMITS_VERSION`."""
 
 
-def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any]) -> TrialLimits:
-    """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run."""
+def trial_limits(config: Mapping[str, Any]) -> TrialLimits:
+    """Return the limits of a trial that a run set itself. `config`: that of a manifest, none of an imported run."""
     limits = list(_limits(config))
     *others, last = [words for words, _ in limits] or [""]  # name all of them, however many there are
     words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
-    return TrialLimits(
-        f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}",
-        frozenset(stop for _, stops in limits for stop in stops),
-    )
-
-
-def is_by_former_rule(config: Mapping[str, Any], versions: Mapping[str, Any]) -> bool:
-    """Whether the last call of the run's trials could go beyond a limit, and what it answered counted."""
-    budget = config.get("trial_budget") or {}
-    return TRIAL_LIMITS not in versions and any(budget.get(name) is not None for name in ("tokens", "dollars", "seconds"))
+    return TrialLimits(words, frozenset(stop for _, stops in limits for stop in stops))
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, ...]]]:
