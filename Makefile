@@ -45,10 +45,10 @@ help:
 	@echo "make clean      remove the environment and what runs left behind"
 
 compare: $(READY)
-	$(BIN)/whichloop compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools --suite 'arithmetic(size=300)'
+	$(BIN)/whichloop compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools --suite 'arithmetic(size=300)' --mlflow
 
 optimize: $(READY)
-	$(BIN)/whichloop optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2
+	$(BIN)/whichloop optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2 --mlflow
 
 local: $(READY_LOCAL)
 
