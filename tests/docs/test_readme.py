@@ -208,8 +208,8 @@ def made_by(target: str) -> str:
 
 def test_the_commands_of_make_are_those():
     flags = [f"--loop {loop}" for loop in LOOPS] + [f"--profile {profile}" for profile in PROFILES]
-    assert made_by("compare").endswith(f"compare {' '.join(flags)} --suite '{TASKS}'")
-    how = f"--optimizer {OPTIMIZER} --profile {TEACHABLE} --suite '{SUITE}' --repeats {REPEATS}"
+    assert made_by("compare").endswith(f"compare {' '.join(flags)} --suite '{TASKS}' --mlflow")
+    how = f"--optimizer {OPTIMIZER} --profile {TEACHABLE} --suite '{SUITE}' --repeats {REPEATS} --mlflow"
     assert made_by("optimize").endswith(f"optimize {how}")
 
 
