@@ -85,7 +85,7 @@ class Options(BaseModel):
             raise SettingError("run_tools", "it needs the tools: name their module with --tools")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Check:
     """What came of a check."""
 
@@ -96,7 +96,7 @@ class Check:
     """Of a program: what it did with each fault; None for one that does not solve the task undisturbed."""
     demanded: tuple[Requirement, ...] = ()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return str(self.doc)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from . import flags
-from .flags import Allow, Json, Quiet, Runs, Settings, Verbose, settings
+from .flags import Allow, Json, Quiet, Runs, Verbose, settings
 
 NEW, WRITTEN = "A new run of the baseline's configuration", "What is written"
 """Panels of the help."""
@@ -36,7 +36,9 @@ def gate(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.", rich_help_panel=WRITTEN)] = None,
     summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Markdown to append.", rich_help_panel=WRITTEN)] = None,
     runs: Runs = flags.RUNS,
-    setting: Settings = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("-s", metavar="NAME=VALUE", help="base_url or cassette of the new run.", rich_help_panel=NEW)
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,

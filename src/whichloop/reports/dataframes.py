@@ -86,10 +86,6 @@ class Loaded:
         for name in (name for name, measure in METRICS.items() if measure.in_trials and name not in table.columns):
             table[name] = [measured_value(record, METRICS[name]) for record in ordered]
             table[name] = table[name].astype("float64")
-        from pandas import to_datetime
-
-        started = to_datetime(table["started_at"].astype("float64"), unit="s", utc=True, errors="coerce")
-        table["started_at"] = started.dt.as_unit("us")
         return table
 
     @cached_property
@@ -104,7 +100,7 @@ class Loaded:
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
         return to_frame(
             [
-                {name: part for name, part in pair.to_json().items() if part is not None}
+                {name: part for name, part in pair.to_json().items() if name != "outlook" or part is not None}
                 | {"loop_a": infos[pair.a].variant, "loop_b": infos[pair.b].variant, "profile": infos[pair.a].profile}
                 for pair in self.comparison.pairs
             ],
@@ -274,6 +270,6 @@ PAIRS = (
 )
 EFFECTS = (
     *("term", "kind", "metric", "profile", "difference", "difference_low", "difference_high", "p", "p_holm", "verdict"),
-    "within_margin",
+    *("within_margin", "odds_ratio"),
 )
 TASKS = ("task", "arm", "cluster", "scored", "errored", "excluded", "solved", PRIMARY, "steps", "tokens", "cost_usd", "seconds")

@@ -33,13 +33,13 @@ def to_frame(rows: Iterable[Mapping[str, Any]], first: Sequence[str] = ()) -> pd
 
     cells = [flat(row) for row in rows]
     others = sorted({name for row in cells for name in row} - set(first))
-    return pd.DataFrame({name: _column(name, [row.get(name) for row in cells]) for name in (*first, *others)})
+    return pd.DataFrame({name: _column(pd, name, [row.get(name) for row in cells]) for name in (*first, *others)})
 
 
-def _column(name: str, values: list[Any]) -> pd.Series[Any]:
-    """Return a column: text where it has any, else numbers, and what is not known as a gap."""
-    import pandas as pd
-
+def _column(pd: Any, name: str, values: list[Any]) -> Any:
+    """Return a column: text where it has any, else numbers, and what is not known as a gap. `pd`: the package."""
+    if name == "started_at":
+        return pd.to_datetime(pd.Series(values, dtype="float64"), unit="s", utc=True, errors="coerce").dt.as_unit("us")
     types = {type(value) for value in values if value is not None}
     if name.startswith(_COUNTED):
         return pd.Series([value or 0 for value in values], dtype="int64")

@@ -208,9 +208,9 @@ class CompareConfig(BaseModel):
     """Name of the run, in the title of its page and in MLflow."""
     runs: Path = Path("runs")
     """Folder that holds the run directories."""
-    mlflow: Annotated[bool | None, IfAbsent("where MLFLOW_TRACKING_URI is set")] = None
+    mlflow: Annotated[bool | None, IfAbsent("where MLFLOW_TRACKING_URI or tracking_uri is set")] = None
     """Log the results to MLflow."""
-    tracking_uri: Annotated[str | None, IfAbsent("SQLite in the runs folder")] = None
+    tracking_uri: Annotated[str | None, IfAbsent("MLFLOW_TRACKING_URI, else SQLite in the runs folder")] = None
     """Address of the MLflow tracking server or store."""
     experiment: str = "whichloop"
     """Name of the MLflow experiment."""
@@ -241,7 +241,7 @@ class CompareConfig(BaseModel):
     @property
     def is_logged(self) -> bool:
         """Whether the results are to be logged to MLflow."""
-        return bool(os.environ.get("MLFLOW_TRACKING_URI")) if self.mlflow is None else self.mlflow
+        return bool(self.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")) if self.mlflow is None else self.mlflow
 
     @property
     def real_models(self) -> tuple[str, ...]:

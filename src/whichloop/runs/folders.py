@@ -135,7 +135,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         return typed[-1]  # which says, once it is opened, that it is no run
     first, *below = Path(run).parts or ("",)
     directories = _directories_meant(first, list(known_runs))
-    if same_name and (typed or len(directories) != 1):
+    if same_name:
         return root / _only_one(same_name, str(run), known_runs, root)
     if not directories and os.path.isfile(run):  # which takes a text of any length
         raise RunError(f"{run} is a file, not a run; whichloop import {shlex.quote(str(run))} reads results of other tools")

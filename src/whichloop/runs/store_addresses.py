@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -18,8 +19,8 @@ def uri_of(config: CompareConfig, runs: Path) -> str:
 
 
 def default_uri(runs: Path) -> str:
-    """Return the address of a SQLite store in the folder that holds the run directories."""
-    return f"sqlite:///{runs.resolve() / 'mlflow.db'}"
+    """Return the address in MLFLOW_TRACKING_URI, else of a SQLite store in the folder that holds the run directories."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.resolve() / 'mlflow.db'}"
 
 
 def ui_command(uri: str) -> str:

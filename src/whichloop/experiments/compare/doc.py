@@ -9,7 +9,6 @@ from whichloop.metrics.views import Unit
 from whichloop.models.evidence import evidence_for, stress_tests
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
-from whichloop.runs.folders import run_name
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import dollars_text, hundredths, interval_of
 
@@ -180,7 +179,7 @@ def _rates(profiles: Sequence[str]) -> str:
 
 
 def _next(run: Results, found: Verdict) -> str:
-    name = shlex.quote(run_name(run.folder))
+    name = shlex.quote(str(run.folder))
     if not run.is_complete:
         return f"whichloop resume {name}"
     if run.comparison.invalid or run.arms_to_mend:
