@@ -14,7 +14,7 @@ from whichloop._extras import EXTRA_OF, MissingExtra, how_to_install, needed_by
 
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
-    r"whichloop\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
+    r"whichloop\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow)"
     r"|api\.carry_out_search|cli\.(searching|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
     r"|frameworks\.wiring|models\.server\.mcp_sdk$|datasets\.importing\.mcp_client$)"
 )
@@ -162,11 +162,13 @@ def test_a_comparison_its_questions_its_page_and_its_gate(ended, folders):
     for words in (COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED):
         assert ended[words].returncode == 0, ended[words]
         assert not re.search("Traceback|Exception ignored", ended[words].stderr)  # not even at the end of the process
-    assert re.search(r"not logged to MLflow, which is not installed: pip install \S*whichloop\[mlflow\]", ended[COMPARED].stderr)
+    assert re.search(
+        r"nothing was logged to MLflow, which is not installed: pip install \S*whichloop\[mlflow\]", ended[COMPARED].stderr
+    )
     assert list(folders.glob("compared/runs/*/report.html"))
     assert all(ended[question].stdout for question in QUESTIONS)
     assert ended[GATED].stdout.startswith("pass: identical")
-    assert "not logged" not in ended[UNLOGGED].stderr
+    assert "logged to MLflow" not in ended[UNLOGGED].stderr
 
 
 def test_an_ablation_says_why_it_has_no_odds_ratios(ended):

@@ -27,10 +27,10 @@ from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, Finish
 from whichloop.metrics.answers import Judgement
 from whichloop.reports.dataframes import Loaded
-from whichloop.reports.mlflow import default_uri
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
+from whichloop.runs.store_addresses import default_uri
 from whichloop.text.doc import TEXT_WIDTH
 
 

@@ -198,7 +198,7 @@ def test_looks_that_cannot_be_are_one_line(whichloop, here, arguments, says):
 def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(whichloop, here):
     from mlflow import MlflowClient
 
-    ended = whichloop("compare", *FAR_APART, "-s", "looks=4", "--quiet")
+    ended = whichloop("compare", *FAR_APART, "-s", "looks=4", "--quiet", "--mlflow")
     assert ended.code == 0
     client = MlflowClient(f"sqlite:///{here / 'runs' / 'mlflow.db'}")
     found = client.search_runs([one.experiment_id for one in client.search_experiments()])

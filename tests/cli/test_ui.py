@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.reports.mlflow.comparison.helpers import free_port, wait_for
+from tests.reports.mlflow.servers import free_port, wait_for
 
 pytestmark = pytest.mark.thorough  # a server is started
 

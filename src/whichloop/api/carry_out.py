@@ -20,7 +20,7 @@ from whichloop.protocol.values import counted
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.files import PAGE, write_page
 from whichloop.reports.html.page import report_html
-from whichloop.reports.progress.display import run_display
+from whichloop.reports.progress import TrialBoard, displayed
 from whichloop.reports.tracking import log_results
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.interruption import press_everywhere
@@ -74,8 +74,8 @@ def carry_out_run(
     def finish() -> Results:
         experiment = prepared()
         try:
-            with run_display(experiment, progress) as watching:
-                stopped = carry_on(experiment, watching)
+            with displayed(TrialBoard(experiment), progress) as board:
+                stopped = carry_on(experiment, board)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; {way_on(experiment.folder, own_code(experiment.config))}") from None
         run_results = results(experiment.folder)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from whichloop.experiments.optimize.config import OptimizeConfig
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.result import EVERYTHING_RAN, OptimizationResult, optimization_result
+from whichloop.experiments.optimize.run import run
 from whichloop.experiments.optimize.tables import search_warnings
 from whichloop.protocol.names import parse_spec
 from whichloop.reports.html.page import optimization_html
-from whichloop.reports.progress.display import search_display
-from whichloop.reports.search_tracking import run_logged
+from whichloop.reports.progress import SearchBoard, displayed
+from whichloop.reports.tracking import log_results
 from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import own_code
 
@@ -21,17 +22,20 @@ def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None)
 
     Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
     """
-    notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
+    notes: list[str] = []
 
     def finish() -> OptimizationResult:
         optimization = reopen(request.folder, request.allowed) if isinstance(request, CutSearch) else prepare(request)
-        with search_display(optimization, progress) as watching:
-            logged = run_logged(optimization, watching, notes.append)
+        with displayed(SearchBoard(optimization), progress) as board:
+            stopped = run(optimization, board, board)
         result = optimization_result(optimization.folder)
-        notes.extend(_how_it_stopped(logged.stopped, optimization, result))
+        page = optimization_html(result)
+        notes.extend(_how_it_stopped(stopped, optimization, result))
         notes.extend(search_warnings(result))
         notes.extend(filter(None, [named_alike(result.folder, optimization.config.compare.name)]))
-        notes.extend(write_or_note(logged.page or optimization_html(result), result.folder))
+        notes.extend(write_or_note(page, result.folder))
+        if not stopped:
+            notes.extend(filter(None, [log_results(result, optimization.config.compare, page)]))
         return result
 
     result = apart(finish)

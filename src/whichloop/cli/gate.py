@@ -53,7 +53,7 @@ def gate(
     from whichloop.experiments.gate.doc import blessed_doc
     from whichloop.experiments.gate.noise import self_check, self_doc
     from whichloop.experiments.gate.rerun import project_permissions
-    from whichloop.reports.progress.trials import watching
+    from whichloop.reports.progress import TrialBoard, watching
     from whichloop.runs.engine.runner import Unwatched
     from whichloop.runs.folders import run_folder
     from whichloop.runs.permissions import Permissions, resume_flags
@@ -100,7 +100,7 @@ def gate(
             with own_prints_aside():
                 experiment = gates.prepare_again(held, baseline, config)
             try:
-                with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
+                with quiet_loops(), own_prints_aside(), watching(TrialBoard(experiment), quiet=quiet) as progress:
                     new, judged = gates.run_and_judge(experiment, progress, held, held.gate, baseline)
             except KeyboardInterrupt:
                 folder = str(experiment.folder)

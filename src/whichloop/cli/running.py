@@ -16,8 +16,8 @@ from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans
 from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.values import counted
 from whichloop.reports.html.files import PAGE
-from whichloop.reports.progress.trials import watching
-from whichloop.reports.tracking import log_results, not_logged, where_logged
+from whichloop.reports.progress import TrialBoard, watching
+from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.config import BudgetConfig, typed_words
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.folders import named_alike
@@ -41,7 +41,7 @@ def carry_out(experiment: Experiment, *, as_json: bool = False, quiet: bool = Fa
             with (
                 quiet_loops(),
                 own_prints_aside(),
-                watching(experiment, quiet=quiet) as watched,
+                watching(TrialBoard(experiment), quiet=quiet) as watched,
                 live_spans(watched, experiment.folder, spans) as progress,
             ):
                 stopped = run_apart(experiment, progress, forks)
@@ -77,12 +77,8 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
         if not run.records:
             return INTERRUPTED
     _say_how_it_went(experiment, run, quiet=quiet)
-    if not halted:
-        for line in (
-            *filter(None, [not_logged(experiment.config)]),
-            *(() if quiet else where_logged(experiment.config, run.folder)),
-        ):
-            say(line)
+    for line in () if halted or quiet else where_logged(experiment.config, run.folder):
+        say(line)
     print_results(run, as_json=as_json, verbose=verbose)
     sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
     page = write_report(run, announce=False)

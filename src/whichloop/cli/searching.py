@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,12 +13,13 @@ from whichloop.experiments.optimize.config import OptimizeConfig
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.result import EVERYTHING_RAN, optimization_result
 from whichloop.experiments.optimize.rollouts import RunStopped
+from whichloop.experiments.optimize.run import run
 from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import SCRIPTED, parse_spec
-from whichloop.reports.progress.search import watching
-from whichloop.reports.search_tracking import LoggedSearch, run_logged
-from whichloop.reports.tracking import not_logged
+from whichloop.reports.html.page import optimization_html
+from whichloop.reports.progress import SearchBoard, watching
+from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.permissions import Permissions, resume_flags
 
 from .console import say, show
@@ -43,10 +45,9 @@ def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: b
 
 
 def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbose: bool) -> NoReturn:
-    stopped = page = ""
     try:
-        logged = _run(optimization, quiet=quiet)
-        stopped, page = logged.stopped, logged.page
+        with quiet_loops(), own_prints_aside(), watching(SearchBoard(optimization), quiet=quiet) as board:
+            stopped = run(optimization, board, board)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except RunStopped as reason:
@@ -59,20 +60,14 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
         words = [shlex.quote(str(optimization.folder)), *resume_flags(optimization.config.compare), *own]
         say(f"  whichloop resume {' '.join(words)}")
     has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in result.designs)
-    if has_results:
-        write_optimization(result, page=page)
     say(f"run directory: {optimization.folder}")
     if has_results:
+        page = optimization_html(result)
+        write_optimization(result, page=page)
+        for line in () if stopped or quiet else where_logged(optimization.config.compare, optimization.folder):
+            say(line)
         show(optimization_doc(result), as_json=as_json, verbose=verbose)
+        sys.stdout.flush()
+        if not stopped and (unlogged := log_results(result, optimization.config.compare, page)):
+            say(f"warning: {unlogged}")
     raise typer.Exit(INTERRUPTED if stopped else code_of_search(result))
-
-
-def _run(optimization: Optimization, *, quiet: bool) -> LoggedSearch:
-    """Search and test, logged. Raises KeyboardInterrupt and RunStopped."""
-    with quiet_loops(), own_prints_aside(), watching(optimization, quiet=quiet) as view:
-        logged = run_logged(optimization, view, lambda line: say(f"warning: {line}"))
-    if logged.ui:
-        say(f"MLflow: {logged.ui}")
-    elif line := not_logged(optimization.config.compare):
-        say(line)
-    return logged

@@ -176,32 +176,14 @@ class Watcher(Protocol):
         """Handle the end of a design's optimization; `final`: the candidate whose program is in optimized.json."""
 
 
-class Watchers(Unwatched):
-    """A watcher that notifies several others in turn."""
+class Silent(Unwatched):
+    """A watcher that does nothing."""
 
-    def __init__(self, *watchers: Watcher) -> None:
-        self.watchers = watchers
-
-    def began(self, design: str, initial: Candidate) -> None:
-        for watcher in self.watchers:
-            watcher.began(design, initial)
-
-    def tried(self, design: str, candidate: Candidate) -> None:
-        for watcher in self.watchers:
-            watcher.tried(design, candidate)
-
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
-        for watcher in self.watchers:
-            watcher.rolled_out(design, candidate, record, search)
-
-    def proposed(self, design: str, proposals: SearchCost) -> None:
-        for watcher in self.watchers:
-            watcher.proposed(design, proposals)
-
-    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
-        for watcher in self.watchers:
-            watcher.ended(design, end, final)
+    def began(self, design: str, initial: Candidate) -> None: ...
+    def tried(self, design: str, candidate: Candidate) -> None: ...
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None: ...
+    def proposed(self, design: str, proposals: SearchCost) -> None: ...
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None: ...
 
 
-SILENT = Watchers()
-"""The watcher that does nothing."""
+SILENT = Silent()

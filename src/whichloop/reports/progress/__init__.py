@@ -1,1 +1,0 @@
-"""Progress of what is going on: trials and searches, in a terminal, in a notebook's cell, or as lines now and then."""

@@ -1,0 +1,325 @@
+"""Progress: what it counts is what has ended, it fits any screen, and nothing of a model's reaches the terminal as a control."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.prepare import prepare as prepare_search
+from whichloop.metrics.record import Record
+from whichloop.reports import progress
+from whichloop.reports.progress import MAX_ARMS, MAX_KIND_CHARS, MAX_KINDS, Row, SearchBoard, TrialBoard, displayed, watching
+from whichloop.runs.config import BudgetConfig, CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+
+Named = Callable[..., Experiment]
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Named:
+    """A run of ten tasks whose arms have any names, and of any budget."""
+    config = CompareConfig(loops=("bare",), suite="arithmetic", tasks=10, mlflow=False, runs=tmp_path_factory.mktemp("runs"))
+    made = prepare(config.model_copy(update={"profiles": ("clean",)}))
+
+    def called(names: Sequence[str], **budget: float) -> Experiment:
+        config = made.config.model_copy(update={"budget": BudgetConfig.model_validate(budget)})
+        arms = tuple(replace(made.arms[0], name=name) for name in names)
+        return replace(made, config=config, arms=arms)
+
+    return called
+
+
+def record(arm: str, **changes: Any) -> Record:
+    values: dict[str, Any] = {"suite": "s", "suite_digest": "d", "task": "t", "repeat": 0, "seed": 0, "status": "scored"}
+    return Record(arm=arm, **(values | changes))
+
+
+RECORDS = st.lists(
+    st.builds(
+        record,
+        st.sampled_from("abc"),
+        status=st.sampled_from(["scored", "scored", "errored", "excluded"]),
+        reason=st.text(max_size=5) | st.sampled_from(["provider: 500", "provider: slow", "scorer exact: KeyError"]),
+        stop=st.sampled_from(["finished", "timeout", "crashed", None]),
+        scores=st.sampled_from([{"accuracy": 0.0}, {"accuracy": 1.0}, {"accuracy": 0.3}]),
+        errors=st.sampled_from([{}, {"wire": 2, "tool.KeyError": 1}]),
+        calls=st.just({"decide": 3, "extract": 1}),
+        input_tokens=st.integers(0, 100),
+        cost_usd=st.none() | st.floats(0, 1),
+    ),
+    max_size=30,
+)
+
+
+@given(RECORDS)
+def test_what_is_counted_is_what_has_ended(named, records):
+    board = TrialBoard(named("abc"))
+    for one in records:
+        board.finished(one)
+    assert board.done == len(records)
+    assert board.calls == 4 * len(records)
+    assert board.tokens == sum(one.tokens for one in records)
+    assert board.dollars == pytest.approx(sum(one.cost_usd or 0 for one in records))
+    whole, *rows = board.rows()
+    assert (whole.name, whole.done, whole.total) == ("trials", len(records), 30)
+    for name, row in zip("abc", rows, strict=True):
+        own = [one for one in records if one.arm == name]
+        scored = [one for one in own if one.status == "scored"]
+        said = dict(re.findall(r"(errored|excluded|wire|timeout|crashed|accuracy) ([\d.]+)", row.text))
+        assert (row.name, row.done, row.total) == (name, len(own), 10)
+        if scored:
+            mean = sum(one.accuracy for one in scored) / len(scored)
+            assert said.pop("accuracy") == f"{mean:.3f}"
+        counts = {
+            "errored": sum(one.status == "errored" for one in own),
+            "excluded": sum(one.status == "excluded" for one in own),
+            "wire": sum(one.errors.get("wire", 0) for one in scored),
+            **{stop: sum(one.stop == stop for one in scored) for stop in ("timeout", "crashed")},
+        }
+        assert {word: int(count) for word, count in said.items()} == {word: count for word, count in counts.items() if count}
+
+
+def test_errored_trials_are_told_apart_by_the_first_words_of_the_reason_and_stand_first(named):
+    board = TrialBoard(named("a"))
+    board.finished(record("a", scores={"accuracy": 1.0}))
+    for reason in ("provider: 500", "provider: no\nreply", "scorer exact: KeyError: 'x'", ""):
+        board.finished(record("a", status="errored", reason=reason))
+    assert board.arms["a"].errored == Counter({"provider": 2, "scorer exact": 1, "unknown": 1})
+    assert [*board.rows()][1].text.startswith("errored 4 (2 × provider; ")
+
+
+def test_reasons_without_end_are_not_kept_without_end(named):
+    board = TrialBoard(named("a"))
+    for number in range(500):
+        board.finished(record("a", status="errored", reason=f"{number} " * 100))
+    errored = board.arms["a"].errored
+    assert errored.total() == 500
+    assert len(errored) <= MAX_KINDS + 1
+    assert max(map(len, errored)) <= MAX_KIND_CHARS
+
+
+def test_of_many_arms_those_with_errored_trials_have_a_row(named):
+    names = [f"arm {number}" for number in range(MAX_ARMS + 1)]
+    board = TrialBoard(named(names))
+    assert [row.name for row in board.rows()] == ["trials"]
+    board.finished(record("arm 7", status="errored", reason="provider: gone"))
+    assert [row.name for row in board.rows()] == ["trials", "arm 7"]
+    assert len([*TrialBoard(named(names[:-1])).rows()]) == 1 + MAX_ARMS
+
+
+def test_what_is_spent_stands_beside_its_limit(named):
+    board = TrialBoard(named("a", calls=1000, seconds=60))
+    board.finished(record("a", calls={"decide": 2}, input_tokens=1500, cost_usd=0.25))
+    assert next(board.rows()).text == "2 of 1,000 calls, 1,500 tokens, 0.2500 dollars, 0 of 60 seconds"
+
+
+def test_a_run_that_goes_on_counts_the_missing_trials_and_all_that_was_spent(tmp_path, capsys):
+    class Stopping(Unwatched):
+        left = 6
+
+        def finished(self, record: Record) -> None:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    config = CompareConfig(loops=("bare", "finish"), suite="arithmetic", tasks=10, profiles=("clean",), mlflow=False, runs=tmp_path)
+    first = prepare(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        run(first, Stopping())
+    again = reopen(first.folder)
+    with watching(TrialBoard(again), quiet=False) as board:
+        assert board.calls == again.spent.calls > 0
+        run(again, board)
+    assert board.done == board.total == len(again.missing()) < 20
+    assert all(row.done == row.total for row in board.rows())
+    began, ended = capsys.readouterr().err.splitlines()
+    assert f"| trials 0/{board.total}, " in began
+    assert f"| trials {board.total}/{board.total}, {board.calls:,} calls, " in ended
+    whole = TrialBoard(reopen(first.folder))
+    assert (whole.total, whole.calls) == (0, board.calls)
+    with watching(whole, quiet=False):
+        pass
+    assert capsys.readouterr() == ("", "")  # nothing is to be done
+
+
+# --- the screen ---
+
+EVIL = st.text(st.sampled_from("ab \x1b[2J\x07\x9b\r\n\t\u202e\x00é漢"), min_size=1, max_size=30)
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+
+
+def frame(board: Any, width: int) -> list[str]:
+    """What a terminal of that width would show, its styles left out."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=True, legacy_windows=False)
+    bars, draw = progress._bars(board, console)
+    draw()
+    with console.capture() as shown:
+        console.print(bars.get_renderable(), end="")
+    return shown.get().splitlines()
+
+
+@settings(deadline=None)
+@given(st.lists(EVIL, min_size=1, max_size=MAX_ARMS, unique=True), st.integers(20, 200), EVIL)
+@example(["[bold]{task.total}[/]"], 120, "[red]{x}")
+def test_the_view_fits_any_screen_and_shows_no_control(named, names, width, reason):
+    board = TrialBoard(named(names, calls=5, tokens=10**9))
+    for name in names:
+        board.finished(record(name, status="errored", reason=reason))
+    shown = frame(board, width)
+    assert len(shown) == 1 + len(names)
+    assert not CONTROLS.search("\n".join(shown))
+    if width >= 60:
+        assert f"{len(names)}/{10 * len(names)}" in shown[0]
+    if width >= 120 and not reason.strip("[]ab "):
+        assert "errored 1 (" in shown[1]
+
+
+@given(EVIL, EVIL, EVIL)
+def test_a_line_is_one_line_whatever_names_and_reasons_say(named, name, reason, note):
+    board, heard = TrialBoard(named([name])), io.StringIO()
+    with contextlib.redirect_stderr(heard), watching(board, quiet=False):
+        board.finished(record(name, status="errored", reason=reason))
+        board.noted(note)
+    said = heard.getvalue()
+    assert said.count("\n") == 3  # at the start and at the end, and the note
+    assert not CONTROLS.search(said)
+    assert re.search(r"\nnote: .*\nprogress: 0 s \| trials 1/10 \| .* 1/10, errored 1 \(", said)
+
+
+def test_a_line_comes_each_minute(named, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.01)
+    with watching(TrialBoard(named("a")), quiet=False):
+        while capsys.readouterr().err.count("progress: ") < 1:
+            pass
+        while "trials 0/10" not in capsys.readouterr().err:
+            pass
+
+
+def test_quiet_says_alone_what_an_interrupted_run_waits_for(named, capsys):
+    with watching(TrialBoard(named("a")), quiet=True) as board:
+        board.noted("a worker died")
+        board.finished(record("a"))
+        assert capsys.readouterr() == ("", "")
+        board.interrupted("4 trials that are under way end first;\nCtrl-C again ends the run at once")
+    assert capsys.readouterr() == ("", "note: 4 trials that are under way end first; Ctrl-C again ends the run at once\n")
+
+
+def test_a_notebooks_cell_shows_the_bars_as_text(named, monkeypatch):
+    cell: list[str] = []
+    shown = SimpleNamespace(HTML=str, display=lambda html, display_id: SimpleNamespace(update=cell.append))
+    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=shown))
+    with displayed(TrialBoard(named(["<b>"])), None) as board:
+        board.finished(record("<b>"))
+    assert re.search(r"<pre .*trials +━*.* 1/10 .*\n&lt;b&gt; .* 1/10 .*accuracy 0.000", cell[-1], re.DOTALL)
+
+
+WATCHED = """
+import sys, time
+from pathlib import Path
+from whichloop.reports.progress import TrialBoard, watching
+from whichloop.runs.config import CompareConfig
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.metrics.record import Record
+
+made = prepare(CompareConfig(loops=("bare",), suite="arithmetic", profiles=("clean",), tasks=20, runs=Path(sys.argv[1])))
+with watching(TrialBoard(made), quiet=False) as board:
+    for number in range(20):
+        reason = "provider\\x1b[31mred: \\x1b]0;title\\x07"
+        board.finished(Record("bare/clean", "s", "d", "t", 0, 0, "errored" if number % 2 else "scored", reason))
+        time.sleep(0.03)
+    board.noted("\\x1b[31ma worker died")
+print("the answer")
+"""
+
+
+def test_a_terminal_is_redrawn_in_place_and_left_clean(tmp_path):
+    shown, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    command = [sys.executable, "-c", WATCHED, str(tmp_path)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=terminal) as child:
+        os.close(terminal)
+        seen = b""
+        with contextlib.suppress(OSError):  # Linux: the other end was closed
+            while piece := os.read(shown, 65_536):
+                seen += piece
+        os.close(shown)
+        assert child.stdout is not None
+        assert child.stdout.read() == b"the answer\n"
+    assert child.returncode == 0, seen
+    assert b"20/20" in seen
+    assert b"errored 10 (10 \xc3\x97 provider" in seen
+    assert b"note: \\x1b[31ma worker died" in seen
+    for sent in (b"\x1b]0;", b"\x07", b"\x1b[31mred", b"\x1b[31ma worker"):
+        assert sent not in seen
+    assert seen.endswith(b"\x1b[2K")  # the bars are gone
+    assert b"\x1b[?25h" in seen  # and the cursor is back
+
+
+# --- a search ---
+
+OWN, OTHER = Candidate(0, "0", {}), Candidate(1, "1", {})
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> SearchBoard:
+    typed: dict[str, Any] = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "dev": 2, "tasks": 5, "repeats": 2}
+    budget = BudgetConfig(calls=50, tokens=900)
+    return SearchBoard(prepare_search(load_optimize_config(None, typed | {"runs": tmp_path, "budget": budget})))
+
+
+def tell(board: SearchBoard) -> None:
+    board.began("bare", OWN)
+    board.rolled_out("bare", replace(OWN, dev={"a": 0.0}), record("bare"), SearchCost(1, 5, 90))
+    board.rolled_out("bare", replace(OWN, dev={"a": 0.0, "b": 1.0}), record("bare"), SearchCost(2, 10, 180))
+    board.proposed("bare", SearchCost(0, 3, 30))
+    board.tried("bare", OTHER)
+    board.rolled_out("bare", replace(OTHER, dev={"a": 1.0}), record("bare"), SearchCost(3, 15, 270))
+
+
+def test_a_search_shows_its_budget_and_the_best_program_that_has_all_dev_tasks(board):
+    tell(board)
+    text = "best on dev {}, own 0.500, 2 programs, {} of 50 calls, {} of 900 tokens"
+    assert next(board.rows()) == Row("bare", 15, 50, text.format("0.500", 15, 270))
+    board.rolled_out("bare", replace(OTHER, dev={"a": 1.0, "b": 1.0}), record("bare"), SearchCost(4, 20, 360))
+    assert next(board.rows()).text == text.format("1.000", 20, 360)
+    scores = ({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
+    spent = (SearchCost(5, 50, 900), SearchCost(0, 3, 30), SearchCost())
+    for design in ("bare", "finish"):  # which an earlier session ended
+        board.ended(design, SearchEnd(design, "budget", "why", "1", 1, 2, *scores, *spent), OTHER)
+    board.finished(record("bare"))
+    ended = f"{text.format('1.000', 50, 900)}, budget"
+    assert [*board.rows()] == [Row("bare", 50, 50, ended), Row("finish", 50, 50, ended), Row("test", 1, 2 * 2 * 5 * 2, "")]
+    assert [line.split()[0] for line in frame(board, 100)] == ["bare", "finish", "test"]
+
+
+def test_a_search_without_a_terminal_is_told_in_lines_on_stderr(board, capsys):
+    with watching(board, quiet=False):
+        tell(board)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert [line.partition(" | ")[2].split(" |")[0] for line in said.err.splitlines()] == [
+        "bare 0/50, 0 programs, 0 of 50 calls, 0 of 900 tokens",
+        "bare 15/50, best on dev 0.500, own 0.500, 2 programs, 15 of 50 calls, 270 of 900 tokens",
+    ]
