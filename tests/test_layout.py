@@ -58,7 +58,7 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
         "dspy_seam/", "loops/react_extract", "loops/stateless/", "loops/finish/", "experiments/optimize/",
         "frameworks/wiring/dspy_react.py",
     })),
-    "mlflow": ("", frozenset({"reports/mlflow/"})),
+    "mlflow": ("", frozenset({"reports/mlflow.py"})),
     "pydantic": ("protocol", frozenset({"protocol/schema.py"})),
     "pydantic_core": ("protocol", frozenset({"protocol/schema.py"})),
 }  # fmt: skip
@@ -70,7 +70,7 @@ RATCHETS: dict[str, int] = {
     "functions over 60 lines": 0,
     "run methods of loops over 45 lines": 0,
     "functions of more than 7 parameters": 0,
-    "imports inside functions": 18,
+    "imports inside functions": 17,
 }
 SLACK = 0.99
 """Of what is allowed at most: below it, the ratchet is to be tightened."""

@@ -30,8 +30,8 @@ from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.protocol.redact import public_address
-from whichloop.reports.mlflow import log, store
-from whichloop.reports.mlflow.store import metric_key
+from whichloop.reports import mlflow as store
+from whichloop.reports.mlflow import log, metric_key
 from whichloop.reports.tracking import _reason, log_results
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -157,8 +157,10 @@ def test_keys_and_odd_characters_in_what_is_logged_do_no_harm(short, tmp_path, m
     uri = f"sqlite:///{tmp_path}/odd.db"
     odd = f"{key} \x00 \ud800 é ' \""
     opened = store.Store(uri, "odd", tmp_path)
-    entry = store.Entry(odd, odd, {odd: odd}, {odd: 1.0, "none": None, "infinite": float("inf")}, {"tag": odd}, {"file.txt": odd})
-    opened.put("a run", (store.Entry("above"), entry), store.Period(0, 1, complete=True))
+    entry = store.RunEntry(
+        odd, odd, {odd: odd}, {odd: 1.0, "none": None, "infinite": float("inf")}, {"tag": odd}, {"file.txt": odd}
+    )
+    opened.put("a run", (store.RunEntry("above"), entry), store.Period(0, 1, complete=True))
     (name, _, metrics, params, tags, files), _ = runs_of(uri, "odd")
     assert name == "[redacted] \ufffd ? é ' \""
     assert list(metrics.values()) == [1.0]
@@ -257,8 +259,11 @@ def postgresql() -> Iterator[str]:
 
 @needs_postgres
 @pytest.mark.slow
-def test_postgresql_is_a_store(short, postgresql, tmp_path):
-    log(short, postgresql, "direct", "page")
-    log(short, postgresql, "direct", "page")
-    log(short, f"sqlite:///{tmp_path}/mlflow.db", "direct", "page")
-    assert runs_of(postgresql, "direct") == runs_of(f"sqlite:///{tmp_path}/mlflow.db", "direct")
+def test_postgresql_is_a_store_by_itself_and_below_a_server(short, postgresql, tmp_path):
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    for address in (postgresql, postgresql, uri):
+        log(short, address, "direct", "page")
+    assert runs_of(postgresql, "direct") == runs_of(uri, "direct")
+    with served(postgresql, tmp_path) as address:
+        log(short, address, "served", "page")
+        assert runs_of(address, "served") == runs_of(uri, "direct")
