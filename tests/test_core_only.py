@@ -233,7 +233,6 @@ def test_every_namespace_gives_what_the_core_has_and_names_the_extra_of_the_rest
     assert {name for name, left_out in said.items() if "" in left_out} == {
         "whichloop.dspy_seam",
         "whichloop.loops.stateless",
-        "whichloop.reports.mlflow",
     }
     assert {"Stateless", "ReactExtract"} <= said["whichloop.loops"].keys()
 

@@ -94,7 +94,7 @@ def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(machin
         assert json.loads(child.stdout.read())["complete"] is True
     assert child.returncode == 0, seen
     assert b"6/6" in seen
-    assert re.search(rb"bare/clean .*6/6 .*accuracy 1\.000", seen)
+    assert re.search(rb"bare/clean .*6/6.*accuracy 1\.000", seen)
     left = seen.rpartition(b"\x1b[2K")[2].splitlines()
     assert [line.partition(b": ")[0] for line in left] == [b"run directory", b"page, once this command has ended"]
 

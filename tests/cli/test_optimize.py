@@ -95,8 +95,8 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     assert re.split(r" {2,}", heading) == ["design", "test before", "test after", "gain", "tokens a task", "verdict"]
     assert f"whichloop prompts bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
     assert f"run directory: {ran.folder.relative_to(ran.folder.parents[1])}" in ran.err
-    assert "test: 40 of 40 trials" in ran.err
-    assert "bare: " in ran.err
+    assert "| test 40/40" in ran.err
+    assert "| bare " in ran.err
     assert sorted(path.parent.name for path in ran.folder.glob("designs/*/optimized.json")) == ["1-bare", "2-finish"]
 
 

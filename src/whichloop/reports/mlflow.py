@@ -35,7 +35,7 @@ from whichloop.runs.folders import run_name
 from whichloop.runs.manifest import ArmEntry
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store_addresses import SERVERS, scheme_of
-from whichloop.text.doc import Doc, to_markdown
+from whichloop.text.doc import Doc, Table, to_markdown
 
 from .dataframes import Loaded
 from .html.page import optimization_title, run_title
@@ -80,8 +80,9 @@ def log(found: Results | OptimizationResult, uri: str, experiment: str, page: st
 
 
 def _note(doc: Doc) -> Mapping[str, str]:
-    """Return the answer as the tag that MLflow shows as the description of a run."""
-    return {"mlflow.note.content": to_markdown(replace(doc, blocks=tuple(block for block in doc.blocks if not block.detail)))}
+    """Return the tag that MLflow shows as the description of a run: the answer, tables last, of which the end may be cut off."""
+    blocks = sorted(doc.shown(detail=False), key=lambda block: isinstance(block, Table))
+    return {"mlflow.note.content": to_markdown(replace(doc, blocks=tuple(blocks)))}
 
 
 def _table(rows: list[dict[str, Any]], name: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -197,7 +198,7 @@ def _of_design(design: DesignResult, shared: Mapping[str, object]) -> RunEntry:
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 KNOCK_S = 5.0
 """Seconds within which a server has to answer."""
-MAX_PARAM, MAX_TAG, MAX_KEY, MAX_NAME = 6000, 4000, 250, 250
+MAX_PARAM, MAX_TAG, MAX_KEY, MAX_NAME = 6000, 8000, 250, 250
 """MLflow's own limits (mlflow/utils/validation.py)."""
 RUN, ARM = "whichloop.run", "whichloop.arm"
 """The tags by which a run is found again: the name of its directory, and the arm or design that it is about."""

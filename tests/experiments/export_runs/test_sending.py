@@ -201,6 +201,7 @@ def test_the_endpoint_of_mlflow_takes_them(ran: Path, tmp_path: Path, monkeypatc
     fastapi = pytest.importorskip("fastapi")
     uvicorn = pytest.importorskip("uvicorn")
     handlers = pytest.importorskip("mlflow.server.handlers")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")  # which this sets for good
     store = handlers._get_tracking_store(f"sqlite:///{tmp_path}/mlflow.db", f"{tmp_path}/artifacts")
     monkeypatch.setattr(otel_api, "_get_tracking_store", lambda: store)
     experiment = store.create_experiment("spans")

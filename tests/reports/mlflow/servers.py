@@ -47,6 +47,8 @@ def served(uri: str, folder: Path) -> Iterator[str]:
         warnings.simplefilter("ignore")  # the server's own, in its threads too
         for name, value in environment.items():
             patch.setenv(name, value)
+        patch.setenv("MLFLOW_TRACKING_URI", uri)  # as the server does, for good
+        patch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
         handlers = importlib.import_module("mlflow.server.handlers")
         for name in ("_tracking_store", "_model_registry_store", "_artifact_repo"):
             patch.setattr(handlers, name, None)
