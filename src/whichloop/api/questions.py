@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from pydantic import ConfigDict, ValidationError, validate_call
+from pydantic import ConfigDict, InstanceOf, ValidationError, validate_call
 
 from whichloop import session
 from whichloop._extras import needed_by
@@ -43,7 +43,7 @@ from .carry_out import CutSearch, carry_out_run
 from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
 from .objects import check_workers_can_import, loop_name, optimizer_name, profile_name, suite_name
 
-AnyRun = Any
+AnyRun = str | Path | InstanceOf[Loaded] | InstanceOf[Conclusion[Any]]
 """A run: its name, its directory, or what `compare`, `optimize` or `load` returned."""
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -105,7 +105,7 @@ def compare(
 
 @question
 def bless(
-    run: Any,
+    run: AnyRun,
     baseline: str | Path,
     *,
     metrics: Mapping[str, float] | None = None,
@@ -126,7 +126,7 @@ def bless(
 @question
 def gate(
     baseline: str | Path,
-    run: Any = None,
+    run: AnyRun | None = None,
     *,
     loops: Any = (),
     metrics: Mapping[str, float] | None = None,
@@ -203,9 +203,9 @@ def _carried_out(request: OptimizeConfig | CutSearch, progress: bool | None) -> 
 
 @question
 def size(
-    run: Any,
+    run: AnyRun,
     *,
-    again: Any = None,
+    again: AnyRun | None = None,
     purpose: Literal["compare", "gate"] | None = None,
     metric: str = "accuracy",
     loops: Sequence[str] = (),
@@ -225,12 +225,12 @@ def size(
     """
     purposes = PURPOSES if purpose is None else (purpose,)
     request = SizeRequest(metric, power=power, purposes=purposes, loops=loops, profiles=profiles, margin=margin, alpha=alpha)
-    sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs, "again").results)
+    sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
     return SizeAnswer(size_doc(sizing), sizing)
 
 
 @question
-def why(run: Any, a: Any = None, b: Any = None, *, task: str | None = None, runs: str | Path | None = None) -> ShownWhy:
+def why(run: AnyRun, a: Any = None, b: Any = None, *, task: str | None = None, runs: str | Path | None = None) -> ShownWhy:
     """Say why trials were lost, as `run.why` does: in sum, of one arm, or where two arms part; no model is called.
 
     `a`, `b`: arms by name, or loops in all their arms. `task`: only its trials. `runs`: the folder of a run that is named; None:
@@ -245,7 +245,7 @@ def why(run: Any, a: Any = None, b: Any = None, *, task: str | None = None, runs
 
 @question
 def resume(
-    run: Any,
+    run: AnyRun,
     *,
     runs: str | Path | None = None,
     allow: Sequence[str] = (),
@@ -260,8 +260,10 @@ def resume(
     this program handed over as objects is allowed already. Raises ValueError for a run that is none of these, and where code,
     suite or profiles have changed since it began.
     """
-    folder = run.results.folder if isinstance(run, Loaded) else run.finding.folder if isinstance(run, Conclusion) else None
-    folder = folder or run_folder(run, Path(runs or "runs"))
+    if isinstance(run, Loaded):
+        folder = run.results.folder
+    else:
+        folder = run.finding.folder if isinstance(run, Conclusion) else run_folder(run, Path(runs or "runs"))
     allowed = Permissions([*allow, *session.names()], base_url, None if cassette is None else Path(cassette))
     if is_optimization(folder):
         return _carried_out(CutSearch(folder, allowed), progress)
@@ -304,8 +306,6 @@ def _value_text(value: Any) -> str:
     return "none" if value is None else value_text(loop_name(value, "vary") if isinstance(value, Loop) else value)
 
 
-def _loaded(run: Any, runs: str | Path | None = None, setting: str = "run") -> Loaded:
+def _loaded(run: AnyRun, runs: str | Path | None = None) -> Loaded:
     """Return a run. `runs`: the folder in which one that is named is looked up."""
-    if not isinstance(run, str | Path | Loaded | Conclusion):
-        raise SettingError(setting, f"give a run, its name or its path, got {shown_short(run)}")
     return run if isinstance(run, Loaded) else load(run, runs)

@@ -106,10 +106,12 @@ def check(thing: object, kind: Kind | None = None, progress: Progress = unwatche
     `kind`: what it is, where that cannot be told, see `told`. `options`: those of `Options`. `progress` hears how far it is.
     Raises ValueError and OSError for what cannot be checked.
     """
+    if kind not in (None, *KINDS):
+        raise SettingError("kind", f"it is one of {', '.join(KINDS)}, got {kind!r}")
     try:
         chosen = Options(**options)
     except ValidationError as error:
-        raise setting_error(error) from None
+        raise setting_error(error, model=Options) from None
     words = [thing] if isinstance(thing, str) else list(thing) if isinstance(thing, list | tuple) else []
     kind = kind or (told(words)[0] if words else _kind_of(thing, str(thing)))
     chosen.check(kind)

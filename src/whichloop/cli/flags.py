@@ -93,7 +93,7 @@ def only_with(what: str, fits: object, **given: object) -> None:
 def settings(typed: Sequence[str] | None, **given: Any) -> dict[str, Any]:
     """Return settings by name, a section's in a dictionary of its own: those of `-s NAME=VALUE`, and the options that were given.
 
-    A setting that is given several times has several values. Raises BadParameter for what has no `=`.
+    A setting that is given several times by -s has several values. Raises BadParameter for what has no `=`, or has an option, too.
     """
     found: dict[str, Any] = {name: value for name, value in given.items() if value is not None and value != ()}
     for pair in typed or ():
@@ -104,6 +104,8 @@ def settings(typed: Sequence[str] | None, **given: Any) -> dict[str, Any]:
             place = place.setdefault(section, {})
         if not equals or not isinstance(place, dict):
             raise typer.BadParameter(f"{pair!r}: write NAME=VALUE", param_hint="-s")
+        if place is found and given.get(name):
+            raise typer.BadParameter(f"{name} is typed as an option, too", param_hint="-s")
         before = place.get(name)
         place[name] = value if before is None else (*(before if isinstance(before, tuple | list) else (before,)), value)
     return found

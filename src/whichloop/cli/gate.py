@@ -15,6 +15,7 @@ from .flags import Allow, Json, Quiet, Runs, Verbose, settings
 
 NEW, WRITTEN = "A new run of the baseline's configuration", "What is written"
 """Panels of the help."""
+TIMES = 10
 
 
 def gate(
@@ -31,7 +32,7 @@ def gate(
     is_self: Annotated[
         bool, typer.Option("--self", metavar="", help="Hold the loop against itself: false alarms.", rich_help_panel=NEW)
     ] = False,
-    times: Annotated[int, typer.Option(min=2, metavar="N", help="Pairs of runs of --self.", rich_help_panel=NEW)] = 10,
+    times: Annotated[int | None, typer.Option(min=2, metavar="N", help="Pairs of --self, else 10.", rich_help_panel=NEW)] = None,
     allow: Allow = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="JUnit XML.", rich_help_panel=WRITTEN)] = None,
     summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Markdown to append.", rich_help_panel=WRITTEN)] = None,
@@ -63,10 +64,14 @@ def gate(
     from .render import write_report
 
     flags.check_quiet(quiet, verbose)
+    flags.only_with("--self", is_self, times=times)
+    flags.only_with("--bless", bless, output=output)
+    flags.only_with("a judged run, not --bless or --self", not bless and not is_self, junit=junit, summary=summary)
+    flags.only_with("a new run, not RUN or --bless", run is None and not bless, loop=loop, seed=seed, allow=allow, s=setting)
     accepted = [code.strip() for codes in accept or () for code in codes.split(",") if code.strip()]
     with _told_to_ci(junit, summary):
         if bless:
-            if baseline is not None or is_self or loop or seed is not None or output is None:
+            if baseline is not None or is_self or output is None:
                 raise typer.BadParameter("it takes RUN, --output, --metric and --accept", param_hint="--bless")
             blessed, old = bless_as(output, gates.read_run(run_folder(run or flags.LATEST, runs)), _margins(metric), accepted)
             return show(blessed_doc(blessed, output, old), as_json=as_json)
@@ -77,8 +82,8 @@ def gate(
         check_writable("--junit", junit, "nothing was judged")
         check_writable("--summary", summary, "nothing was judged")
         if run is not None:
-            if loop or seed is not None or is_self:
-                raise ValueError("--loop, --seed and --self are for a new run; leave them out, or RUN")
+            if is_self:
+                raise typer.BadParameter("it makes new runs; leave RUN out", param_hint="--self")
             judged = gates.judge(gates.read_run(run_folder(run, runs)), held, path=baseline)
         else:
             load_env()
@@ -95,7 +100,7 @@ def gate(
                         say(text)
 
                 with quiet_loops(), own_prints_aside():
-                    check = self_check(held, config, times, Unwatched() if quiet else Noted())
+                    check = self_check(held, config, times or TIMES, Unwatched() if quiet else Noted())
                 return show(self_doc(check), as_json=as_json, verbose=verbose)
             with own_prints_aside():
                 experiment = gates.prepare_again(held, baseline, config)

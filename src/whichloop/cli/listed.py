@@ -123,17 +123,22 @@ def _shown(default: Any) -> str:
 
 
 def _settings(_: bool, __: str | None) -> Iterator[Entry]:
+    from whichloop.experiments.optimize.config import SearchConfig
+
     for section, names in SECTIONS.items():
         for name in names:
             yield from _setting(CompareConfig, name, "", section)
+    for name in SearchConfig.model_fields:
+        yield from _setting(SearchConfig, name, "", "search, of optimize")
 
 
 def _setting(model: Any, name: str, before: str, section: str) -> Iterator[Entry]:
     """Yield a setting, or those of a nested table."""
     info = model.model_fields[name]
-    if inner := getattr(info.annotation, "model_fields", None):
-        for each in inner:
-            yield from _setting(info.annotation, each, f"{before}{name}.", section)
+    kind = next((part for part in (info.annotation, *get_args(info.annotation)) if hasattr(part, "model_fields")), None)
+    if kind is not None:
+        for each in kind.model_fields:
+            yield from _setting(kind, each, f"{before}{name}.", section)
         return
     default = next((each.text for each in info.metadata if isinstance(each, IfAbsent)), None)
     if default is None:

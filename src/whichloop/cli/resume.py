@@ -57,13 +57,15 @@ def resume(
     flags.check_quiet(quiet, verbose)
     load_env()  # keys may stand in a .env of the current directory
     typed = settings(setting, budget=budget, workers=workers, mlflow=mlflow or None)
+    if rescore and typed.keys() - {"data"}:
+        raise typer.BadParameter("of settings it takes data alone", param_hint="--rescore")
     again = {name: typed.pop(name, None) for name in ("base_url", "cassette", "tracking_uri")}
     cassette = None if again["cassette"] is None else Path(again["cassette"])
     allowed = Permissions(allow or (), again["base_url"], cassette, typed.get("address"), again["tracking_uri"])
     added = Additions(tuple(add_loop or ()), tuple(add_profile or ()), tuple(add_model or ()), repeats, tasks)
     folder = run_folder(run, runs)
     if rescore:
-        if retry or typed.keys() - {"data"} or added != Additions():
+        if retry or added != Additions():
             raise typer.BadParameter("it takes --allow, --runs and -s data=FILE alone", param_hint="--rescore")
         with own_prints_aside():
             judged = rescore_run(folder, allow or (), Path(typed["data"]) if "data" in typed else None)

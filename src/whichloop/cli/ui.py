@@ -9,6 +9,8 @@ import typer
 
 from .flags import RUNS, Runs
 
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+
 
 def ui(
     runs: Runs = RUNS,
@@ -19,6 +21,7 @@ def ui(
 ) -> None:
     """Open MLflow's page on the runs that were logged, until Ctrl-C."""
     import signal
+    import socket
     import subprocess
     import sys
     from pathlib import Path
@@ -30,10 +33,15 @@ def ui(
     if scheme_of(uri) in SERVERS:
         print(ui_command(uri))
         return
+    if scheme_of(uri) not in DATABASES:
+        raise ValueError(f"{uri}: write the address of a database or of a server, such as sqlite:///runs/mlflow.db")
     if not is_installed("mlflow"):
         raise missing("ui", "mlflow")
     if scheme_of(uri) == "sqlite" and not Path(uri.partition(":///")[2]).is_file():
         raise ValueError(f"{uri}: there is no such store; whichloop compare --mlflow logs a run")
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
     # MLflow's job runner takes 1.6 GB and imports LiteLLM, in which it hangs without a network
     environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]

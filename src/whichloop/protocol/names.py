@@ -313,7 +313,6 @@ def own_object(kind: str, name: str) -> Any:
         raise ValueError(f"{kind} {name!r}: write what of {module_name} is meant, {module_name}:NAME")
     if not hasattr(module, attribute):
         hint = near(attribute, [candidate for candidate in vars(module) if not candidate.startswith("_")])
-        hint = hint or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
         raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {hint}' if hint else ''}")
     return getattr(module, attribute)
 

@@ -407,13 +407,18 @@ def config_from(data: Mapping[str, Any], source: str = "", *, typed: Mapping[str
         raise setting_error(error, source, typed) from None
 
 
-def setting_error(error: ValidationError, source: str = "", typed: Mapping[str, Any] | None = None) -> ValueError:
-    """Return pydantic's first complaint in one line that names the setting, and its file where it was not typed."""
+def setting_error(
+    error: ValidationError, source: str = "", typed: Mapping[str, Any] | None = None, model: type[BaseModel] = CompareConfig
+) -> ValueError:
+    """Return pydantic's first complaint in one line that names the setting, and its file where it was not typed.
+
+    `model`: whose settings they are.
+    """
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"] if not isinstance(part, int)]
     problem = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        hint = f"; {nearest(path[-1], CompareConfig.model_fields)}" if len(path) == 1 else ""
+        hint = f"; {nearest(path[-1], model.model_fields)}" if len(path) == 1 else ""
         problem = f"there is no such setting{hint}"
     if first["type"] not in ("extra_forbidden", "value_error", "missing"):
         problem += f", got {shown_short(first['input'])}"
