@@ -209,7 +209,7 @@ def test_what_it_is_is_found_out_or_told(here, words, kind):
     ("words", "said"),
     [
         ("bear", "it cannot be told what 'bear' is; did you mean 'bare'? write check KIND bear, where KIND is loop, program, "),
-        ("loop", "it cannot be told what 'loop' is;"),
+        ("loop", "check loop: name what is to be checked"),
         ("./gone", "it cannot be told what './gone' is;"),
         ("loop bare finish", "check loop takes one name, with its options in brackets; got bare finish"),
         ("bare --tasks 3", "--tasks: it is for `check suite`, not for `check loop`"),

@@ -92,7 +92,7 @@ def test_an_extension_that_a_budget_ends_goes_on_as_a_resume(whichloop, compared
     [
         (["--repeats", "0"], "--repeats: the new total, 0, is less than the 1 that the run has"),
         (["--tasks", "500"], "--tasks: the run has all 6 tasks of suite arithmetic already"),
-        (["--add-loop", "bare"], "loops: 'bare' is given twice"),
+        (["--add-loop", "bare"], "--add-loop: 'bare' is given twice"),
         (["--add-loop", "bear"], "did you mean 'bare'"),
         (["--add-profile", "flaky"], "unknown profile 'flaky'"),
         (["--workers", "0", "--repeats", "2"], "workers: "),

@@ -70,7 +70,7 @@ MISTAKES = [
     ("compare --budget 5calls -s budget.calls=3", "Invalid value for -s: 'budget.calls=3': write NAME=VALUE"),
     ("compare -s base_url=http://x", "base_url is for real models"),
     ("gate", "Invalid value for --baseline: name the baseline's file"),
-    ("gate --bless", "Invalid value for --bless: it takes RUN, --output"),
+    ("gate --bless", "Invalid value for --bless: name the file of the new baseline"),
     ("resume latest --rescore --retry errors", ""),
     ("init there --loop my_loop", ""),
 ]

@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,10 @@ def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, 
         assert [kinds for kinds in by_task.values() if len(kinds) > 1] == []
         digests.append({task: list(kinds) for task, kinds in by_task.items()})
     assert digests[0] == digests[1]
+
+
+def test_a_script_that_checks_itself_as_it_is_imported_is_refused(tmp_path):
+    (tmp_path / "itself.py").write_text("import whichloop\n\ndef solve(task):\n    return '42'\n\nwhichloop.check(solve)\n")
+    done = subprocess.run([sys.executable, "itself.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("itself.py asks whichloop as it is imported: put that under if __name__ == '__main__'")

@@ -32,7 +32,7 @@ class Options:
     share: float = 0.5
 
 
-def test_options_have_type_default_and_first_line_of_documentation():
+def test_options_have_type_default_and_first_sentence_of_documentation():
     found = options_of(Options)
     assert {name: (option.type, option.default, option.doc) for name, option in found.items()} == {
         "steps": (int, 3, "How many."),

@@ -30,6 +30,7 @@ from whichloop.experiments.size.pilot import PURPOSES, SizeRequest
 from whichloop.experiments.size.sizes import size as work_out_sizes
 from whichloop.protocol import Loop
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
+from whichloop.protocol.own_code import refuse_in_import
 from whichloop.protocol.values import shown_short
 from whichloop.reports.dataframes import Loaded, load
 from whichloop.reports.why_shown import ShownWhy, shown_why
@@ -56,6 +57,7 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @functools.wraps(function)
     def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        refuse_in_import()
         try:
             with needed_by(function.__name__):
                 return checked(*args, **kwargs)

@@ -27,6 +27,7 @@ from whichloop.checks.suite.subject import Progress, unwatched
 from whichloop.datasets.task import Suite
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import is_local_model, near, own_object, parse_spec
+from whichloop.protocol.own_code import refuse_in_import
 from whichloop.protocol.values import counted
 from whichloop.runs.built_in import builtin_names, loop_names
 from whichloop.runs.config import SettingError, setting_error
@@ -106,6 +107,7 @@ def check(thing: object, kind: Kind | None = None, progress: Progress = unwatche
     `kind`: what it is, where that cannot be told, see `told`. `options`: those of `Options`. `progress` hears how far it is.
     Raises ValueError and OSError for what cannot be checked.
     """
+    refuse_in_import()
     if kind not in (None, *KINDS):
         raise SettingError("kind", f"it is one of {', '.join(KINDS)}, got {kind!r}")
     try:
@@ -143,6 +145,8 @@ def told(words: Sequence[str]) -> tuple[Kind, Sequence[str]]:
     anything else.
     """
     first, *rest = words
+    if first in KINDS and not rest:
+        raise ValueError(f"check {first}: name what is to be checked")
     if rest:
         return (first, rest) if first in KINDS else ("program", words)
     name = first.partition("(")[0].partition("@")[0].strip()

@@ -52,7 +52,7 @@ def compare(
 ) -> None:
     """Run loops over tasks and say which to adopt, with intervals.
 
-    What is typed overrides the file. With --vary it says what options do.
+    What is typed overrides the file. Exit code: 4 without a verdict, 130 stopped.
     """
     from whichloop.experiments.ablate.prepare import prepare as prepare_varied
     from whichloop.experiments.compare.prepare import prepare, without_formless

@@ -71,8 +71,10 @@ def gate(
     accepted = [code.strip() for codes in accept or () for code in codes.split(",") if code.strip()]
     with _told_to_ci(junit, summary):
         if bless:
-            if baseline is not None or is_self or output is None:
-                raise typer.BadParameter("it takes RUN, --output, --metric and --accept", param_hint="--bless")
+            flags.one_of(bless=bless, baseline=baseline)
+            flags.one_of(bless=bless, self=is_self)
+            if output is None:
+                raise typer.BadParameter("name the file of the new baseline: --output FILE", param_hint="--bless")
             blessed, old = bless_as(output, gates.read_run(run_folder(run or flags.LATEST, runs)), _margins(metric), accepted)
             return show(blessed_doc(blessed, output, old), as_json=as_json)
         if baseline is None:

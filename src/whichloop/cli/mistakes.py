@@ -20,7 +20,8 @@ def error_line(error: ValueError | OSError, flags: Collection[str] = ()) -> str:
     """Return the line for a user's mistake. `flags`: options of the command; a setting that is none of them is typed by `-s`."""
     if isinstance(error, SettingError):
         flag = EVERYDAY.get(error.setting) or f"--{error.setting.replace('_', '-')}"
-        return _line(f"error: {flag if flag in flags else f'-s {error.setting}'}: {error.problem}")
+        shown = next((each for each in (flag, f"--add-{flag[2:]}") if each in flags), f"-s {error.setting}")
+        return _line(f"error: {shown}: {error.problem}")
     return _line(f"error: {error_words(error)}")
 
 

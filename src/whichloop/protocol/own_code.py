@@ -25,6 +25,12 @@ def import_own(module: str) -> ModuleType:
     return importlib.import_module(module)
 
 
+def refuse_in_import() -> None:
+    """Raise RuntimeError in a process that imports a program: what it does there, it would do in each of its own processes."""
+    if name := os.environ.get("WHICHLOOP_IMPORTING"):
+        raise RuntimeError(f"{name} asks whichloop as it is imported: put that under if __name__ == '__main__'")
+
+
 def own_words(error: Exception) -> str:
     """Return what an exception from a user's code says, and the user's line: `KeyError: 'k' at mine.py:7`.
 

@@ -186,7 +186,7 @@ def _options_of_class(target: type[Any]) -> Mapping[str, Option]:
 
 def _options_in(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
-    docs = _first_lines(target) if inspect.isclass(target) else _argument_docs(target)
+    docs = _first_sentences(target) if inspect.isclass(target) else _argument_docs(target)
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
     options: dict[str, Option] = {}
     for name, parameter in inspect.signature(target).parameters.items():
@@ -199,7 +199,7 @@ def _options_in(target: Callable[..., Any]) -> dict[str, Option]:
 
 def _shared_options(fields: type[Any]) -> dict[str, Option]:
     """Return the options that `**options: Unpack[SomeTypedDict]` takes; the default None means that one is left out."""
-    docs = _first_lines(fields)
+    docs = _first_sentences(fields)
     return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
 
 
@@ -212,8 +212,9 @@ def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
     return {}
 
 
-def _first_lines(target: type[Any]) -> dict[str, str]:
-    return {name: doc.splitlines()[0] for name, doc in field_docs(target).items() if doc}  # type: ignore[arg-type]  # classes hash
+def _first_sentences(target: type[Any]) -> dict[str, str]:
+    docs = field_docs(target)  # type: ignore[arg-type]  # classes hash
+    return {name: re.sub(r"(\.) .*", r"\1", " ".join(doc.split())) for name, doc in docs.items() if doc}
 
 
 def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:

@@ -117,7 +117,7 @@ def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited,
 def test_an_incomplete_run_names_the_command_that_goes_on(limited):
     some = tuple(record for record in limited.records if record.task != limited.records[0].task)
     found = Results(limited.folder, limited.manifest, some, limited.comparison)
-    assert compare_doc(found).facts["Next"] == [f"whichloop resume {limited.folder.name}"]
+    assert compare_doc(found).facts["Next"] == [f"whichloop resume {limited.folder}"]
     assert "Next" not in compare_doc(limited).facts
 
 

@@ -142,5 +142,6 @@ def test_the_example_is_of_the_most_frequent_cause_with_the_command_that_shows_i
     assert facts["Example"] == [f"{lost.task}: {lost.told}"]
     assert facts["Show"] == [lost.command]
     assert f"step {lost.step}: " in lost.told
-    assert facts["Next"] == [f"whichloop gate {result.run} --bless --output b.json"]
-    assert "Next" not in gate_doc(replace(result, baseline=None)).facts
+    assert facts["Next"] == [f"whichloop report {result.run} --why"]
+    undecided = replace(result, outcome="undecided")
+    assert gate_doc(undecided).facts["Next"] == [f"whichloop gate {result.run} --bless --output b.json"]

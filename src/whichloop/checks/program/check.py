@@ -230,7 +230,8 @@ async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list
     end = await _run(loop, run, limits)
     if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
         requests, calls = len(run.log.asked), len(run.log.called)
-        effort = f"it asked the model {counted(requests, 'time')} and called {counted(calls, 'tool') if calls else 'no tools'}"
+        called = counted(calls, "tool") if calls else "none of the tools at $WHICHLOOP_TOOLS_URL"
+        effort = f"it asked the model {counted(requests, 'time')} and called {called}"
         how = end.stopped or end.error
         if end.outcome is not None:
             how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {TASKS[task].expected}"

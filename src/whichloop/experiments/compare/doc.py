@@ -9,6 +9,7 @@ from whichloop.metrics.views import Unit
 from whichloop.models.evidence import evidence_for, stress_tests
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
+from whichloop.runs.config import BudgetConfig
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import dollars_text, hundredths, interval_of
 
@@ -181,7 +182,7 @@ def _rates(profiles: Sequence[str]) -> str:
 def _next(run: Results, found: Verdict) -> str:
     name = shlex.quote(str(run.folder))
     if not run.is_complete:
-        return f"whichloop resume {name}"
+        return f"whichloop resume {name}" if run.manifest.settings.budget == BudgetConfig() else ""
     if run.comparison.invalid or run.arms_to_mend:
         return f"whichloop report {name} --why"
     return ""

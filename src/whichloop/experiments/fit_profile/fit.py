@@ -156,9 +156,9 @@ def _selection(
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Return the names of the arms to pool, and the model and profile that they share."""
     entries = [(arm.arm, arm.model, arm.profile, arm.met or arm.profile) for arm in manifest.arms]
-    names = {_arm(folder, text, [arm[0] for arm in entries]) for text in arms}
-    selected = [arm for arm in entries if not arms or arm[0] in names]
-    selected = [arm for arm in selected if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
+    asked = [arm for arm in entries if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
+    names = {_arm(folder, text, [arm[0] for arm in asked]) for text in arms}
+    selected = [arm for arm in asked if not arms or arm[0] in names]
     if not selected:
         raise RunError(f"{folder}: no such arm; this run has {_some(arm[0] for arm in entries)}")
     models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[3] for arm in selected})

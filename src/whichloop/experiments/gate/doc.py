@@ -11,6 +11,8 @@ from whichloop.metrics.gate import GateLine, Outcome
 from whichloop.metrics.summary import GAINS, PRIMARY, SHARES
 from whichloop.protocol import StopReason
 from whichloop.protocol.values import counted
+from whichloop.runs.config import config_from
+from whichloop.runs.permissions import allow_words
 from whichloop.text.doc import Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import counts, hundredths
 
@@ -159,12 +161,14 @@ def baseline_text(result: GateResult) -> str:
 
 
 def _next(result: GateResult) -> str:
-    """Return the command that gates again once the recording is whole, or that makes a run that may be meant the baseline."""
+    """Return the command that gates again once the recording is whole, says why trials were lost, or blesses what may be meant."""
     codes = {reason.code for reason in result.reasons}
     if result.record:
         return result.record[-1]
     if result.outcome in ("pass", "invalid") or codes & {"crash", "hang", "few_faults"} or result.baseline is None:
         return ""
+    if result.outcome == "regression":
+        return f"whichloop report {shlex.quote(str(result.run))} --why"
     return f"whichloop gate {shlex.quote(str(result.run))} --bless --output {shlex.quote(str(result.baseline))}"
 
 
@@ -172,13 +176,13 @@ def blessed_doc(baseline: Baseline, path: Path, old: Baseline | None) -> Doc:
     """Return what a baseline holds, and the command that gates by it. `old`: the one that it replaces."""
     imported = "loops" not in baseline.config
     rows = tuple((name, *_held(arm)) for name, arm in baseline.arms.items())
-    run = " RUN" if imported else ""
+    run, typed = (" RUN", []) if imported else ("", allow_words(config_from(baseline.config)))
     facts = lines_of(
         ("Tasks", f"{baseline.suite.name} {baseline.suite.version}: {baseline.suite.tasks:,} × {baseline.repeats}"),
         ("Margins", ", ".join(f"{name} {margin_text(name, margin)}" for name, margin in baseline.gate.metrics.items())),
         ("Accepts", ", ".join(baseline.gate.accept)),
         ("Replaces", "" if old is None else f"{old.run}: {', '.join(old.arms)}"),
-        ("Next", f"whichloop gate{run} --baseline {shlex.quote(str(path))}"),
+        ("Next", " ".join([f"whichloop gate{run} --baseline", shlex.quote(str(path)), *typed])),
     )
     return Doc(
         f"{path}: the baseline of {baseline.run}", (Table("", ("arm", "accuracy", "crashed"), rows), facts), {"baseline": str(path)}

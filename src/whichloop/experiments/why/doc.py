@@ -153,14 +153,14 @@ def _by_frequency(arms: Sequence[ArmLosses]) -> list[Cause]:
 
 
 def example_of(cause: Cause, arms: Sequence[ArmLosses]) -> tuple[ArmLosses, LostTrial] | None:
-    """Return the example of a cause that tells most: of an arm in which it stands, of its main kind of fault, solved by others."""
+    """Return the example of a cause that tells most: of an arm in which it stands, solved by others, of the arm that lost most."""
     having = [arm for arm in arms if arm.stands(cause)] or [arm for arm in arms if cause in arm.causes]
     kinds = Counter[str]()
     for arm in having:
         kinds.update(arm.kinds[cause])
     main = max(kinds, key=lambda kind: (kinds[kind], kind), default="")
     examples = [(arm, one) for arm in having for one in arm.examples if one.loss.cause == cause]
-    return max(examples, key=lambda each: (each[1].loss.fault == main, each[1].solved_by), default=None)
+    return max(examples, key=lambda each: (each[1].solved_by > 0, each[0].lost, each[1].loss.fault == main), default=None)
 
 
 def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> str:

@@ -17,7 +17,7 @@ FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {
         "parse": ("max_consecutive_errors=3,6", "keep_bad_replies=true,false"),
         "tool argument": ("max_consecutive_errors=3,6", "check_types=false,true"),
-        "fault not recovered": ("max_consecutive_errors=3,6",),
+        "fault not recovered": ("max_consecutive_errors=3,6", "on_provider_error=stop,observe"),
     },
     "finish": {
         "parse": ("parse_retries=2,5",),

@@ -137,6 +137,10 @@ def post(url: str, body: Any) -> Any:
     raise AssertionError("unreachable")
 
 
+IMPORTING = "WHICHLOOP_IMPORTING"
+"""The variable that holds the name of the module that is being imported: see `protocol.own_code.refuse_in_import`."""
+
+
 class NoProgram(Exception):
     """What is named cannot be a program; the text says why."""
 
@@ -144,13 +148,19 @@ class NoProgram(Exception):
 def function_named(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
-    if name.endswith(".py"):
-        folder = os.path.dirname(os.path.abspath(name))
-        if folder != WIRING:
-            sys.path.insert(0, folder)
-        return _function(loaded("whichloop_solver", name), name, attribute)
-    sys.path.insert(0, os.getcwd())
-    return _function(importlib.import_module(name), name, attribute)
+    os.environ[IMPORTING] = name  # so that a module that checks itself as it is imported does not start itself without end
+    try:
+        if name.endswith(".py"):
+            folder = os.path.dirname(os.path.abspath(name))
+            if folder != WIRING:
+                sys.path.insert(0, folder)
+            module = loaded("whichloop_solver", name)
+        else:
+            sys.path.insert(0, os.getcwd())
+            module = importlib.import_module(name)
+    finally:
+        del os.environ[IMPORTING]
+    return _function(module, name, attribute)
 
 
 def _function(module: Any, name: str, attribute: str) -> Callable[..., Any]:
@@ -169,9 +179,9 @@ def _function(module: Any, name: str, attribute: str) -> Callable[..., Any]:
     try:
         if list(parameters) != ["task"]:
             inspect.signature(function).bind("question", "tools", **dict.fromkeys(_wanted(parameters)))
-    except TypeError as error:
+    except TypeError:
         wants = "solve(task), or solve(question, tools) with any of " + ", ".join(WHERE)
-        raise NoProgram(f"{attribute}({', '.join(parameters)}): {error}; a program is {wants}") from None
+        raise NoProgram(f"{attribute}({', '.join(parameters)}): a program is {wants}") from None
     return function
 
 
