@@ -39,7 +39,7 @@ FLOORS: dict[str, frozenset[str]] = {
     "runs": frozenset({"protocol", "datasets", "models", "metrics", "text"}),
     "checks": frozenset({"loops", "protocol", "datasets", "models", "metrics", "text", "programs", "runs"}),
     "experiments": frozenset({"protocol", "dspy_seam", "datasets", "models", "metrics", "text", "runs", "checks"}),
-    "reports": frozenset({"protocol", "metrics", "text", "runs", "checks", "experiments"}),
+    "reports": frozenset({"protocol", "metrics", "text", "runs", "experiments"}),
     "cli": frozenset(
         {"protocol", "datasets", "models", "metrics", "text", "programs", "frameworks", "runs", "checks", "experiments", "reports"}
     ),

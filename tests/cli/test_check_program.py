@@ -78,7 +78,7 @@ def test_junit_and_page_hold_hostile_text_as_text(whichloop, tmp_path):
     assert ["demanded told, found silent" in failure.get("message", "") for failure in root.iter("failure")] == [True]
     page = (tmp_path / "found.html").read_text()
     assert "<script>alert" not in page
-    assert "Demanded outcomes are missing" in page
+    assert "demanded told, found silent" in page
     assert "\x1b" not in done.out + page
 
 

@@ -142,8 +142,8 @@ def test_an_optimization_has_a_page_of_its_own(whichloop, compared, here):
     assert text == first
     assert "<h1>the first try</h1>" in text
     assert "bare, optimized with BootstrapFewShot · arithmetic · teachable" in text
-    assert "Gains, ranking and cost" in text
-    assert "Test: Tables" in text
+    assert "Ranking before and after" in text
+    assert "<h2>Test</h2>" in text
     other = compared("arithmetic", "--runs", "elsewhere")
     test = whichloop("report", f"{run.name}/test", "--format", "html")
     assert test.err == f"page: runs/{run.name}/test/report.html\n"
@@ -167,7 +167,7 @@ def test_a_run_is_called_as_it_was_named(whichloop, compared, here):
     run = compared("arithmetic", "-s", "name=before <b>the</b> rewrite", page=True)
     text = (run / "report.html").read_text()
     assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
-    assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format\.", text)
+    assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format · ", text)
     for name, said in (("", "one line of 1 to 200"), ("a\nb", "one line of 1 to 200"), ("x" * 201, "one line of 1 to 200")):
         refused = whichloop("compare", *QUICK, "-s", f"name={name}")
         assert (refused.code, refused.err.startswith("error: -s name: it must be "), said in refused.err) == (2, True, True)

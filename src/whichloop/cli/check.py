@@ -70,15 +70,15 @@ def check(
             found = checked(words, kind, _progress(), **options)
         except SettingError as error:  # each is a flag here, also what `compare` takes by -s
             raise ValueError(f"--{error.setting.replace('_', '-')}: {error.problem}") from None
-    _write(found, junit, page)
     show(found.doc, as_json=as_json, verbose=verbose)
+    _write(found, junit, page)
     raise typer.Exit(DONE if found.ok else FAILED)
 
 
 def _write(found: Check, junit: Path | None, page: Path | None) -> None:
     """Write what a program did with each fault where it was asked for."""
     from whichloop.checks.program.doc import program_junit, trouble_junit
-    from whichloop.reports.html.program_check import program_check_html
+    from whichloop.reports.html.page import Part, page_html
 
     from .render import write
 
@@ -87,7 +87,7 @@ def _write(found: Check, junit: Path | None, page: Path | None) -> None:
         text = trouble_junit(said["agent"], said["trouble"]) if report is None else program_junit(report, found.demanded)
         junit.write_text(text, encoding="utf-8")
     if page is not None and report is not None:
-        write(program_check_html(report, found.demanded), page, page)
+        write(page_html(found.doc.title, "One fault at a time", [Part("", found.doc.blocks)]), page, page)
 
 
 def _progress() -> Callable[[str, int, int], None]:

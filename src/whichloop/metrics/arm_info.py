@@ -61,10 +61,6 @@ class TrialLimits:
     ended: Mapping[str, int] = field(default_factory=dict)
     """Arm → its trials that ended at its limit of steps."""
 
-    def title(self, title: str) -> str:
-        """Return the title of what was found under these limits: with them behind it, if there are any."""
-        return f"{title}; {self.words}" if self.words else title
-
 
 NO_LIMITS = TrialLimits()
 TRIAL_LIMITS = "trial_limits"

@@ -61,6 +61,12 @@ class Table:
         """The texts of all cells, by row."""
         return [[cell if isinstance(cell, str) else cell.text for cell in row] for row in self.rows]
 
+    @property
+    def amounts(self) -> list[bool]:
+        """Whether all texts of a column are amounts, which stand at the right, by column."""
+        texts = self.texts
+        return [n > 0 and all(_AMOUNT.fullmatch(row[n]) for row in texts) for n in range(len(self.columns))]
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -157,8 +163,7 @@ def _grid(table: Table, console: Console) -> Grid:
     wide = [max(cell_len(plain_line(row[n])) for row in [table.columns, *texts]) for n in range(len(table.columns))]
     gap = 2 if sum(wide) + 2 * len(wide) - 2 <= console.width else 1
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for number, name in enumerate(table.columns):
-        are_amounts = number > 0 and all(_AMOUNT.fullmatch(row[number]) for row in texts)
+    for number, (name, are_amounts) in enumerate(zip(table.columns, table.amounts, strict=True)):
         is_whole = wide[number] <= console.width // 2
         grid.add_column(Text(plain_line(name)), justify="right" if are_amounts else "left", no_wrap=is_whole, overflow="fold")
     for row in table.rows:

@@ -51,7 +51,6 @@ def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout
     found = trial_limits(config.model_dump(mode="json"))
     named = len(budget) + (steps is not None) + (timeout != 60)
     assert (found == NO_LIMITS) == (named == 0)
-    assert found.title("Arms") == (f"Arms; {found.words}" if named else "Arms")
     assert bool(found.words) == bool(found.stops)
     assert not named or (" and " in found.words) == (named > 1)
     assert "others" not in found.words

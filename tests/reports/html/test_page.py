@@ -1,10 +1,11 @@
-"""The page of a run: what stands where, that hostile text stays text, and that nothing is ever loaded."""
+"""Pages: the document and its charts, the verdict first; hostile text stays text, and nothing is ever loaded."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,15 +16,30 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.reports.html.made_once import page_of, sections_of
 from tests.sealing import reseal, unseal
-from whichloop.experiments.compare.results import results
+from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.several_runs import collect, several_doc
+from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.experiments.optimize.candidates import SILENT
+from whichloop.experiments.optimize.config import OptimizeConfig, SearchConfig
+from whichloop.experiments.optimize.prepare import prepare as prepare_optimization
+from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
+from whichloop.experiments.optimize.run import run as optimize
+from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.experiments.run_doc import run_doc
+from whichloop.experiments.why.doc import why_doc
+from whichloop.experiments.why.losses import losses_explained
+from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.record import FaultRecord
-from whichloop.reports.html.document import Grid
-from whichloop.reports.html.page import report_html
-from whichloop.runs.store.files import RunError, read_manifest_json
+from whichloop.reports.html.charts import READ
+from whichloop.reports.html.page import MAX_LOOPS, collection_html, compared, optimization_html, report_html
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.manifest import ArmEntry, Manifest
+from whichloop.runs.store.files import TRACES, RunError
+from whichloop.text.doc import Doc, Table
 from whichloop.text.output import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
@@ -32,30 +48,32 @@ DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", 
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]
 ANY = st.lists(st.sampled_from([*DIRTY, *MARKS]) | st.text(st.characters(), max_size=5), max_size=5).map("".join)
 MEGABYTE = 1_000_000
+_PAGES: dict[int, tuple[Results, str]] = {}
 
 
-# --- what stands where ---
+def page_of(found: Results) -> str:
+    """The page of a run that tests share, made once: a finished run has the same one every time."""
+    return _PAGES.setdefault(id(found), (found, "") if id(found) in _PAGES else (found, report_html(found)))[1]
 
 
-def test_the_verdict_comes_first_and_the_manifest_last(breeze, page):
-    found = page(page_of(breeze))
-    (title,) = (element.text for element in found.named("h1"))
-    assert title == f"{' vs '.join(_loops(breeze))} · arithmetic · flaky-format, flaky-tools"
-    assert breeze.folder.name in next(element.text for element in found.named("header"))
-    headings = [element.text.strip() for element in found.named("h2")]
-    assert headings[0] == "Verdict"
-    assert headings[-1] == "How the run was made"
-    assert {"Charts", "Tables", "Recovery from faults", "Steps per trial"} <= set(headings)
+def tables_of(found: Any) -> list[list[str]]:
+    """The texts of each table of a page, its heading first."""
+    tables: list[list[str]] = []
+    for element in found.elements:
+        if element.tag == "table":
+            tables.append([])
+        if element.tag in ("th", "td"):
+            tables[-1].append(element.text)
+    return tables
 
 
-def test_the_contents_name_every_section(breeze, page):
-    found = page(page_of(breeze))
-    ids = [element.attributes["id"] for element in found.elements if "id" in element.attributes]
-    assert len(set(ids)) == len(ids)
-    links = [element for element in found.named("a") if "nav" in element.parents]
-    assert [link.text for link in links] == [element.text.strip() for element in found.named("h2")]
-    targets = {link.attributes["href"] for link in found.named("a")}
-    assert {target[1:] for target in targets} <= set(ids)
+def check_document(found: Any, doc: Doc) -> None:
+    """A page has every table of a document once, and every fact."""
+    shown = tables_of(found)
+    for table in doc.tables:
+        assert shown.count([*map(terminal_safe, table.columns), *(terminal_safe(cell) for row in table.texts for cell in row)]) == 1
+    text = found.named("main")[0].text
+    assert all(terminal_safe(fact) in text for facts in doc.facts.values() for fact in facts)
 
 
 def labels(found: Any) -> list[str]:
@@ -63,10 +81,121 @@ def labels(found: Any) -> list[str]:
     return [element.text for element in found.named("dt")]
 
 
-def _loops(found: Any) -> tuple[str, str]:
-    """The loop that is the most accurate on average, and the others."""
-    first, *others = (row.loop for row in found.verdict.rows)
-    return first, ", ".join(others)
+def headings(found: Any) -> list[str]:
+    return [element.text.strip() for element in found.named("h2")]
+
+
+# --- what stands where ---
+
+
+def test_a_page_is_the_document_of_the_run_and_six_charts_the_answer_first(breeze, page):
+    found = page(page_of(breeze))
+    (title,) = (element.text for element in found.named("h1"))
+    first, *others = (row.loop for row in breeze.verdict.rows)
+    assert title == f"{first} vs {', '.join(others)} · arithmetic · flaky-format, flaky-tools"
+    assert breeze.folder.name in found.named("header")[0].text
+    check_document(found, run_doc(breeze))
+    here = replace(breeze, folder=Path(breeze.folder.name))
+    check_document(found, why_doc(here, losses_explained(breeze, most=None)))
+    captions = [READ[name] for name in ("accuracy", "cost", "causes", "divergence", "steps", "tokens")]
+    assert [element.text for element in found.named("figcaption")] == captions
+    order = [element.tag for element in found.elements if element.tag in ("table", "figure", "details")]
+    assert order[0] == "table"
+    assert order.index("figure") < order.index("details")
+    assert headings(found) == ["Why trials were lost", "How the run was made"]
+    assert {breeze.digest, breeze.manifest.created} <= {element.text for element in found.named("td")}
+
+
+@pytest.mark.parametrize("name", ["breeze", "calm"])
+def test_headings_landmarks_tables_and_charts_can_be_read_aloud(name, safe, request):
+    found = safe(page_of(request.getfixturevalue(name)))
+    levels = [int(element.tag[1]) for element in found.elements if re.fullmatch(r"h[1-6]", element.tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for place, element in enumerate(found.elements):
+        if element.tag == "table":
+            around, caption = found.elements[place - 1].attributes, found.elements[place + 1]
+            assert (around["tabindex"], around["role"]) == ("0", "region")
+            assert around["aria-label"] == (caption.text if caption.tag == "caption" else element.attributes["aria-label"])
+        if element.tag == "th":
+            assert element.attributes["scope"] == ("col" if "thead" in element.parents else "row")
+        if element.tag == "svg" and "svg" not in element.parents:
+            assert element.attributes["role"] == "img"
+            assert [found.elements[place + n].tag for n in (1, 2)] == ["title", "desc"]
+            assert all(found.elements[place + n].text for n in (1, 2))
+
+
+def test_one_arm_in_clean_air_has_no_pairs_and_no_losses(calm, page):
+    found = page(page_of(calm))
+    assert headings(found) == ["How the run was made"]
+    titles = {element.text for element in found.named("summary")}
+    assert not [title for title in titles if title.startswith(("Accuracy, a minus b", "Faults that"))]
+    assert "Adopt" not in labels(found)
+
+
+def test_a_run_without_a_result_has_a_page(calm, tmp_path, safe):
+    shutil.copy(calm.folder / "manifest.json", tmp_path)
+    unseal(tmp_path)
+    found = safe(report_html(results(tmp_path)))
+    assert "incomplete: 0 of 6 trials" in found.named("header")[0].text
+    assert "Next" in labels(found)
+
+
+def test_an_invalid_run_says_so_first_and_gives_no_verdict(breeze, page):
+    lost = FaultRecord("wire.empty", "decide:c1")
+    records = tuple(replace(record, faults=(lost,)) for record in breeze.records)
+    infos = [arm.info for arm in breeze.comparison.arms]
+    found = page(report_html(replace(breeze, records=records, comparison=compare(records, infos))))
+    assert labels(found)[0] == "Invalid"
+    assert not {"Adopt", "Tie", "Depends", "Undecided"} & set(labels(found))
+    assert "only 0 of 20 scheduled faults landed" in found.named("main")[0].text
+
+
+def test_a_run_whose_traces_are_gone_says_so_and_has_all_else(breeze, tmp_path, page):
+    folder = tmp_path / breeze.folder.name
+    shutil.copytree(breeze.folder, folder)
+    (folder / TRACES).unlink()
+    found = page(report_html(results(folder)))
+    assert headings(found)[0] == "The traces of this run cannot be read"
+    assert str(tmp_path) not in found.named("main")[0].text
+    check_document(found, run_doc(results(folder)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("profiles", [1]), ("packages", "x"), ("imported", "x"), ("imported", {"from": [{}]}), ("arms", None)]
+)
+def test_a_damaged_manifest_is_bad_input(calm, tmp_path, name, value):
+    (tmp_path / "manifest.json").write_text(json.dumps({**calm.manifest.to_json(), name: value}))
+    reseal(tmp_path / "manifest.json")
+    with pytest.raises(RunError, match=rf"manifest\.json: {name}"):
+        results(tmp_path)
+
+
+# --- titles ---
+
+
+def made(record: Callable[..., Any], accuracies: dict[str, float], model: str = "scripted") -> Results:
+    """A run whose loops have these accuracies on ten tasks under a profile."""
+    infos = [ArmInfo(f"{loop}/p", loop, {}, model, "p", "s") for loop in accuracies]
+    records = [
+        record(arm=info.arm, task=f"t{task}", scores={"accuracy": float(task < 10 * accuracies[info.loop])})
+        for info in infos
+        for task in range(10)
+    ]
+    arms = [ArmEntry(arm=info.arm, loop=info.loop, options={}, model=model, profile="p") for info in infos]
+    suite = {"name": "s", "version": "1", "digest": "d", "tasks": 10}
+    whole = {"created": "now", "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02}, "seed": 0, "versions": {}, "suite": suite}
+    whole |= {"profiles": {}, "arms": [arm.model_dump() for arm in arms], "packages": {}, "python": "", "platform": ""}
+    return Results(Path(), Manifest.model_validate(whole), tuple(records), compare(records, infos))
+
+
+def test_the_title_names_the_most_accurate_loop_first_and_a_real_model_instead_of_faults(record):
+    assert compared(made(record, {"a": 0.5, "b": 0.9, "c": 0.7})) == "b vs c, a · s · p"
+    assert compared(made(record, {"a": 0.5})) == "a · s · p"
+    assert compared(made(record, {"a": 0.5}, "openai/gpt-4o")).endswith(" · s · openai/gpt-4o")
+    loops = {f"l{number:02}": 1 - number / 20 for number in range(12)}
+    others = ", ".join(list(loops)[1:MAX_LOOPS])
+    assert compared(made(record, loops)) == f"l00 vs {others} and {12 - MAX_LOOPS} others · s · p"
 
 
 def test_a_name_that_was_given_is_the_title_and_what_was_compared_stands_below(calm, tmp_path, page):
@@ -81,103 +210,15 @@ def test_a_name_that_was_given_is_the_title_and_what_was_compared_stands_below(c
     assert "bare · arithmetic · clean" in found.named("header")[0].text
 
 
-@pytest.mark.parametrize("run", ["breeze", "calm"])
-def test_headings_landmarks_tables_and_charts_can_be_read_aloud(run, page, request):
-    found = page(page_of(request.getfixturevalue(run)))
-    levels = [int(element.tag[1]) for element in found.elements if re.fullmatch(r"h[1-6]", element.tag)]
-    assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert {"header", "nav", "main"} <= {element.tag for element in found.elements}
-    first = next(element for element in found.named("a"))
-    assert (first.attributes["href"], first.attributes["class"]) == ("#main", "skip")
-    for place, element in enumerate(found.elements):
-        if element.tag == "table":
-            around, caption = found.elements[place - 1].attributes, found.elements[place + 1]
-            assert (around["tabindex"], around["role"]) == ("0", "region")
-            assert around["aria-label"] == (caption.text if caption.tag == "caption" else "results")
-        if element.tag == "th":
-            assert element.attributes["scope"] == ("col" if "thead" in element.parents else "row")
-        if element.tag == "svg" and "svg" not in element.parents:
-            named = element.attributes.get("role") == "img" and [found.elements[place + n].tag for n in (1, 2)] == ["title", "desc"]
-            assert named or element.attributes.get("aria-hidden") == "true"
-
-
-def test_every_row_is_as_wide_as_its_head(breeze):
-    def grids(blocks: Any) -> Any:
-        for block in blocks:
-            yield from [block] if isinstance(block, Grid) else grids(getattr(block, "blocks", ()))
-
-    found = [grid for section in sections_of(breeze) for grid in grids(section.blocks)]
-    assert len(found) > 10
-    for grid in found:
-        assert {len(row) for row in grid.rows} == {len(grid.columns)}
-
-
-def test_numbers_are_those_of_the_comparison(breeze, page):
-    text = page(page_of(breeze)).named("main")[0].text
-    for arm in breeze.comparison.arms:
-        found = arm.summary.accuracy
-        assert f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]" in text
-    assert all(fact in text for facts in run_doc(breeze).facts.values() for fact in facts)
-
-
-# --- what there is nothing to say about ---
-
-
-def test_one_arm_in_clean_air_has_no_pairs_no_front_no_repeats_and_no_recovery(calm, page):
-    found = page(page_of(calm))
-    headings = {element.text.strip() for element in found.named("h2")}
-    assert headings.isdisjoint({"Recovery from faults", "What each factor does"})
-    assert {"Verdict", "Charts", "Tables", "Steps per trial", "How the run was made"} <= headings
-    titles = {element.text for element in found.named("summary")}
-    assert not [title for title in titles if title.startswith(("Accuracy, a minus b", "Accuracy against", "Repeats"))]
-    assert "Adopt" not in labels(found)
-
-
-def test_a_run_without_a_result_has_a_page(calm, tmp_path, page):
-    shutil.copy(calm.folder / "manifest.json", tmp_path)
-    unseal(tmp_path)
-    found = page(report_html(results(tmp_path)))
-    assert "incomplete: 0 of 6 trials" in found.named("main")[0].text
-    assert "Next" in labels(found)
-
-
-def test_an_invalid_run_says_so_first_and_gives_no_verdict(breeze, page):
-    lost = FaultRecord("wire.empty", "decide:c1")
-    records = tuple(replace(record, faults=(lost,)) for record in breeze.records)
-    infos = [arm.info for arm in breeze.comparison.arms]
-    found = page(report_html(replace(breeze, records=records, comparison=compare(records, infos))))
-    assert labels(found)[0] == "Invalid"
-    assert not {"Adopt", "Tie", "Depends", "Undecided"} & set(labels(found))
-    assert "only 0 of 20 scheduled faults landed" in found.named("main")[0].text
-
-
-def test_a_run_is_called_by_its_folder_wherever_the_command_runs(calm, page, monkeypatch):
-    monkeypatch.chdir(calm.folder)
-    text = report_html(results(Path()))
-    assert [element.text for element in page(text).named("h1")] == ["bare · arithmetic · clean"]
-    assert calm.folder.name in page(text).named("header")[0].text
-    assert text == page_of(calm)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("profiles", [1]), ("packages", "x"), ("imported", "x"), ("imported", {"from": [{}]}), ("arms", None)]
-)
-def test_a_damaged_manifest_is_bad_input(calm, tmp_path, name, value):
-    (tmp_path / "manifest.json").write_text(json.dumps({**calm.manifest.to_json(), name: value}))
-    reseal(tmp_path / "manifest.json")
-    with pytest.raises(RunError, match=rf"manifest\.json: {name}"):
-        results(tmp_path)
-
-
 # --- text that is not ours ---
 
 
-def test_hostile_text_stays_text(breeze, spoiled, hostile, safe):
-    text = report_html(spoiled(breeze, hostile))
-    found = safe(text)
+def test_hostile_text_stays_text(breeze, calm, spoiled, hostile, safe):
+    spoiled_run = spoiled(breeze, hostile)
+    found = safe(text := report_html(spoiled_run))
     assert terminal_safe(hostile) in found.named("h1")[0].text + found.named("main")[0].text
     assert "49" not in re.findall(r"\{\{ ?49 ?\}\}", text)
+    safe(collection_html(collect([spoiled_run, spoiled(calm, hostile)])))
 
 
 @settings(max_examples=cases(10), suppress_health_check=[HealthCheck.too_slow])
@@ -185,39 +226,102 @@ def test_hostile_text_stays_text(breeze, spoiled, hostile, safe):
 @example("</title><script>alert(1)</script>")
 @given(ANY)
 def test_any_text_stays_text(calm, spoiled, safe, text):
-    made = report_html(spoiled(calm, text))
-    found = safe(made)
-    assert "Verdict" in [element.text.strip() for element in found.named("h2")]
+    assert headings(safe(report_html(spoiled(calm, text))))[-1] == "How the run was made"
 
 
 # --- the file ---
 
 
-def test_equal_run_directories_give_equal_bytes(breeze, tmp_path):
+def test_equal_run_directories_give_equal_bytes_wherever_they_are(breeze, tmp_path, monkeypatch):
     copied = tmp_path / "elsewhere" / breeze.folder.name
     shutil.copytree(breeze.folder, copied)
     again = results(copied)
     assert report_html(replace(again, records=tuple(again.records))) == page_of(breeze)
+    monkeypatch.chdir(copied)
+    assert report_html(results(Path())) == page_of(breeze)
 
 
-def test_a_page_is_no_larger_than_a_mail_may_be(breeze):
-    assert len(page_of(breeze).encode()) < 1.5 * MEGABYTE
+def test_a_page_is_no_larger_than_a_mail_may_be(breeze, calm, spoiled):
+    assert len(page_of(breeze).encode()) < 0.24 * MEGABYTE
+    assert len(report_html(spoiled(calm, "x" * 5_000))) < len(page_of(calm)) + 1.5 * MEGABYTE
 
 
-@pytest.mark.slow  # the page above is held to a limit, too
-def test_the_page_of_a_whole_comparison_is_no_larger_either(comparing, tmp_path, safe):
-    loops, profiles = ("bare", "finish", "phased", "react_extract", "stateless"), ("flaky-format", "flaky-tools")
-    text = report_html(comparing(tmp_path, loops=loops, profiles=profiles, tasks=6))
-    assert len(text.encode()) < 0.24 * MEGABYTE
-    safe(text)
+# --- other pages ---
 
 
-def test_long_texts_do_not_make_a_long_page(calm, spoiled):
-    before, after = len(page_of(calm)), len(report_html(spoiled(calm, "x" * 5_000)))
-    assert after < before + 1.5 * MEGABYTE
+def test_several_runs_have_their_document_and_a_chart_of_all_columns(breeze, calm, safe):
+    both = collect([breeze, calm])
+    found = safe(collection_html(both))
+    check_document(found, several_doc(both))
+    assert [element.text for element in found.named("figcaption")] == [READ["runs"]]
+    assert {column.name for column in both.columns} <= {text.text for text in found.named("text")}
+    assert {run.folder.name for run in both.runs} <= {element.text for element in found.named("th")}
+    assert collection_html(collect([results(run.folder) for run in both.runs])) == collection_html(both)
 
 
-def test_the_manifest_stands_on_the_page_as_it_is(calm, page):
-    found = page(page_of(calm))
-    shown = next(element.text for element in found.named("code") if element.text.startswith("{"))
-    assert json.loads(shown) == read_manifest_json(Path(calm.folder))
+def test_an_ablation_shows_what_each_factor_does(tmp_path, safe):
+    config = CompareConfig(loops=("finish",), profiles=("flaky-format",), suite="arithmetic(size=12)", runs=tmp_path, mlflow=False)
+    experiment = prepare_ablation("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"), config)
+    assert run(experiment, SILENT) == ""
+    ablation = results(experiment.folder)
+    found = safe(report_html(ablation))
+    check_document(found, run_doc(ablation))
+    captions = [element.text for element in found.named("figcaption")]
+    assert captions[:2] == [READ["accuracy"], READ["effects"]]
+    assert len(captions) <= 6
+
+
+def test_an_imported_page_says_what_files_tell_and_nothing_of_faults(tmp_path, safe):
+    rows = [f"{arm},t{task},{int(task % 4 > skill)},max_steps" for skill, arm in enumerate("xyz") for task in range(8)]
+    (tmp_path / "a.csv").write_text("\n".join(["agent,task,score,stop", *rows]) + "\n")
+    found = safe(report_html(results(import_files([tmp_path / "a.csv"], ImportRequest(), tmp_path / "run").folder)))
+    shown = found.named("main")[0].text
+    assert not [text for text in ("fault profile", "seed,", "false success", "finish/flaky-tools") if text in shown]
+    assert "columns read by their names: arm=agent, task=task, score=score, stop=stop" in shown
+    assert "12 lost trials: the step is not known" in shown
+    assert all(f"{arm}: {lost} × max_steps" in shown for arm, lost in zip("xyz", (2, 4, 6), strict=True))
+
+
+@pytest.fixture(scope="module")
+def optimized(tmp_path_factory) -> OptimizationResult:
+    """One design, a few rollouts."""
+    folder = tmp_path_factory.mktemp("o")
+    compare = CompareConfig(
+        loops=("bare",), profiles=("teachable",), suite="arithmetic(size=60)", tasks=6, runs=folder, mlflow=False
+    )
+    made = prepare_optimization(OptimizeConfig(compare=compare, search=SearchConfig(train=4, dev=4)))
+    assert optimize(made) == ""
+    return optimization_result(made.folder)
+
+
+@pytest.mark.thorough
+def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, safe):
+    found = safe(optimization_html(optimized))
+    doc, test = optimization_doc(optimized), optimized.test
+    assert test is not None
+    for each in (doc, run_doc(test)):
+        tables = tuple(table for table in each.tables if isinstance(table, Table) and table.title)
+        check_document(found, replace(each, blocks=tables))
+    assert headings(found)[0] == "Test"
+    assert [element.text for element in found.named("figcaption")][:2] == [READ["gains"], READ["accuracy"]]
+    (changed,) = (element.text for element in found.named("pre"))
+    assert changed.splitlines()[:3] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}", "decide"]
+    (command,) = (element.text for element in found.named("dd") if element.text.startswith("whichloop compare"))
+    assert " --profile teachable --suite 'arithmetic(size=60)' -s split=test --tasks 6" in command
+    assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
+
+
+@pytest.mark.thorough
+def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
+    def evil(program):
+        prompts = {
+            f"{name}{hostile}": replace(prompt, instructions=f"{program.number}{hostile}", demos=({hostile: hostile},))
+            for name, prompt in program.candidate.program.items()
+        }
+        return replace(program, candidate=replace(program.candidate, program=prompts))
+
+    (design,) = optimized.designs
+    texts = {"design": hostile, "warnings": (hostile,), "cut_off": hostile, "ended": replace(design.ended, reason=hostile)}
+    spoiled = replace(design, tried=tuple(map(evil, design.tried)), **texts)
+    safe(optimization_html(replace(optimized, designs=(spoiled,))))
+    safe(optimization_html(replace(optimized, designs=(spoiled,), test=None, gains=None)))

@@ -6,23 +6,33 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from whichloop.text import junit
-from whichloop.text.doc import Cell, Doc, Style, Table, lines_of
+from whichloop.text.doc import UNKNOWN, Cell, Doc, Style, Table, TraceLines, lines_of
 from whichloop.text.output import plain_line
 
 from .agent_faults import BY_NAME, OUTCOMES, RECOVERED, FaultFinding, Requirement
 from .check import ProgramReport
 
 MAX_TOLD_CHARS = 160
-"""Characters of what the model was told in the rows; the page and the data have all."""
+"""Characters of what the model was told in the rows; details and data have all."""
 _TITLE = "whichloop check program"
 
 
 def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> Doc:
-    """Return a row for each fault, with what its model was told, what the outcomes mean, and what was demanded."""
+    """Return a row for each fault, what the outcomes mean, and what was demanded; as details all that the model was told."""
     unmet = report.unmet(demanded)
     counts = Counter(finding.outcome for finding in report.findings)
     rows = (row for finding in report.findings for row in _rows(finding))
     meanings = tuple((outcome, str(counts[outcome]), means) for outcome, means in OUTCOMES.items() if counts[outcome])
+    wants = {one.fault: one.says for one in demanded}
+    faults = tuple(
+        (each.fault, BY_NAME[each.fault].says, wants.get(each.fault, UNKNOWN), str(each.requests), str(each.calls))
+        for each in report.findings
+    )
+    told = [
+        TraceLines(f"{each.fault}, {each.outcome}: request {each.request}", tuple(each.shown.split("\n")), detail=True)
+        for each in report.findings
+        if each.shown
+    ]
     missing = [{"fault": one.fault, "demanded": one.says, "outcome": finding.outcome} for one, finding in unmet]
     return Doc(
         f"program {report.title}",
@@ -33,6 +43,8 @@ def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> 
                 ("Demanded", f"{len(demanded) - len(unmet)} of {len(demanded)} outcomes are there" if demanded else ""),
                 ("Missing", [one.missing(finding) for one, finding in unmet]),
             ),
+            Table("Faults", ("fault", "what happens", "demanded", "requests", "calls"), faults, detail=True),
+            *told,
         ),
         {**report.as_dict(), "ok": not unmet, "unmet": missing},
     )

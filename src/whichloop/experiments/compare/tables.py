@@ -10,7 +10,8 @@ from whichloop.metrics.harness import Harness
 from whichloop.metrics.measures import Measure, TableName, in_table_order
 from whichloop.metrics.outlook import Outlook
 from whichloop.metrics.pairs import OnTask, Pair
-from whichloop.metrics.record_table import DISTANCES
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import DISTANCES, alike, records_by_arm
 from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
@@ -25,6 +26,7 @@ from whichloop.text.numbers import (
     measure_text,
     measured_difference,
     p_value,
+    short_name,
     standing,
     tasks_in_words,
     verdict,
@@ -50,6 +52,7 @@ def detail_tables(run: Results) -> Iterator[Table]:
     found = [
         measures_table("Arms", arms, "arms"),
         _faults(arms),
+        _recovery(run.records, arms),
         pairs_table("Accuracy, a minus b", compared.pairs_on(PRIMARY)),
         pairs_table("Accuracy over all profiles, a minus b (a family of its own)", compared.pooled),
         _templates(compared),
@@ -127,6 +130,22 @@ def _faults(arms: Sequence[ArmResult]) -> Table:
     faults_columns = ("faults landed", "absorbed", "recovered", "recovery rate", "believed", "wrong after implicit")
     columns = ("arm", "stops", "errors", "asked again after", *faults_columns, "wrong as done", "right though never shown")
     return table_of("What happened", columns, rows)
+
+
+def _recovery(records: Sequence[Record], arms: Sequence[ArmResult]) -> Table:
+    """Return for each kind of fault how many that spoiled something each loop recovered from: `12 of 15`."""
+    loops = list(dict.fromkeys(short_name(arm.info) for arm in arms))
+    counts: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    for arm, own in records_by_arm(records, [each.info for each in arms]).items():
+        info = next(each.info for each in arms if each.info.arm == arm)
+        for fault in (fault for record in alike(own) if record.status == "scored" for fault in record.faults):
+            if fault.landed and not fault.absorbed:
+                counts.setdefault((info.profile, fault.kind), {}).setdefault(short_name(info), []).append(fault.recovered)
+    rows = [
+        (profile, kind, *(f"{sum(found[loop])} of {len(found[loop])}" if loop in found else UNKNOWN for loop in loops))
+        for (profile, kind), found in sorted(counts.items())
+    ]
+    return table_of("Faults that a loop recovered from", ("profile", "fault", *loops), rows)
 
 
 def pairs_table(title: str, pairs: Sequence[Pair]) -> Table:

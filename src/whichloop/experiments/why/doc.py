@@ -13,7 +13,7 @@ from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.record import Record
 from whichloop.metrics.tasks import GroupFindings, TaskFinding
-from whichloop.metrics.trajectory.causes import Cause
+from whichloop.metrics.trajectory.causes import Cause, meaning_of
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
 from whichloop.text.numbers import counts, interval, p_value, reasons, short_name
 
@@ -35,7 +35,7 @@ TABLE = "csv"
 """Format of an imported table, whatever file it stands in."""
 
 
-def why_doc(run: Results, why: Why, *, named: bool = False, with_tasks: bool = True) -> Doc:
+def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
     """Return the losses of a run. `named`: two arms were asked for, so that where they part is no detail."""
     infos = {arm.info.arm: arm.info for arm in run.comparison.arms}
     same = copies(run)
@@ -63,7 +63,8 @@ def why_doc(run: Results, why: Why, *, named: bool = False, with_tasks: bool = T
             tuple(base_rates),
             detail=True,
         ),
-        *(table for group in why.findings.groups if with_tasks for table in task_tables(group, detail=explained)),
+        Table("Causes", ("cause", "means"), _meanings(why.arms, infos), detail=True),
+        *(table for group in why.findings.groups for table in task_tables(group, detail=explained)),
     ]
     shown = tuple(block for block in found if (block.rows if isinstance(block, Table) else block.items))
     return Doc(run.title, shown, {"run": str(run.folder.resolve())} | why.to_json() | {"same": same})
@@ -91,6 +92,12 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
             columns, *rows = map(list, zip(columns, *rows, strict=True))
         if any(arm.trials for arm in group):
             yield Table(f"{suite}, {profile}", tuple(map(str, columns)), tuple(map(tuple, rows)))
+
+
+def _meanings(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> tuple[tuple[str, str], ...]:
+    """Return what each cause means that any arm lost trials to."""
+    causes = dict.fromkeys((cause, infos[arm.arm].subject) for arm in arms for cause in arm.causes)
+    return tuple((cause, meaning_of(cause, subject)) for cause, subject in causes)
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:

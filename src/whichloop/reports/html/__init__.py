@@ -1,4 +1,4 @@
-"""The report of a run as one self-contained HTML page: nothing is loaded from anywhere, and every text that is not ours is data.
+"""Documents and charts as self-contained HTML pages: nothing is loaded from anywhere, and every text that is not ours is data.
 
 What makes pages loads when one is made: a page that is there already needs none of it.
 """

@@ -3,205 +3,351 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
+import numpy as np
 from markupsafe import Markup
 
+from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.several_runs import SeveralRuns
+from whichloop.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.validate.doc import interval_of_json
+from whichloop.experiments.why.losses import ArmLosses, Why
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.comparison import ArmResult, Comparison
+from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.factors.factorial import Effect
-from whichloop.metrics.pairs import Pair
-from whichloop.metrics.statistics import Interval
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import alike, records_by_arm
+from whichloop.metrics.statistics import Interval, VerdictWord
 from whichloop.metrics.summary import METRICS, PRIMARY
+from whichloop.metrics.sums import ranked
+from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.views import CostPoint, Front
+from whichloop.protocol.names import value_text
+from whichloop.text.doc import Doc
 from whichloop.text.numbers import interval, measure_text, short_name, signed_interval
 
-from .grouping import arms_by_group, chart_names, group_by, group_name
 from .svg import (
-    COLUMN_CHARS,
+    LABEL_CHARS,
     Axis,
-    ChartRow,
-    Group,
-    Mark,
+    Legend,
+    Row,
     Scale,
     chart,
     element,
     gridlines,
-    interval_rows,
+    label_lines,
     legend,
     mark,
     middle_cut,
     percent,
+    rows_chart,
     scale,
 )
 
-Legend = tuple[tuple[Mark, str], ...]
-PLAIN_LEGEND: Legend = (("better", "better"), ("worse", "worse"), ("equivalent", "equivalent"), ("undecided", "undecided"))
-PAIR_LEGEND: Legend = (("better", "first better"), ("worse", "first worse"), *PLAIN_LEGEND[2:])
-FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "another is as good and cheaper"))
+READ: Mapping[str, str] = {
+    "accuracy": "Accuracy: mean over the tasks, with its interval",
+    "runs": "Accuracy: mean over the tasks, with its interval",
+    "effects": "What each factor does to accuracy: change with its interval; shaded: the margin",
+    "cost": "Accuracy against cost, both with intervals: up and to the left is better",
+    "causes": "What trials were lost to; a cause may stand in solved trials, too",
+    "divergence": "Step at which lost trials leave the course of one that another solved, the last of several",
+    "steps": "Steps of a trial: bar to the median, line over the middle 80 % of the trials",
+    "tokens": "Tokens of a trial: bar to the median, line over the middle 80 % of the trials",
+    "gains": "Accuracy after minus before, on the test tasks; shaded: the margin",
+    "validity": "Accuracy on the held-out tasks: in the run, and as the tunnel predicted it",
+}
+"""Chart → what it shows, and how to read it."""
+VERDICTS: Legend = tuple((word, word) for word in ("better", "worse", "equivalent", "undecided"))
+MAX_CHARS = 24
+"""Longer names leave out the options that all arms of the same loop share."""
+MAX_CAUSES = 6
+"""Causes with a colour of their own; the others share one."""
+BINS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, math.inf))
+"""Steps at which trials part, from and to."""
+SPREAD = (10, 50, 90)
+"""Percentiles that a chart of trials shows."""
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
 
 
-# --- words ---
+def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
+    """Return the charts of a run by their name in `READ`, the most accurate arm first. `why`: its losses, with all examples."""
+    arms, ablation = ranked(run.comparison).arms, ablation_result(run)
+    infos, fronts = [arm.info for arm in arms], run.views.fronts
+    drawn: dict[str, Markup] = {}
+    if any(arm.summary.accuracy is not None for arm in arms):
+        drawn["accuracy"] = accuracy(arms)
+    if ablation is not None and (main := [each for each in ablation.effects.effects if each.metric == PRIMARY]):
+        drawn["effects"] = effects(main)
+    if fronts:
+        drawn["cost"] = cost(fronts, infos)
+    if why is not None:
+        losses = {each.arm: each for each in why.arms if each.lost}
+        lost = [losses[info.arm] for info in infos if info.arm in losses]
+        drawn |= {"causes": causes(lost, infos)} if lost else {}
+        parted = parting_steps(why) if ablation is None else {}
+        drawn |= {"divergence": divergence(parted, infos)} if parted else {}
+    for name in ("steps", "tokens"):
+        if rows := list(spreads(run.records, infos, name)):
+            drawn[name] = _by_group(READ[name], rows, Axis(f"{name} of a trial"))
+    return drawn
 
 
-def signed(value: Interval, digits: int) -> str:
-    """Return a difference with its interval, signs written out: `+0.025 [−0.011, +0.060]`."""
-    return signed_interval(value, digits).replace("-", "−")
+# --- names and groups ---
 
 
-# --- accuracy and pairs ---
+def group_name(info: ArmInfo) -> str:
+    """Return the name of the group in which an arm is compared: its suite and profile."""
+    return f"{info.suite}, {info.profile}"
+
+
+def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
+    """Return each arm's name on a chart: without the profile, and if still long, only with the options in which it differs."""
+    wholes = {info.arm: short_name(info) for info in arms}
+    names = {info.arm: _name(info, arms) for info in arms}
+    shared = {name for name in names.values() if len({wholes[arm] for arm in names if names[arm] == name}) > 1}
+    return {arm: wholes[arm] if name in shared else name for arm, name in names.items()}
+
+
+def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
+    whole, others = short_name(info), [other.options for other in arms if other.loop == info.loop]
+    shared = {name for name, value in info.options.items() if all(other.get(name, ...) == value for other in others)}
+    texts = {name: f"{name}={value_text(value)}" for name, value in sorted(info.options.items())}
+    told, differing = ", ".join(texts.values()), ", ".join(text for name, text in texts.items() if name not in shared)
+    return whole if len(whole) <= MAX_CHARS or not told else whole.replace(f"({told})", f"({differing or '…'})", 1)
+
+
+def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by their key, both in the order in which they come."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def _by_group(title: str, rows: Sequence[tuple[ArmInfo, Row]], axis: Axis) -> Markup:
+    """Return a chart of a row for each arm, below each other those of one suite and profile."""
+    groups = _grouped(rows, lambda each: group_name(each[0]))
+    return rows_chart(title, {name: [row for _, row in members] for name, members in groups.items()}, axis)
+
+
+# --- accuracy and differences ---
 
 
 def accuracy(arms: Sequence[ArmResult]) -> Markup:
     """Return a chart of each arm's accuracy with its interval."""
     names = chart_names([arm.info for arm in arms])
-    groups = _groups({name: [_accuracy(arm, names) for arm in members] for name, members in arms_by_group(arms).items()})
-    description = f"Share of tasks solved, with its interval: {_in_words(groups)}."
-    return interval_rows("Accuracy of each arm", description, groups, Axis("accuracy"))
+    rows = [(arm.info, _mean(short_name(arm.info), arm.summary.accuracy, names[arm.info.arm])) for arm in arms]
+    return _by_group("Accuracy of each arm", rows, Axis("accuracy"))
 
 
-def _groups(rows: Mapping[str, Sequence[ChartRow]]) -> list[Group]:
-    """Return rows by their heading, which a single group does without."""
-    return [Group(heading if len(rows) > 1 else "", tuple(members)) for heading, members in rows.items()]
+def accuracy_of_runs(several: SeveralRuns) -> Markup:
+    """Return a chart of each loop's accuracy in each column of several runs."""
+    found = several.verdict
+    cells = {name: [(row.loop, row.cells[name].accuracy) for row in found.rows if name in row.cells] for name in found.columns}
+    groups = {name: [_mean(loop, value) for loop, value in members] for name, members in cells.items()}
+    return rows_chart("Accuracy of each loop", groups, Axis("accuracy"))
 
 
-def _in_words(groups: Sequence[Group]) -> str:
-    """Return all rows for a screen reader: the heading, the numbers, and the meaning of the mark."""
-    texts = []
-    for group in groups:
-        under = f"{group.heading}: " if group.heading else ""
-        rows = (f"{row.label} {row.text}" + ("" if row.mark == "dot" else f", {row.mark}") for row in group.rows)
-        texts.append(f"{under}{'; '.join(rows)}")
-    return ". ".join(texts)
+def _mean(label: str, value: Interval | None, short: str = "") -> Row:
+    return Row(label, interval(value, 3), value, short=short)
 
 
-def _accuracy(arm: ArmResult, names: Mapping[str, str]) -> ChartRow:
-    value = arm.summary.accuracy
-    return ChartRow(short_name(arm.info), value, interval(value, 3), short=names[arm.info.arm])
+def gains(result: OptimizationResult) -> dict[str, Markup]:
+    """Return the chart of what each design gained, if any was tested."""
+    tests = [(gain.design, gain.test) for gain in (result.gains.gains if result.gains else ()) if gain.test is not None]
+    if not tests or result.test is None:
+        return {}
+    axis = Axis("accuracy after minus before", result.test.comparison.margin, VERDICTS)
+    rows = [_difference(design, test.difference, test.verdict.word, 3) for design, test in tests]
+    return {"gains": rows_chart("What each design gained", {"": rows}, axis)}
 
 
-def forest(comparison: Comparison) -> Markup:
-    """Return a chart of every pair's difference in accuracy, with the band in which a difference does not matter."""
-    infos = {arm.info.arm: arm.info for arm in comparison.arms}
-    pairs = comparison.pairs_on(PRIMARY)
-    by_group = group_by(pairs, lambda pair: group_name(infos[pair.a]))
-    names = chart_names(list(infos.values()))
-    groups = _groups({name: [_pair(pair, infos, names) for pair in members] for name, members in by_group.items()})
-    axis = Axis("accuracy of the first minus that of the second", comparison.margin, PAIR_LEGEND)
-    return _differences("Differences in accuracy, pair by pair", groups, axis)
+def effects(found: Sequence[Effect]) -> Markup:
+    """Return a chart of effects on one metric, with intervals."""
+    measure, margin = METRICS[found[0].metric], max(effect.margin for effect in found)
+    rows = {
+        profile: [_difference(each.term, each.difference, each.verdict.word, measure.digits) for each in members]
+        for profile, members in _grouped(found, lambda effect: effect.profile).items()
+    }
+    return rows_chart(f"Effects on {measure.label}", rows, Axis(f"change of {measure.label}", margin, VERDICTS))
 
 
-def _pair(pair: Pair, infos: Mapping[str, ArmInfo], names: Mapping[str, str]) -> ChartRow:
-    label = f"{short_name(infos[pair.a])} vs {short_name(infos[pair.b])}"
-    short = f"{middle_cut(names[pair.a], COLUMN_CHARS)} vs {middle_cut(names[pair.b], COLUMN_CHARS)}"
-    return ChartRow(label, pair.difference, signed(pair.difference, 3), pair.verdict.word, short)
+def _difference(label: str, value: Interval, word: VerdictWord, digits: int) -> Row:
+    return Row(label, signed_interval(value, digits).replace("-", "−"), value, mark=word)
 
 
-def gains(tests: Mapping[str, Pair], margin: float) -> Markup:
-    """Return a chart of what each design gained (after minus before), by its name."""
-    rows = tuple(ChartRow(name, pair.difference, signed(pair.difference, 3), pair.verdict.word) for name, pair in tests.items())
-    axis = Axis("accuracy after minus before", margin, PLAIN_LEGEND)
-    return _differences("What each design gained", [Group("", rows)], axis)
+def validity(doc: Doc) -> dict[str, Markup]:
+    """Return the chart of each loop's accuracy in the run and in the tunnel."""
+    rows = {}
+    for loop in doc.data["loops"]:
+        run, tunnel = (interval_of_json(loop[side]) for side in ("real", "predicted"))
+        rows[loop["arm"]] = [Row("run", interval(run, 3), run), Row("tunnel", interval(tunnel, 3), tunnel, mark="undecided")]
+    return {"validity": rows_chart("Accuracy in the run and in the tunnel", rows, Axis("accuracy"))}
 
 
-def _differences(title: str, groups: Sequence[Group], axis: Axis) -> Markup:
-    shaded = f"The shaded band is the margin of {axis.band:g} around no difference."
-    return interval_rows(title, f"{shaded} {_in_words(groups)}.", groups, axis)
+# --- trials ---
+
+
+def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> Iterator[tuple[ArmInfo, Row]]:
+    """Yield a row for each arm with its scored trials: their median of a measure, and what lies around it."""
+    names, measure = chart_names(infos), METRICS[name]
+    for arm, own in records_by_arm(records, infos).items():
+        info = next(each for each in infos if each.arm == arm)
+        values = [value for record in alike(own) if record.status == "scored" and (value := measure(record)) is not None]
+        if values:
+            low, middle, high = (float(each) for each in np.percentile(values, SPREAD))
+            text = f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]"
+            around = Interval(middle, low, high, len(values))
+            yield info, Row(short_name(info), text, around, None, ((middle, "bar"),), names[arm])
+
+
+def causes(lost: Sequence[ArmLosses], infos: Sequence[ArmInfo]) -> Markup:
+    """Return a chart of the lost trials of each arm, by their cause."""
+    total, named = Counter[Cause](), {info.arm: info for info in infos}
+    for arm in lost:
+        total.update(arm.causes)
+    names, kinds = chart_names(infos), [cause for cause, _ in total.most_common(MAX_CAUSES)]
+    rows = []
+    for arm in lost:
+        bars = [(float(arm.causes.get(cause, 0)), f"part{place}") for place, cause in enumerate(kinds)]
+        others = sum(many for cause, many in arm.causes.items() if cause not in kinds)
+        bars += [(float(others), "others"), (float(arm.lost - sum(arm.causes.values())), "unknown")]
+        info = named[arm.arm]
+        rows.append((info, Row(short_name(info), f"{arm.lost:,} of {arm.trials:,}", None, None, tuple(bars), names[arm.arm])))
+    entries = (
+        *((f"part{place}", cause) for place, cause in enumerate(kinds)),
+        ("others", "other causes"),
+        ("unknown", "not known"),
+    )
+    return _by_group("Causes of lost trials", rows, Axis("lost trials", legend=entries))
+
+
+def parting_steps(why: Why) -> dict[str, list[int]]:
+    """Return arm → of each trial that it lost and another solved the last step at which it parts from one of those."""
+    found: dict[tuple[str, str, int], int] = {}
+    for one in (one for pair in why.pairs for one in pair.divergences):
+        key = one.loser, one.task, one.repeat
+        found[key] = max(one.parts_at, found.get(key, 0))
+    steps: dict[str, list[int]] = {}
+    for (arm, _, _), step in found.items():
+        steps.setdefault(arm, []).append(step)
+    return steps
+
+
+def divergence(steps: Mapping[str, Sequence[int]], infos: Sequence[ArmInfo]) -> Markup:
+    """Return a chart of the step at which each arm's lost trials part from solved ones."""
+    names = chart_names(infos)
+    rows = []
+    for info in infos:
+        own = steps.get(info.arm, ())
+        bars = tuple((float(sum(low <= step <= high for step in own)), f"shade{place}") for place, (low, high) in enumerate(BINS))
+        text = f"{len(own):,}, median step {np.median(own):g}" if own else "0"
+        rows.append((info, Row(short_name(info), text, None, None, bars, names[info.arm])))
+    words = [f"{low}+" if high == math.inf else f"{low}" if low == high else f"{low}–{high}" for low, high in BINS]
+    entries = tuple((f"shade{place}", f"step {word}") for place, word in enumerate(words))
+    return _by_group("Where lost trials part from solved ones", rows, Axis("lost trials that another solved", legend=entries))
 
 
 # --- accuracy against cost ---
 
-_HIGH, _TOP, _LINE = 300.0, 24.0, 16.0
-"""Least height of the plot, its upper end, and the height of a label."""
+_HIGH, _TOP, _LINE = 220.0, 24.0, 16.0
+"""Least height of a plane, its upper end below the heading, and the height of a label."""
 _NAMES, MAX_LABEL = 66.0, 17
 """Where the names of the points begin, in percent, and how many characters of them there is room for on the narrowest screen."""
+FRONT: Legend = (("dot", "on the front"), ("undecided", "another is as good and cheaper"))
 
 
-def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
-    """Return accuracy against cost, with intervals both ways; the front is filled and joined, dominated points are not.
-
-    `names`: arm → the label of its point; left out, its name without the profile.
-    """
-    points = [point for point in front.points if math.isfinite(point.cost.value)]
-    across = scale((end for point in points for end in (point.cost.value, *point.cost.ends)), left=10, right=62)
-    up = scale(end for point in points for end in (point.accuracy.low, point.accuracy.high))
-    plane = _Plane(across, up, max(_HIGH, _LINE * len(points)))
-    drawn = [*plane.grid(), *plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])]
-    drawn += plane.staircase(points)
-    for point in points:
-        drawn += plane.errors(point)
-    for point in points:
-        kind: Mark = "dot" if point.on_front else "undecided"
-        drawn.append(mark(kind, across.at(point.cost.value), plane.y(point.accuracy.value)))
-    bottom, middle = _TOP + plane.high, percent((across.left + across.right) / 2)
-    drawn.append(element("text", f"{front.counted} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
-    drawn.append(legend(FRONT_LEGEND, bottom + 56))
-    described = "; ".join(_point_in_words(point, front) for point in points)
-    title = f"Accuracy against cost, {front.suite}, {front.profile}{f', {front.counted}' if front.is_beside_uncached else ''}"
-    return chart(title, f"Cost to the right, accuracy upwards. {described}.", bottom + 64, *drawn)
-
-
-def _point_name(point: CostPoint, front: Front) -> str:
-    return point.arm.removesuffix(f"/{front.profile}")
+def cost(fronts: Sequence[Front], infos: Sequence[ArmInfo]) -> Markup:
+    """Return accuracy against cost, a plane for each suite and profile; points of the front are filled and joined."""
+    drawn, said, y, names = list[Markup](), list[str](), 0.0, chart_names(infos)
+    for front in fronts:
+        heading = f"{front.suite}, {front.profile}"
+        if len(fronts) > 1:
+            y += 18
+            drawn.append(element("text", middle_cut(heading, LABEL_CHARS), x=0, y=y - 4, class_="heading"))
+        made, y = _plane(front, names, y)
+        drawn += made
+        said.append(f"{heading}: {'; '.join(_point_in_words(point, front) for point in front.points)}.")
+    below, y = legend(FRONT, y + 16)
+    return chart("Accuracy against cost", f"Cost to the right, accuracy upwards. {' '.join(said)}", y, *drawn, below)
 
 
 def _point_in_words(point: CostPoint, front: Front) -> str:
     where = "on the front" if point.on_front else "dominated"
-    cost = measure_text(point.cost, METRICS[front.unit])
-    return f"{_point_name(point, front)}: accuracy {interval(point.accuracy, 3)}, {cost}, {where}"
+    return f"{point.arm}: accuracy {interval(point.accuracy, 3)}, {measure_text(point.cost, METRICS[front.unit])}, {where}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Plane:
-    """The plane of cost and accuracy, and right of it the column of names."""
+    """The scales of cost and accuracy."""
 
     across: Scale
     up: Scale
+    top: float
     high: float
-    """Height, in pixels."""
 
-    def y(self, accuracy: float) -> float:
+    def at(self, point: CostPoint) -> tuple[str, float]:
+        """Return the place of a point, in percent and in pixels."""
+        return percent(self.across.at(point.cost.value)), self.y(point.accuracy.value)
+
+    def y(self, value: float) -> float:
         """Return the place of an accuracy, in pixels."""
-        share = (self.up.at(accuracy) - self.up.left) / (self.up.right - self.up.left)
-        return round(_TOP + self.high * (1 - share), 2)
+        share = (self.up.at(value) - self.up.left) / (self.up.right - self.up.left)
+        return round(self.top + self.high * (1 - share), 2)
 
-    def grid(self) -> Iterator[Markup]:
-        """Yield lines at the ticks of both scales."""
-        yield gridlines(self.across, _TOP, _TOP + self.high)
-        yield element("text", "accuracy", x=0, y=12, class_="axis")
-        left, right = percent(self.across.left), percent(self.across.right)
-        for tick in self.up.ticks:
-            y = self.y(tick)
-            yield element("line", x1=left, x2=right, y1=y, y2=y, class_="grid")
-            yield element("text", self.up.label(tick), x=0, y=y + 4, class_="tick")
 
-    def errors(self, point: CostPoint) -> Iterator[Markup]:
-        """Yield the intervals, both ways."""
-        x, y = percent(self.across.at(point.cost.value)), self.y(point.accuracy.value)
+def _plane(front: Front, names: Mapping[str, str], y: float) -> tuple[list[Markup], float]:
+    """Return the plane of one group from y on, and the y where it ends."""
+    points = [point for point in front.points if math.isfinite(point.cost.value)]
+    texts = {point.arm: label_lines(names.get(point.arm, point.arm), MAX_LABEL, 4) for point in points}
+    height = max(_HIGH, _LINE * len(points) * max(map(len, texts.values()), default=1))
+    across = scale((end for point in points for end in (point.cost.value, *point.cost.ends)), left=10, right=62)
+    up = scale(end for point in points for end in (point.accuracy.low, point.accuracy.high))
+    plane = _Plane(across, up, y + _TOP, height)
+    bottom, middle = plane.top + plane.high, percent((across.left + across.right) / 2)
+    drawn = [gridlines(across, plane.top, bottom), element("text", "accuracy", x=0, y=y + 12, class_="axis")]
+    for tick in up.ticks:
+        place = plane.y(tick)
+        drawn.append(element("line", x1=percent(across.left), x2=percent(across.right), y1=place, y2=place, class_="grid"))
+        drawn.append(element("text", up.label(tick), x=0, y=place + 4, class_="tick"))
+    drawn += [*_labels(points, texts, plane), *_staircase(points, plane)]
+    for point in points:
+        x, at = plane.at(point)
         if len(point.cost.ends) == 2:
-            left, right = (percent(self.across.at(end)) for end in point.cost.ends)
-            yield element("line", x1=left, x2=right, y1=y, y2=y, class_="error")
-        yield element("line", x1=x, x2=x, y1=self.y(point.accuracy.low), y2=self.y(point.accuracy.high), class_="error")
+            left, right = (percent(across.at(end)) for end in point.cost.ends)
+            drawn.append(element("line", x1=left, x2=right, y1=at, y2=at, class_="error"))
+        low, high = plane.y(point.accuracy.low), plane.y(point.accuracy.high)
+        drawn.append(element("line", x1=x, x2=x, y1=low, y2=high, class_="error"))
+    drawn += [mark("dot" if point.on_front else "undecided", *plane.at(point)) for point in points]
+    drawn.append(element("text", f"{front.counted} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
+    return drawn, bottom + 44
 
-    def staircase(self, points: Sequence[CostPoint]) -> Iterator[Markup]:
-        """Yield the best accuracy of the front up to each cost, as stairs."""
-        front = sorted((point for point in points if point.on_front), key=lambda point: point.cost.value)
-        for left, right in pairwise(front):
-            x1, x2 = percent(self.across.at(left.cost.value)), percent(self.across.at(right.cost.value))
-            y1, y2 = self.y(left.accuracy.value), self.y(right.accuracy.value)
-            yield element("line", x1=x1, x2=x2, y1=y1, y2=y1, class_="front")
-            yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
 
-    def labels(self, named: Sequence[tuple[CostPoint, str]]) -> Iterator[Markup]:
-        """Yield the names in a column of their own, the most accurate first, each joined to its point by a thin line."""
-        ordered = sorted(named, key=lambda one: (self.y(one[0].accuracy.value), -one[0].cost.value))
-        places = spread([self.y(point.accuracy.value) for point, _ in ordered], _LINE, _TOP + self.high)
-        for (point, name), y in zip(ordered, places, strict=True):
-            x = percent(self.across.at(point.cost.value))
-            yield element("line", x1=x, x2=percent(_NAMES - 1), y1=self.y(point.accuracy.value), y2=y, class_="leader")
-            yield element("text", middle_cut(name, MAX_LABEL), x=percent(_NAMES), y=y + 4, class_="label")
+def _staircase(points: Sequence[CostPoint], plane: _Plane) -> Iterator[Markup]:
+    """Yield the best accuracy of the front up to each cost, as stairs."""
+    front = sorted((point for point in points if point.on_front), key=lambda point: point.cost.value)
+    for (x1, y1), (x2, y2) in pairwise(map(plane.at, front)):
+        yield element("line", x1=x1, x2=x2, y1=y1, y2=y1, class_="front")
+        yield element("line", x1=x2, x2=x2, y1=y1, y2=y2, class_="front")
+
+
+def _labels(points: Sequence[CostPoint], texts: Mapping[str, Sequence[str]], plane: _Plane) -> Iterator[Markup]:
+    """Yield the names in a column of their own, the most accurate first, each joined to its point by a thin line."""
+    ordered = sorted(points, key=lambda point: (-point.accuracy.value, -point.cost.value))
+    high = _LINE * max((len(texts[point.arm]) for point in ordered), default=1)
+    places = spread([plane.at(point)[1] for point in ordered], high, plane.top + plane.high)
+    for point, y in zip(ordered, places, strict=True):
+        x, at = plane.at(point)
+        yield element("line", x1=x, x2=percent(_NAMES - 1), y1=at, y2=y, class_="leader")
+        for number, text in enumerate(texts[point.arm]):
+            yield element("text", text, x=percent(_NAMES), y=y + 4 + _LINE * number, class_="label")
 
 
 def spread(wanted: Sequence[float], apart: float, end: float) -> list[float]:
@@ -212,24 +358,3 @@ def spread(wanted: Sequence[float], apart: float, end: float) -> list[float]:
     for place in range(len(places) - 1, -1, -1):
         places[place] = min(places[place], end - apart * (len(places) - 1 - place))
     return places
-
-
-# --- ablations ---
-
-
-def effects(effects: Sequence[Effect]) -> Markup:
-    """Return a chart of effects on one metric, with intervals. Raises ValueError for effects on several metrics, or on none."""
-    metrics = {effect.metric for effect in effects}
-    if len(metrics) != 1:
-        raise ValueError(f"a chart of effects shows one metric, not {len(metrics)}")
-    (metric,) = metrics
-    digits = METRICS[metric].digits
-
-    def row(effect: Effect) -> ChartRow:
-        return ChartRow(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
-
-    by_profile = group_by(effects, lambda effect: effect.profile)
-    groups = _groups({profile: list(map(row, members)) for profile, members in by_profile.items()})
-    margin = max(effect.margin for effect in effects)
-    axis = Axis(f"change of {METRICS[metric].label}", margin, PLAIN_LEGEND)
-    return interval_rows(f"Effects on {METRICS[metric].label}", f"{_in_words(groups)}.", groups, axis)

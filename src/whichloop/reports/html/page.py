@@ -1,13 +1,14 @@
-"""HTML pages of one run, several runs or an optimization: self-contained, and the same bytes for the same run directory."""
+"""HTML pages: a document with its charts, self-contained, and the same bytes for the same run directory."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,29 +21,42 @@ from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
 from whichloop.experiments.optimize.manifest import OptimizationManifest
+from whichloop.experiments.optimize.program_text import diff_lines
 from whichloop.experiments.optimize.result import OptimizationResult
+from whichloop.experiments.optimize.searched_prompts import comparing_words, kept_diff
+from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.experiments.run_doc import run_doc
-from whichloop.metrics.arm_info import TrialLimits
-from whichloop.metrics.summary import PRIMARY
-from whichloop.metrics.sums import ranked
-from whichloop.protocol.names import SCRIPTED, without_process
+from whichloop.experiments.validate.doc import read_validity
+from whichloop.experiments.why.doc import why_doc
+from whichloop.experiments.why.losses import Why, losses_explained
+from whichloop.protocol.names import SCRIPTED, value_text, without_process
+from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import RunError
-from whichloop.text.doc import Doc
+from whichloop.text.doc import UNKNOWN, Block, Doc, Lines, Table, TraceLines, lines_of
 from whichloop.text.output import terminal_safe
 
-from . import charts
-from .causes import find_losses, tasks_section, traces_section, why_section
-from .document import Banner, Block, Chapter, Figure, Folded, Page, PageSection, Paragraph, kind_of, section_or_none, with_captions
-from .failures import errors_section, recovery_section, steps_section
-from .grouping import chart_names
-from .optimized import optimization_sections
-from .validity import VALIDITY, manifest_section, validity_blocks, validity_section
-from .verdict import effects_section
+from .charts import READ, accuracy_of_runs, charts, gains, validity
 
 MAX_LOOPS = 6
 """Loops that a title names; of more it says how many."""
-DOT = " · "
+DIGEST_CHARS = 12
+_BREAKS = re.compile(r"([/(=_])(?=\w)")
+TEMPLATES = files("whichloop.reports.html").joinpath("templates")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a page: the blocks of a document, its charts behind the answer and before the details."""
+
+    title: str
+    blocks: Sequence[Block]
+    charts: Mapping[str, Markup] = field(default_factory=dict)
+    """By their name in `READ`."""
+    is_folded: bool = False
+
+
+# --- titles ---
 
 
 def run_title(run: Results) -> str:
@@ -72,15 +86,13 @@ def _subject(run: Results) -> str:
 
 def optimization_title(manifest: OptimizationManifest) -> str:
     """Return the name of an optimization, or what it optimized: `finish, bare, optimized with GEPA · arithmetic · teachable`."""
-    compare = manifest.settings.compare
-    return compare.name or optimized(manifest)
+    return manifest.settings.compare.name or _optimized(manifest)
 
 
-def optimized(manifest: OptimizationManifest) -> str:
-    """Return what was optimized."""
+def _optimized(manifest: OptimizationManifest) -> str:
     compare = manifest.settings.compare
-    designs = ", ".join(design.design for design in manifest.designs)
     profiles = compare.profiles if SCRIPTED in compare.models else ()
+    designs = ", ".join(design.design for design in manifest.designs)
     subject = f"{designs}, optimized with {without_process(manifest.optimizer.name)}"
     return _joined([subject, manifest.suite.name, ", ".join(profiles), _real(compare.models)])
 
@@ -91,129 +103,122 @@ def _real(models: Sequence[str]) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    return DOT.join(part for part in parts if part)
+    return " · ".join(part for part in parts if part)
 
 
-_BREAKS = re.compile(r"([/(=_])(?=\w)")
-MAX_UNBROKEN = 12
-Sections = tuple[PageSection, ...]
-TEMPLATES = files("whichloop.reports.html").joinpath("templates")
+# --- pages ---
 
 
-def report_html(results: Results) -> str:
-    """Return the page of one run."""
-    return render(Page(run_title(results), _subtitle(results), sections(results)))
+def report_html(run: Results) -> str:
+    """Return the page of one run: its document with charts; folded why trials were lost, and how the run was made."""
+    named = compared(run) if run.manifest.settings.name else ""
+    return page_html(run_title(run), _joined([named, run_doc(run).title, f"run {run_name(run.folder)}"]), _parts(run))
 
 
-def _subtitle(run: Results) -> str:
-    """Return what a run compared, unless its title says so, its size and its directory."""
-    named = f"{compared(run)}. " if run.manifest.settings.name else ""
-    return f"{named}{run.title}. Run {run_name(run.folder)}"
+def optimization_html(result: OptimizationResult) -> str:
+    """Return the page of an optimization: what it gained and what its prompts became, then the comparison on the test tasks."""
+    doc, named = optimization_doc(result), _optimized(result.manifest) if result.manifest.settings.compare.name else ""
+    changes = tuple(
+        TraceLines(f"What changed in the prompts: {design.design}", tuple(line.text for line in diff_lines(diff)), detail=True)
+        for design in result.designs
+        if (diff := kept_diff(design)) is not None and not diff.equal
+    )
+    again = [shlex.join(words) for design in result.designs if (words := comparing_words(result, design))]
+    told = replace(lines_of(("Again", again)), detail=True)
+    parts = [Part("", (*doc.blocks, *changes, *([told] if again else [])), gains(result))]
+    if result.test is not None:
+        first, *others = _parts(result.test)
+        parts += [replace(first, title="Test"), *(replace(part, title=f"Test: {part.title}") for part in others)]
+    subtitle = _joined([named, doc.title, f"run {run_name(result.folder)}"])
+    return page_html(optimization_title(result.manifest), subtitle, parts)
 
 
 def collection_html(several: SeveralRuns) -> str:
-    """Return the page of several runs: what they say together, then each run, folded."""
+    """Return the page of several runs side by side."""
     doc = several_doc(several)
-    chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(several.runs, 1))
-    subtitle = "; ".join(dict.fromkeys(run.title for run in several.runs))
-    return render(Page(doc.title, subtitle, (PageSection("verdict", "Verdict", doc.blocks),), chapters))
+    runs = Table("Runs", ("run", "what"), tuple((run_name(run.folder), run_title(run)) for run in several.runs), detail=True)
+    drawn = {"runs": accuracy_of_runs(several)}
+    return page_html(doc.title, _joined(dict.fromkeys(run.title for run in several.runs)), [Part("", (*doc.blocks, runs), drawn)])
 
 
 def validity_html(folder: Path, doc: Doc) -> str:
     """Return the page of a validation of the run in a folder."""
-    section = PageSection("validity", VALIDITY, validity_blocks(doc))
-    return render(Page("Does the tunnel predict this run?", f"Run {run_name(folder)}. {doc.title}", (section,)))
+    part = Part("", doc.blocks, validity(doc))
+    return page_html("Does the tunnel predict this run?", f"{doc.title} · run {run_name(folder)}", [part])
 
 
-def _chapter(run: Results, name: str) -> Chapter:
-    """Return what a run says and its charts: everything else is on its own page."""
-    doc = run_doc(run)
-    found = verdict_section(doc), charts_section(run)
-    command = f"whichloop report {shlex.quote(run_name(run.folder))}"
-    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(found, name))
-
-
-def verdict_section(doc: Doc) -> PageSection:
-    """Return the section with the answer, the same as on a terminal."""
-    return PageSection("verdict", "Verdict", (Paragraph(doc.title, "quiet"), *doc.shown(detail=False)))
-
-
-def charts_section(run: Results) -> PageSection | None:
-    """Return the charts of accuracy, of its differences, and of accuracy against cost."""
-    comparison = ranked(run.comparison)
-    infos = [arm.info for arm in comparison.arms]
-    blocks: list[Block] = []
-    if any(arm.summary.accuracy is not None for arm in comparison.arms):
-        blocks.append(Figure(charts.accuracy(comparison.arms), "Dots are mean accuracies over the tasks, lines their intervals."))
-    if comparison.pairs_on(PRIMARY):
-        read = f"Right of the line the first arm is more accurate; the band is the margin of {comparison.margin:g}."
-        blocks.append(Folded("Differences", (Figure(charts.forest(comparison), f"{read} Filled triangles are decided."),)))
-    for front in run.views.fronts:
-        read = f"{front.suite}, {front.profile}: up and to the left is better. The stair is the best accuracy for each cost."
-        blocks.append(Figure(charts.pareto(front, chart_names(infos)), read))
-    return section_or_none("charts", "Charts", blocks)
-
-
-def _present(sections: Iterable[PageSection | None], prefix: str = "") -> Sections:
-    """Return the sections that there are, with a prefix before their ids."""
-    present = [section for section in sections if section is not None]
-    return tuple(replace(section, id=f"{prefix}-{section.id}") if prefix else section for section in present)
-
-
-def optimization_html(result: OptimizationResult) -> str:
-    """Return the page of an optimization: what it gained, then the comparison on the test tasks."""
-    test = () if result.test is None else sections(result.test, "test")
-    tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
-    named = f"{optimized(result.manifest)}. " if result.manifest.settings.compare.name else ""
-    subtitle = f"{named}{result.title}. Run {run_name(result.folder)}"
-    return render(Page(optimization_title(result.manifest), subtitle, (*optimization_sections(result), *tested)))
-
-
-def sections(run: Results, prefix: str = "") -> Sections:
-    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
-    ablation, doc = ablation_result(run), run_doc(run)
-    comparison, records = ranked(run.comparison), run.records
-    found = (
-        verdict_section(doc),
-        None if ablation is None else effects_section(ablation),
-        charts_section(run),
-        section_or_none("tables", "Tables", [block for block in doc.blocks if block.detail]),
-        errors_section(comparison.arms),
-        recovery_section(records, comparison.arms),
-        steps_section(records, comparison.arms),
-        *_loss_sections(run, prefix),
-        validity_section(run.folder),
-        manifest_section(run),
-    )
-    return _under_limits(comparison.limits, _present(found, prefix))
-
-
-def _under_limits(limits: TrialLimits, sections: Sections) -> Sections:
-    """Return the sections of a run whose tables say under which limits of its own to each trial they hold."""
-    return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in sections) if limits.words else sections
-
-
-def _loss_sections(run_results: Results, prefix: str) -> tuple[PageSection | None, ...]:
-    """Return the sections that are made from traces, or one that says why they cannot be read."""
-    run_results = replace(run_results, folder=run_results.folder.resolve())
+def _parts(run: Results) -> list[Part]:
+    """Return what a run says, the answer first. What cannot be read is told where it would stand."""
+    why: Why | None = None
+    more: list[Part] = []
+    here = replace(run, folder=Path(run_name(run.folder)))  # the page does not depend on where the run is
     try:
-        losses = find_losses(run_results, prefix)
-        return why_section(losses), tasks_section(losses.why), traces_section(losses)
+        why = losses_explained(replace(run, folder=run.folder.resolve()), most=None)
+        if any(arm.lost for arm in why.arms):
+            more.append(Part("Why trials were lost", why_doc(here, why).blocks, is_folded=True))
     except RunError as error:
-        text = str(error).replace(
-            str(run_results.folder), run_name(run_results.folder)
-        )  # the page does not depend on where the run is
-        return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (text,)),)),)
+        more.append(_unread("The traces of this run cannot be read", error, run))
+    try:
+        if (found := read_validity(run.folder)) is not None:
+            more.append(Part("How well the tunnel predicts", found.blocks, validity(found), is_folded=True))
+    except RunError as error:
+        more.append(_unread("The validation of this run cannot be read", error, run))
+    return [Part("", run_doc(run).blocks, charts(run, why)), *more, Part("How the run was made", _made_of(run), is_folded=True)]
 
 
-# --- the page itself ---
+def _unread(title: str, error: RunError, run: Results) -> Part:
+    text = str(error)
+    for folder in (run.folder.resolve(), run.folder):
+        text = text.replace(str(folder), run_name(run.folder))
+    return Part(title, (Lines((("Warning", text),)),))
 
 
-def render(document: Page) -> str:
-    """Return a page as HTML. Its policy forbids loading anything, and any style or script but its own."""
+def _made_of(run: Results) -> tuple[Table, ...]:
+    """Return suite, settings, versions and digests, and what each arm is made of."""
+    rows = tuple(
+        (arm.arm, arm.model, ", ".join(f"{name}={value_text(value)}" for name, value in arm.options.items()) or UNKNOWN, arm.code)
+        for arm in run.manifest.arms
+    )
+    arms = tuple((*row[:-1], row[-1][:DIGEST_CHARS]) for row in rows)
+    return Table("", ("what", "value"), tuple(_facts(run))), Table("Arms", ("arm", "model", "options", "digest of its code"), arms)
+
+
+def _facts(run: Results) -> Iterator[tuple[str, str]]:
+    manifest, suite, settings = run.manifest, run.manifest.suite, run.manifest.settings
+    yield "run", run_name(run.folder)
+    yield "created", manifest.created
+    yield "suite", f"{suite.name} {suite.version}, {counted(suite.tasks, 'task')}, digest {suite.digest[:DIGEST_CHARS]}"
+    for source in () if manifest.imported is None else manifest.imported.sources:
+        yield "imported from", f"{source.file}, sha256 {source.sha256[:DIGEST_CHARS]} ({source.by or source.format})"
+        if source.readings:
+            yield "read as", "; ".join(source.readings)
+    if suite.max_tool_steps is not None:
+        yield "step limit", counted(suite.max_tool_steps, "tool step")
+    if manifest.imported is None:  # else no faults were drawn, and no seed is known
+        yield from (("fault profile", f"{name}, digest {digest[:DIGEST_CHARS]}") for name, digest in manifest.profiles.items())
+        yield "seed", str(manifest.seed)
+    for name, weights in manifest.weights.items():
+        yield f"weights of {name}", f"{weights.file}, sha256 {weights.sha256[:DIGEST_CHARS]}, by {weights.by}"
+    yield "repeats, level, margin", f"{settings.repeats}, {settings.alpha:g}, {settings.margin:g}"
+    yield "settings", json.dumps(manifest.config, ensure_ascii=False)
+    yield "digest of the records", run.digest
+    if run.wall_s is not None:
+        yield "took", f"{run.wall_s:,.1f} s"
+    yield "versions", ", ".join(f"{name} {version}" for name, version in manifest.packages.items() if version)
+    yield "machine", f"Python {manifest.python}, {manifest.platform}"
+
+
+# --- HTML ---
+
+
+def page_html(title: str, subtitle: str, parts: Sequence[Part]) -> str:
+    """Return a page. Its policy forbids loading anything, and any style or script but its own."""
     style, script = _file("page.css") + _file("chart.css"), _file("page.js")
-    template = _environment().get_template("page.html.jinja")
-    return template.render(document=document, style=trusted(style), script=trusted(script), policy=_policy(style, script))
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in (style, script))
+    allowed = "; ".join(f"{kind}-src 'sha256-{digest}'" for kind, digest in zip(("style", "script"), digests, strict=True))
+    policy = f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
+    texts = {"title": title, "subtitle": subtitle, "policy": policy, "style": _trusted(style), "script": _trusted(script)}
+    return _environment().get_template("page.html.jinja").render(parts=parts, read=READ, **texts)
 
 
 def doc_html(document: Doc) -> str:
@@ -221,25 +226,9 @@ def doc_html(document: Doc) -> str:
     return _environment().get_template("doc.html.jinja").render(document=document)
 
 
-def trusted(text: str) -> Markup:
+def _trusted(text: str) -> Markup:
     """Return text of this package as markup that is not escaped."""
     return Markup(text)  # noqa: S704
-
-
-def _policy(style: str, script: str) -> str:
-    allowed = (
-        "default-src 'none'",
-        "img-src data:",
-        f"style-src 'sha256-{_sha256(style)}'",
-        f"script-src 'sha256-{_sha256(script)}'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(allowed)
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
 @cache
@@ -252,26 +241,21 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("whichloop.reports.html"),
         autoescape=True,
-        finalize=visible,
+        finalize=_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals |= {"kind_of": kind_of, "breakable": breakable, "unbroken": unbroken}
+    environment.globals |= {"kind_of": lambda block: type(block).__name__, "breakable": _breakable}
     return environment
 
 
-def visible(value: Any) -> Any:
+def _visible(value: Any) -> Any:
     """Return what an expression of the template prints: text with visible control characters; our own markup unchanged."""
     return value if isinstance(value, Markup) else terminal_safe(str(value))
 
 
-def breakable(text: str) -> Markup:
+def _breakable(text: str) -> Markup:
     """Return text that may be broken within the name of an arm or of an option."""
-    return trusted(_BREAKS.sub(r"\1<wbr>", str(escape(terminal_safe(text)))))
-
-
-def unbroken(text: str) -> str:
-    """Return the heading of a column; a short one is kept on one line."""
-    return text.replace(" ", "\u00a0") if len(text) <= MAX_UNBROKEN else text
+    return _trusted(_BREAKS.sub(r"\1<wbr>", str(escape(terminal_safe(text)))))

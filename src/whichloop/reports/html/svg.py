@@ -1,4 +1,4 @@
-"""The parts of charts: SVG elements, scales, and rows of intervals on a common axis.
+"""The parts of charts: SVG elements, scales, and rows of bars and intervals on a common axis.
 
 A chart is as wide as its place: positions along x are shares of the width, so that text and marks keep their size on a phone and on
 a desk. Colours are classes, which `chart.css` gives a colour in light and in dark.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
@@ -19,6 +19,8 @@ from whichloop.metrics.statistics import Interval
 from whichloop.text.output import terminal_safe
 
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
+Legend = tuple[tuple[str, str], ...]
+"""Marks, or classes of bars, with their meanings."""
 LABEL_CHARS = 46
 """Characters of a heading, which has a line of its own, on the narrowest screen, 360 px."""
 COLUMN_CHARS = 24
@@ -75,6 +77,7 @@ def standalone(drawn: str, width: int = 720) -> str:
 
 def middle_cut(text: str, most: int) -> str:
     """Return a text of at most so many characters, cut in the middle: the ends distinguish long names."""
+    text = terminal_safe(text)
     if len(text) <= most:
         return text
     head = (most - 1) // 2
@@ -95,12 +98,6 @@ def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str
             else:
                 rows.append(piece)
     return [line for line in rows[:lines] if line]
-
-
-def number_lines(text: str, most: int = COLUMN_CHARS) -> list[str]:
-    """Return a number with its interval on one line, or on two if it is too long."""
-    value, gap, ends = text.partition(" [")
-    return [value, f"[{ends}"] if gap and len(text) > most else [text]
 
 
 # --- scales ---
@@ -183,7 +180,7 @@ def vertical_lines(scale: Scale, top: float, bottom: float) -> Markup:
 
 # --- marks ---
 
-_SHAPES: dict[Mark, str] = {
+_SHAPES: dict[str, str] = {
     "better": "M0-6L6 5H-6Z",
     "worse": "M0 6L6-5H-6Z",
     "equivalent": "M-4.5-4.5h9v9h-9Z",
@@ -192,45 +189,50 @@ _SHAPES: dict[Mark, str] = {
 }
 
 
-def mark(kind: Mark, x: float | str, y: float) -> Markup:
+def mark(kind: str, x: float | str, y: float) -> Markup:
     """Return the shape of a kind, its middle at x (percent, or pixels as text) and y (pixels)."""
     where = x if isinstance(x, str) else percent(x)
     shape = element("path", d=_SHAPES[kind], class_=f"mark {kind}")
     return element("svg", shape, x=where, y=y, overflow="visible", width=1, height=1)
 
 
-def legend(kinds: Sequence[tuple[Mark, str]], y: float) -> Markup:
-    """Return marks and their meanings, in a line from the left."""
+def legend(entries: Legend, y: float) -> tuple[Markup, float]:
+    """Return marks and bars with their meanings, in lines that fit on the narrowest screen, and the y where they end."""
     parts, x = [], 8.0
-    for kind, meaning in kinds:
-        parts += [mark(kind, f"{x:g}", y - 4), element("text", meaning, x=x + 10, y=y, class_="tick")]
-        x += 26 + CHAR * len(meaning)
-    return Markup("").join(parts)
+    for kind, meaning in entries:
+        wide = 26 + CHAR * len(meaning)
+        if x > 8 and x + wide > NARROW:
+            x, y = 8.0, y + _LINE
+        is_mark = kind in _SHAPES
+        parts.append(
+            mark(kind, f"{x:g}", y - 4) if is_mark else element("rect", x=x - 6, y=y - 9, width=12, height=10, class_=kind)
+        )
+        parts.append(element("text", meaning, x=x + 10, y=y, class_="tick"))
+        x += wide
+    return Markup("").join(parts), y + 8
 
 
-# --- rows of intervals ---
+# --- rows ---
 
 
 @dataclass(frozen=True, slots=True)
-class ChartRow:
-    """A name, and an estimate with its interval; None if nothing is known."""
+class Row:
+    """A name with its numbers, and what is drawn of them: bars end to end from 0, then an interval with its mark."""
 
     label: str
-    """The full name."""
-    interval: Interval | None
     text: str
     """The numbers."""
-    mark: Mark = "dot"
+    interval: Interval | None = None
+    mark: Mark | None = "dot"
+    """At the value of the interval; None for a line without a mark."""
+    bars: tuple[tuple[float, str], ...] = ()
+    """Lengths and classes."""
     short: str = ""
-    """The name on the chart; empty for the label, cut in the middle if it is long."""
+    """The name on the chart, if not the label."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Rows under a heading, which may be empty."""
-
-    heading: str
-    rows: tuple[ChartRow, ...]
+Rows = Mapping[str, Sequence[Row]]
+"""Rows by their heading, which a single group does without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,48 +242,60 @@ class Axis:
     name: str
     band: float | None = None
     """Half the width of the band around zero in which a difference does not matter; None if the chart has no such band."""
-    legend: tuple[tuple[Mark, str], ...] = ()
+    legend: Legend = ()
+    """Of it those are shown that a row has."""
 
 
-_HEADING, _LINE, _GAP = 26.0, 16.0, 8.0
+_HEADING, _LINE, _GAP, _BAR = 26.0, 16.0, 8.0, 14.0
 
 
-def interval_rows(title: str, description: str, groups: Sequence[Group], axis: Axis) -> Markup:
-    """Return a chart with one row per interval on a common axis: names and numbers in a column on the left, intervals beside it.
+def rows_chart(title: str, groups: Rows, axis: Axis) -> Markup:
+    """Return a chart with a row for each name: names and numbers in a column on the left, bars and intervals right of it.
 
-    Lines of the axis stop at headings, so that no text lies on a line.
+    Lines of the axis stop at headings, so that no text lies on a line. A screen reader hears all rows.
     """
-    rows = [row for group in groups for row in group.rows]
-    axis_scale = scale(_ends(rows, axis))
-    drawn: list[Markup] = []
-    y = 4.0
-    for place, group in enumerate(groups):
-        if group.heading:
+    rows = [row for members in groups.values() for row in members]
+    axis_scale, drawn, y = scale(_ends(rows, axis)), list[Markup](), 4.0
+    for place, (heading, members) in enumerate(groups.items()):
+        if len(groups) > 1:
             y += _HEADING
-            drawn.append(element("text", middle_cut(group.heading, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
-        row_marks = []
-        top = y
-        for row in group.rows:
-            mark, y = _row(row, y, axis_scale)
-            row_marks.append(mark)
-        is_last = place == len(groups) - 1
-        drawn += [
-            gridlines(axis_scale, top, y) if is_last else vertical_lines(axis_scale, top, y),
-            *_band(axis, axis_scale, top, y),
-            *row_marks,
-        ]
-    below = [element("text", axis.name, x=percent(axis_scale.right), y=y + 34, text_anchor="end", class_="axis")]
-    used = {row.mark for row in rows}
-    used_kinds = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
-    if used_kinds:
-        below.append(legend(used_kinds, y + 56))
-    return chart(title, description, y + (64 if used_kinds else 42), *drawn, *below)
+            drawn.append(element("text", middle_cut(heading, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
+        row_marks, top = [], y
+        for row in members:
+            made, y = _row(row, y, axis_scale)
+            row_marks.append(made)
+        lines = gridlines if place == len(groups) - 1 else vertical_lines
+        drawn += [lines(axis_scale, top, y), *_band(axis, axis_scale, top, y), *row_marks]
+    drawn.append(element("text", axis.name, x=percent(axis_scale.right), y=y + 34, text_anchor="end", class_="axis"))
+    used = {row.mark for row in rows if row.interval is not None} | {kind for row in rows for length, kind in row.bars if length}
+    entries = tuple((kind, meaning) for kind, meaning in axis.legend if kind in used)
+    if entries:
+        below, y = legend(entries, y + 56)
+        drawn.append(below)
+    else:
+        y += 42
+    return chart(title, _in_words(groups, dict(axis.legend)), y, *drawn)
 
 
-def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
+def _in_words(groups: Rows, meanings: Mapping[str, str]) -> str:
+    """Return all rows for a screen reader: the heading, the numbers, the parts of a bar and the meaning of a mark."""
+    texts = []
+    for heading, members in groups.items():
+        said = []
+        for row in members:
+            parts = [f"{meanings[kind]} {length:g}" for length, kind in row.bars if length and kind in meanings]
+            parts += [meanings[row.mark]] if row.mark and row.mark in meanings else []
+            said.append(", ".join([f"{row.label} {row.text}", *parts]))
+        texts.append(f"{f'{heading}: ' if len(groups) > 1 else ''}{'; '.join(said)}.")
+    return " ".join(texts)
+
+
+def _ends(rows: Sequence[Row], axis: Axis) -> Iterator[float]:
     for row in rows:
         if row.interval is not None:
             yield from (row.interval.value, *row.interval.ends)
+        if row.bars:
+            yield from (0.0, sum(length for length, _ in row.bars))
     if axis.band is not None:
         yield from (-axis.band, axis.band)
 
@@ -296,22 +310,23 @@ def _band(axis: Axis, scale: Scale, top: float, bottom: float) -> list[Markup]:
     ]
 
 
-def _row(row: ChartRow, y: float, scale: Scale) -> tuple[Markup, float]:
+def _row(row: Row, y: float, scale: Scale) -> tuple[Markup, float]:
     """Return the row drawn from y on, and the y where it ends."""
-    marks = [element("title", f"{row.label}: {row.text}")]
-    lines = [(line, "label") for line in label_lines(row.short or row.label)]
-    lines += [(line, "numbers") for line in number_lines(row.text)]
-    for number, (line, kind) in enumerate(lines):
-        marks.append(element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind))
-    high = _LINE * max(len(lines), 1)
+    value, gap, ends = row.text.partition(" [")
+    numbers = [value, f"[{ends}"] if gap and len(row.text) > COLUMN_CHARS else [row.text]
+    lines = [*((line, "label") for line in label_lines(row.short or row.label)), *((line, "numbers") for line in numbers)]
+    made = [element("title", f"{row.label}: {row.text}")]
+    made += [element("text", line, x=0, y=y + 12 + _LINE * n, class_=kind) for n, (line, kind) in enumerate(lines)]
+    high = _LINE * len(lines)
+    middle, begins = y + high / 2, 0.0
+    for length, kind in row.bars:
+        left, right = scale.at(begins), scale.at(begins + length)
+        if length:
+            x, width = percent(left), percent(right - left)
+            made.append(element("rect", x=x, width=width, y=middle - _BAR / 2, height=_BAR, class_=kind))
+        begins += length
     if row.interval is not None:
-        marks += _interval(row.interval, row.mark, y + high / 2, scale)
-    return element("g", *marks), y + high + _GAP
-
-
-def _interval(value: Interval, kind: Mark, y: float, scale: Scale) -> list[Markup]:
-    low, high = scale.at(value.low), scale.at(value.high)
-    return [
-        element("line", x1=percent(low), x2=percent(high), y1=y, y2=y, class_=f"span {kind}"),
-        mark(kind, scale.at(value.value), y),
-    ]
+        low, high_end = percent(scale.at(row.interval.low)), percent(scale.at(row.interval.high))
+        made.append(element("line", x1=low, x2=high_end, y1=middle, y2=middle, class_=f"span {row.mark or ''}"))
+        made += [mark(row.mark, scale.at(row.interval.value), middle)] if row.mark else []
+    return element("g", *made), y + high + _GAP

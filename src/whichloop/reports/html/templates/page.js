@@ -1,22 +1,21 @@
 "use strict";
-const known = (text) => text !== "" && !text.startsWith("–");
 const number = (text) => Number.parseFloat(text.replace(/−/g, "-").replace(/,/g, "").replace(/^[<>~≥≤$+]+/, ""));
-const order = (numeric) => (a, b) => {
-  if (!known(a) || !known(b)) return known(b) - known(a);
-  return numeric ? number(a) - number(b) : a.localeCompare(b, "en", { numeric: true });
+const order = (a, b) => {
+  if (a.startsWith("–") || b.startsWith("–")) return a.startsWith("–") - b.startsWith("–");
+  const [one, other] = [number(a), number(b)];
+  return Number.isNaN(one) || Number.isNaN(other) ? a.localeCompare(b, "en", { numeric: true }) : one - other;
 };
 const sort = (table, head) => {
-  const turned = head.getAttribute("aria-sort") === "ascending";
+  const down = head.getAttribute("aria-sort") === "ascending";
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", turned ? "descending" : "ascending");
-  const compare = order(head.classList.contains("num"));
+  head.setAttribute("aria-sort", down ? "descending" : "ascending");
   const text = (row) => row.cells[head.cellIndex].textContent.trim();
-  const sign = (a, b) => (turned && known(a) && known(b) ? -1 : 1);
-  const rows = [...table.tBodies[0].rows].sort((a, b) => sign(text(a), text(b)) * compare(text(a), text(b)));
-  table.tBodies[0].append(...rows);
+  table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => (down ? order(text(b), text(a)) : order(text(a), text(b)))));
 };
-for (const table of document.querySelectorAll("table.sortable")) {
-  for (const head of table.tHead.rows[0].cells) {
+for (const table of document.querySelectorAll("table")) {
+  const rows = [...table.tBodies[0].rows];
+  const isSortable = rows.length > 1 && rows.every((row) => row.cells[0].textContent.trim() !== "");
+  for (const head of isSortable ? table.tHead.rows[0].cells : []) {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
@@ -24,34 +23,4 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.append(button);
   }
 }
-const hidden = (box) => [box.scrollWidth - box.clientWidth - box.scrollLeft > 1, box.scrollHeight - box.clientHeight - box.scrollTop > 1];
-for (const box of document.querySelectorAll(".scroll")) {
-  const hint = document.createElement("p");
-  hint.className = "more";
-  hint.hidden = true;
-  box.after(hint);
-  const look = () => {
-    const [right, below] = hidden(box);
-    box.classList.toggle("right", right);
-    box.classList.toggle("below", below);
-    const sides = [box.scrollWidth - box.clientWidth > 1 && "sideways", box.scrollHeight - box.clientHeight > 1 && "down"].filter(Boolean);
-    hint.hidden = sides.length === 0;
-    hint.textContent = `This table is larger than its place: scroll ${sides.join(" and ")} to see all of it.`;
-  };
-  box.addEventListener("scroll", look, { passive: true });
-  new ResizeObserver(look).observe(box);
-}
-const open = (target) => {
-  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-};
-const unfold = () => {
-  const target = document.getElementById(location.hash.slice(1));
-  open(target);
-  if (target) target.scrollIntoView();
-};
-addEventListener("click", (event) => {
-  const link = event.target.closest("a[href^='#']");
-  if (link) open(document.getElementById(link.hash.slice(1)));
-});
-addEventListener("hashchange", unfold);
-unfold();
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));
