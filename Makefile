@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts whom the machine trusts, as pip does: behind a proxy that signs anew, it would reach no package otherwise.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node pytest pytest-frameworks lint types fast bench bench-peers clean
+.PHONY: help compare optimize local real frameworks browser test explore test-slow fuzz hostile test-real test-node pytest pytest-frameworks lint types fast bench bench-peers clean
 
 help:
 	@echo "make compare    compare the five loops on built-in tasks under two fault profiles"
@@ -32,6 +32,7 @@ help:
 	@echo "make local      install a small real model, for whichloop compare --model local"
 	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: about half an hour"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
+	@echo "make browser    install Debian's Chromium with its driver, for the tests of pages in a browser"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       two thirds of the tests, without the costliest and with fewer cases of each property: about a minute"
 	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 10 each time, make fast 6"
@@ -70,8 +71,14 @@ frameworks: $(READY)
 	$(BIN)/whichloop report runs/frameworks/*/* --format html -o runs/frameworks/report.html
 	$(BIN)/python benchmarks/framework_faults.py --write
 
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	  sudo=$$(test "$$(id -u)" = 0 || echo sudo); \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -qq --yes --no-install-recommends chromium chromium-driver; }
+
 # Types and frameworks beside the tests: each begins with what one processor does alone.
 test: $(READY_DEV)
+	@command -v chromedriver >/dev/null || echo "no Chromium with its driver: tests in a browser are skipped; make browser installs it"
 	@$(MAKE) --no-print-directory --jobs=4 types lint pytest-frameworks pytest
 
 # To rewrite the asserts of all tests, so that one that fails says why, takes longer than a thousand tests: only those that failed are

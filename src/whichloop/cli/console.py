@@ -28,6 +28,7 @@ def show(doc: Doc, *, as_json: bool = False, verbose: bool = False) -> None:
         print(json.dumps(doc.data, ensure_ascii=True, allow_nan=False))
     else:
         to_terminal(doc, out(), detail=verbose)
+    sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for a page
 
 
 def print_line(line: str, style: str = "") -> None:

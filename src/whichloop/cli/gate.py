@@ -125,11 +125,11 @@ def gate(
         ci.append_summary(ci.to_summary(judged), summary)
         if command := ci.annotation(judged):
             say(command)  # GitHub reads stderr, too, and stdout is for results
-        if run is None:
-            write_report(new, announce=not quiet)
-            if not quiet:
-                say(f"run directory: {new.folder}")
     show(gates.gate_doc(judged), as_json=as_json, verbose=verbose)
+    if run is None:
+        write_report(new, announce=not quiet)
+        if not quiet:
+            say(f"run directory: {new.folder}")
     raise typer.Exit({"pass": DONE, "regression": FAILED, "undecided": UNDECIDED, "invalid": INVALID}[judged.outcome])
 
 

@@ -53,11 +53,11 @@ def import_(
     request = ImportRequest(format_, reading, arm, model, replace=replace)
     imported = import_files(files, request, run_place(name, runs), runs)
     run = results(imported.folder)
-    write_report(run)
     for remark in (*imported.readings, *imported.remarks):
         say(remark)
     say(f"run directory: {imported.folder}")
     print_results(run, as_json=as_json, verbose=verbose)
+    write_report(run)
     code = INVALID if imported.apart else code_of_run(run)
     if max_left_out is not None and imported.share_left_out > max_left_out:
         left_out = f"{imported.share_left_out:.1%} of {counted(imported.trials, 'trial has', 'trials have')} no score"

@@ -62,12 +62,12 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
     has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in result.designs)
     say(f"run directory: {optimization.folder}")
     if has_results:
-        page = optimization_html(result)
-        write_optimization(result, page=page)
         for line in () if stopped or quiet else where_logged(optimization.config.compare, optimization.folder):
             say(line)
         show(optimization_doc(result), as_json=as_json, verbose=verbose)
         sys.stdout.flush()
+        page = optimization_html(result)
+        write_optimization(result, page=page)
         if not stopped and (unlogged := log_results(result, optimization.config.compare, page)):
             say(f"warning: {unlogged}")
     raise typer.Exit(INTERRUPTED if stopped else code_of_search(result))

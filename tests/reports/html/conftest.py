@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import json
 import re
@@ -23,10 +22,11 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
 from whichloop.runs.store.traces import TraceWriter, read_trace
+from whichloop.text.output import terminal_safe
 
-VOID = frozenset({"meta", "link", "wbr", "br", "img", "input", "hr"})
+VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
 _TAGS = (
-    "html head meta title link style body header main section div script h1 h2 p pre code strong wbr details summary dl dt dd "
+    "html head meta title link style body header main section div script h1 h2 p pre code strong details summary dl dt dd "
     "table caption thead tbody tr th td figure figcaption svg desc text line rect path g"
 )
 _ATTRIBUTES = (
@@ -34,7 +34,6 @@ _ATTRIBUTES = (
     "overflow text-anchor"
 )
 TAGS, ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
-UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\U000e0000-\U000e007f]")
 HOSTILE = (
     "<script>alert(1)</script></style></textarea>\"'><img src=x onerror=alert(1)>&lt;b&gt;{{ 7*7 }}\x1b[2J\u202e\u2066\x00\ud800"
 )
@@ -45,12 +44,6 @@ def compared(folder: Path, **config: Any) -> Results:
     experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **config))
     assert run(experiment, Unwatched()) == ""
     return results(experiment.folder)
-
-
-@pytest.fixture(scope="session")
-def comparing() -> Callable[..., Results]:
-    """Runs a comparison below a folder."""
-    return compared
 
 
 @pytest.fixture(scope="session")
@@ -103,13 +96,9 @@ def with_text(value: Any, text: str, kept: tuple[str, ...] = ()) -> Any:
     if isinstance(value, list):
         return [with_text(item, text, kept) for item in value]
     if isinstance(value, dict):
-        return {_name(name, item, text): item if name in kept else with_text(item, text, kept) for name, item in value.items()}
+        names = {name: f"{name}{text}" if isinstance(item, int) and "." in name else name for name, item in value.items()}
+        return {names[name]: item if name in kept else with_text(item, text, kept) for name, item in value.items()}
     return value
-
-
-def _name(name: str, value: Any, text: str) -> str:
-    """Names of counts come from outside: errors, tools, profiles."""
-    return f"{name}{text}" if isinstance(value, int) and "." in name else name
 
 
 @dataclass
@@ -158,16 +147,10 @@ class Page(HTMLParser):
         return [element for element in self.elements if element.tag in tags]
 
 
-@functools.lru_cache(maxsize=8)
-def read_page(text: str) -> Page:
-    return Page(text)
-
-
 def check_safe(text: str) -> Page:
     """Only our own elements, attributes, style and script, whose digests the policy names; gives what was read."""
-    assert not UNSEEN.search(text)
-    text.encode("utf-8")
-    found = read_page(text)
+    assert terminal_safe(text) == text
+    found = Page(text)
     assert found.declarations == ["doctype html"]
     assert {element.tag for element in found.elements} <= TAGS
     assert {name for element in found.elements for name in element.attributes} <= ATTRIBUTES
@@ -187,12 +170,6 @@ def check_safe(text: str) -> Page:
 def safe() -> Callable[[str], Page]:
     """Reads a page, and holds it against what a page of ours may have."""
     return check_safe
-
-
-@pytest.fixture(scope="session")
-def page() -> Callable[[str], Page]:
-    """Reads a page, which is not to be changed: others may get the same."""
-    return read_page
 
 
 @pytest.fixture(scope="session")

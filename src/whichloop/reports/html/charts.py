@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 from markupsafe import Markup
@@ -32,23 +31,7 @@ from whichloop.protocol.names import value_text
 from whichloop.text.doc import Doc
 from whichloop.text.numbers import interval, measure_text, short_name, signed_interval
 
-from .svg import (
-    LABEL_CHARS,
-    Axis,
-    Legend,
-    Row,
-    Scale,
-    chart,
-    element,
-    gridlines,
-    label_lines,
-    legend,
-    mark,
-    middle_cut,
-    percent,
-    rows_chart,
-    scale,
-)
+from .svg import Axis, Legend, Row, Scale, chart, element, gridlines, heading, label_lines, legend, mark, percent, rows_chart, scale
 
 READ: Mapping[str, str] = {
     "accuracy": "Accuracy: mean over the tasks, with its interval",
@@ -72,8 +55,6 @@ BINS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, math.inf))
 """Steps at which trials part, from and to."""
 SPREAD = (10, 50, 90)
 """Percentiles that a chart of trials shows."""
-Key = TypeVar("Key", bound=Hashable)
-Item = TypeVar("Item")
 
 
 def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
@@ -94,17 +75,21 @@ def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
         parted = parting_steps(why) if ablation is None else {}
         drawn |= {"divergence": divergence(parted, infos)} if parted else {}
     for name in ("steps", "tokens"):
-        if rows := list(spreads(run.records, infos, name)):
-            drawn[name] = _by_group(READ[name], rows, Axis(f"{name} of a trial"))
+        if rows := spreads(run.records, infos, name):
+            drawn[name] = by_arm(READ[name], rows, infos, Axis(f"{name} of a trial"))
     return drawn
 
 
 # --- names and groups ---
 
 
-def group_name(info: ArmInfo) -> str:
-    """Return the name of the group in which an arm is compared: its suite and profile."""
-    return f"{info.suite}, {info.profile}"
+def by_arm(title: str, rows: Mapping[str, Row], infos: Sequence[ArmInfo], axis: Axis) -> Markup:
+    """Return a chart of a row for each arm that has one, named, below each other those of one suite and profile."""
+    names, groups = chart_names(infos), dict[str, list[Row]]()
+    for info in (info for info in infos if info.arm in rows):
+        named = replace(rows[info.arm], label=short_name(info), short=names[info.arm])
+        groups.setdefault(f"{info.suite}, {info.profile}", []).append(named)
+    return rows_chart(title, groups, axis)
 
 
 def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
@@ -123,40 +108,26 @@ def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
     return whole if len(whole) <= MAX_CHARS or not told else whole.replace(f"({told})", f"({differing or '…'})", 1)
 
 
-def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return the items by their key, both in the order in which they come."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
-
-
-def _by_group(title: str, rows: Sequence[tuple[ArmInfo, Row]], axis: Axis) -> Markup:
-    """Return a chart of a row for each arm, below each other those of one suite and profile."""
-    groups = _grouped(rows, lambda each: group_name(each[0]))
-    return rows_chart(title, {name: [row for _, row in members] for name, members in groups.items()}, axis)
-
-
 # --- accuracy and differences ---
 
 
 def accuracy(arms: Sequence[ArmResult]) -> Markup:
     """Return a chart of each arm's accuracy with its interval."""
-    names = chart_names([arm.info for arm in arms])
-    rows = [(arm.info, _mean(short_name(arm.info), arm.summary.accuracy, names[arm.info.arm])) for arm in arms]
-    return _by_group("Accuracy of each arm", rows, Axis("accuracy"))
+    rows = {arm.info.arm: _mean("", arm.summary.accuracy) for arm in arms}
+    return by_arm("Accuracy of each arm", rows, [arm.info for arm in arms], Axis("accuracy"))
 
 
 def accuracy_of_runs(several: SeveralRuns) -> Markup:
     """Return a chart of each loop's accuracy in each column of several runs."""
     found = several.verdict
-    cells = {name: [(row.loop, row.cells[name].accuracy) for row in found.rows if name in row.cells] for name in found.columns}
-    groups = {name: [_mean(loop, value) for loop, value in members] for name, members in cells.items()}
+    groups = {
+        name: [_mean(row.loop, row.cells[name].accuracy) for row in found.rows if name in row.cells] for name in found.columns
+    }
     return rows_chart("Accuracy of each loop", groups, Axis("accuracy"))
 
 
-def _mean(label: str, value: Interval | None, short: str = "") -> Row:
-    return Row(label, interval(value, 3), value, short=short)
+def _mean(label: str, value: Interval | None) -> Row:
+    return Row(label, interval(value, 3), value)
 
 
 def gains(result: OptimizationResult) -> dict[str, Markup]:
@@ -172,10 +143,9 @@ def gains(result: OptimizationResult) -> dict[str, Markup]:
 def effects(found: Sequence[Effect]) -> Markup:
     """Return a chart of effects on one metric, with intervals."""
     measure, margin = METRICS[found[0].metric], max(effect.margin for effect in found)
-    rows = {
-        profile: [_difference(each.term, each.difference, each.verdict.word, measure.digits) for each in members]
-        for profile, members in _grouped(found, lambda effect: effect.profile).items()
-    }
+    rows: dict[str, list[Row]] = {}
+    for each in found:
+        rows.setdefault(each.profile, []).append(_difference(each.term, each.difference, each.verdict.word, measure.digits))
     return rows_chart(f"Effects on {measure.label}", rows, Axis(f"change of {measure.label}", margin, VERDICTS))
 
 
@@ -188,45 +158,39 @@ def validity(doc: Doc) -> dict[str, Markup]:
     rows = {}
     for loop in doc.data["loops"]:
         run, tunnel = (interval_of_json(loop[side]) for side in ("real", "predicted"))
-        rows[loop["arm"]] = [Row("run", interval(run, 3), run), Row("tunnel", interval(tunnel, 3), tunnel, mark="undecided")]
+        rows[loop["arm"]] = [_mean("run", run), replace(_mean("tunnel", tunnel), mark="undecided")]
     return {"validity": rows_chart("Accuracy in the run and in the tunnel", rows, Axis("accuracy"))}
 
 
 # --- trials ---
 
 
-def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> Iterator[tuple[ArmInfo, Row]]:
-    """Yield a row for each arm with its scored trials: their median of a measure, and what lies around it."""
-    names, measure = chart_names(infos), METRICS[name]
+def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> dict[str, Row]:
+    """Return arm → the median of a measure over its scored trials, and what lies around it."""
+    measure, rows = METRICS[name], dict[str, Row]()
     for arm, own in records_by_arm(records, infos).items():
-        info = next(each for each in infos if each.arm == arm)
         values = [value for record in alike(own) if record.status == "scored" and (value := measure(record)) is not None]
         if values:
             low, middle, high = (float(each) for each in np.percentile(values, SPREAD))
-            text = f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]"
             around = Interval(middle, low, high, len(values))
-            yield info, Row(short_name(info), text, around, None, ((middle, "bar"),), names[arm])
+            rows[arm] = Row("", f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]", around, None, ((middle, "bar"),))
+    return rows
 
 
 def causes(lost: Sequence[ArmLosses], infos: Sequence[ArmInfo]) -> Markup:
     """Return a chart of the lost trials of each arm, by their cause."""
-    total, named = Counter[Cause](), {info.arm: info for info in infos}
+    total = Counter[Cause]()
     for arm in lost:
         total.update(arm.causes)
-    names, kinds = chart_names(infos), [cause for cause, _ in total.most_common(MAX_CAUSES)]
-    rows = []
+    kinds, rows = [cause for cause, _ in total.most_common(MAX_CAUSES)], dict[str, Row]()
     for arm in lost:
         bars = [(float(arm.causes.get(cause, 0)), f"part{place}") for place, cause in enumerate(kinds)]
         others = sum(many for cause, many in arm.causes.items() if cause not in kinds)
         bars += [(float(others), "others"), (float(arm.lost - sum(arm.causes.values())), "unknown")]
-        info = named[arm.arm]
-        rows.append((info, Row(short_name(info), f"{arm.lost:,} of {arm.trials:,}", None, None, tuple(bars), names[arm.arm])))
-    entries = (
-        *((f"part{place}", cause) for place, cause in enumerate(kinds)),
-        ("others", "other causes"),
-        ("unknown", "not known"),
-    )
-    return _by_group("Causes of lost trials", rows, Axis("lost trials", legend=entries))
+        rows[arm.arm] = Row("", f"{arm.lost:,} of {arm.trials:,}", None, None, tuple(bars))
+    colours = ((f"part{place}", cause) for place, cause in enumerate(kinds))
+    axis = Axis("lost trials", legend=(*colours, ("others", "other causes"), ("unknown", "not known")))
+    return by_arm("Causes of lost trials", rows, infos, axis)
 
 
 def parting_steps(why: Why) -> dict[str, list[int]]:
@@ -243,16 +207,14 @@ def parting_steps(why: Why) -> dict[str, list[int]]:
 
 def divergence(steps: Mapping[str, Sequence[int]], infos: Sequence[ArmInfo]) -> Markup:
     """Return a chart of the step at which each arm's lost trials part from solved ones."""
-    names = chart_names(infos)
-    rows = []
-    for info in infos:
-        own = steps.get(info.arm, ())
+    rows = {}
+    for arm in (info.arm for info in infos):
+        own = steps.get(arm, ())
         bars = tuple((float(sum(low <= step <= high for step in own)), f"shade{place}") for place, (low, high) in enumerate(BINS))
-        text = f"{len(own):,}, median step {np.median(own):g}" if own else "0"
-        rows.append((info, Row(short_name(info), text, None, None, bars, names[info.arm])))
+        rows[arm] = Row("", f"{len(own):,}, median step {np.median(own):g}" if own else "0", None, None, bars)
     words = [f"{low}+" if high == math.inf else f"{low}" if low == high else f"{low}–{high}" for low, high in BINS]
     entries = tuple((f"shade{place}", f"step {word}") for place, word in enumerate(words))
-    return _by_group("Where lost trials part from solved ones", rows, Axis("lost trials that another solved", legend=entries))
+    return by_arm("Where lost trials part from solved ones", rows, infos, Axis("lost trials that another solved", legend=entries))
 
 
 # --- accuracy against cost ---
@@ -268,13 +230,13 @@ def cost(fronts: Sequence[Front], infos: Sequence[ArmInfo]) -> Markup:
     """Return accuracy against cost, a plane for each suite and profile; points of the front are filled and joined."""
     drawn, said, y, names = list[Markup](), list[str](), 0.0, chart_names(infos)
     for front in fronts:
-        heading = f"{front.suite}, {front.profile}"
+        name = f"{front.suite}, {front.profile}"
         if len(fronts) > 1:
             y += 18
-            drawn.append(element("text", middle_cut(heading, LABEL_CHARS), x=0, y=y - 4, class_="heading"))
+            drawn.append(heading(name, y - 4))
         made, y = _plane(front, names, y)
         drawn += made
-        said.append(f"{heading}: {'; '.join(_point_in_words(point, front) for point in front.points)}.")
+        said.append(f"{name}: {'; '.join(_point_in_words(point, front) for point in front.points)}.")
     below, y = legend(FRONT, y + 16)
     return chart("Accuracy against cost", f"Cost to the right, accuracy upwards. {' '.join(said)}", y, *drawn, below)
 

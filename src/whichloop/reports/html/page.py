@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.compare.results import Results
@@ -41,7 +40,6 @@ from .charts import READ, accuracy_of_runs, charts, gains, validity
 MAX_LOOPS = 6
 """Loops that a title names; of more it says how many."""
 DIGEST_CHARS = 12
-_BREAKS = re.compile(r"([/(=_])(?=\w)")
 TEMPLATES = files("whichloop.reports.html").joinpath("templates")
 
 
@@ -167,24 +165,19 @@ def _parts(run: Results) -> list[Part]:
 
 
 def _unread(title: str, error: RunError, run: Results) -> Part:
-    text = str(error)
-    for folder in (run.folder.resolve(), run.folder):
-        text = text.replace(str(folder), run_name(run.folder))
-    return Part(title, (Lines((("Warning", text),)),))
+    name = run_name(run.folder)
+    return Part(title, (Lines((("Warning", str(error).replace(str(run.folder.resolve()), name).replace(str(run.folder), name)),)),))
 
 
 def _made_of(run: Results) -> tuple[Table, ...]:
     """Return suite, settings, versions and digests, and what each arm is made of."""
-    rows = tuple(
-        (arm.arm, arm.model, ", ".join(f"{name}={value_text(value)}" for name, value in arm.options.items()) or UNKNOWN, arm.code)
-        for arm in run.manifest.arms
-    )
-    arms = tuple((*row[:-1], row[-1][:DIGEST_CHARS]) for row in rows)
-    return Table("", ("what", "value"), tuple(_facts(run))), Table("Arms", ("arm", "model", "options", "digest of its code"), arms)
+    options = {arm.arm: ", ".join(f"{n}={value_text(value)}" for n, value in arm.options.items()) for arm in run.manifest.arms}
+    arms = tuple((arm.arm, arm.model, options[arm.arm] or UNKNOWN, arm.code[:DIGEST_CHARS]) for arm in run.manifest.arms)
+    return Table("", ("what", "value"), tuple(_facts(run))), Table("Arms", ("arm", "model", "options", "its code"), arms)
 
 
 def _facts(run: Results) -> Iterator[tuple[str, str]]:
-    manifest, suite, settings = run.manifest, run.manifest.suite, run.manifest.settings
+    manifest, suite = run.manifest, run.manifest.suite
     yield "run", run_name(run.folder)
     yield "created", manifest.created
     yield "suite", f"{suite.name} {suite.version}, {counted(suite.tasks, 'task')}, digest {suite.digest[:DIGEST_CHARS]}"
@@ -199,7 +192,6 @@ def _facts(run: Results) -> Iterator[tuple[str, str]]:
         yield "seed", str(manifest.seed)
     for name, weights in manifest.weights.items():
         yield f"weights of {name}", f"{weights.file}, sha256 {weights.sha256[:DIGEST_CHARS]}, by {weights.by}"
-    yield "repeats, level, margin", f"{settings.repeats}, {settings.alpha:g}, {settings.margin:g}"
     yield "settings", json.dumps(manifest.config, ensure_ascii=False)
     yield "digest of the records", run.digest
     if run.wall_s is not None:
@@ -213,27 +205,18 @@ def _facts(run: Results) -> Iterator[tuple[str, str]]:
 
 def page_html(title: str, subtitle: str, parts: Sequence[Part]) -> str:
     """Return a page. Its policy forbids loading anything, and any style or script but its own."""
-    style, script = _file("page.css") + _file("chart.css"), _file("page.js")
+    page, chart, script = (TEMPLATES.joinpath(name).read_text("utf-8") for name in ("page.css", "chart.css", "page.js"))
+    style = page + chart
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in (style, script))
     allowed = "; ".join(f"{kind}-src 'sha256-{digest}'" for kind, digest in zip(("style", "script"), digests, strict=True))
     policy = f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
-    texts = {"title": title, "subtitle": subtitle, "policy": policy, "style": _trusted(style), "script": _trusted(script)}
+    texts = {"title": title, "subtitle": subtitle, "policy": policy, "style": Markup(style), "script": Markup(script)}  # noqa: S704
     return _environment().get_template("page.html.jinja").render(parts=parts, read=READ, **texts)
 
 
 def doc_html(document: Doc) -> str:
     """Return a document as HTML, as a notebook shows it: without style or script, what only -v shows folded."""
     return _environment().get_template("doc.html.jinja").render(document=document)
-
-
-def _trusted(text: str) -> Markup:
-    """Return text of this package as markup that is not escaped."""
-    return Markup(text)  # noqa: S704
-
-
-@cache
-def _file(name: str) -> str:
-    return TEMPLATES.joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
@@ -245,17 +228,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
-    environment.globals |= {"kind_of": lambda block: type(block).__name__, "breakable": _breakable}
+    environment.globals["kind_of"] = lambda block: type(block).__name__
     return environment
 
 
 def _visible(value: Any) -> Any:
     """Return what an expression of the template prints: text with visible control characters; our own markup unchanged."""
     return value if isinstance(value, Markup) else terminal_safe(str(value))
-
-
-def _breakable(text: str) -> Markup:
-    """Return text that may be broken within the name of an arm or of an option."""
-    return _trusted(_BREAKS.sub(r"\1<wbr>", str(escape(terminal_safe(text)))))

@@ -25,27 +25,21 @@ LABEL_CHARS = 46
 """Characters of a heading, which has a line of its own, on the narrowest screen, 360 px."""
 COLUMN_CHARS = 24
 """Characters of a line in the column of labels, left of the axis, on the narrowest screen."""
-_LEFT, _RIGHT = 46.0, 98.0
-"""Where an axis begins and ends, in percent of the width: labels stand left of it, and a mark at its end is not cut."""
+_LEFT, _RIGHT = 46.0, 94.0
+"""Where an axis begins and ends, in percent of the width: labels stand left of it, and that of a tick at its end is not cut."""
 
 
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """Return an element; `class_` and `stroke_width` become class and stroke-width. Text is escaped unless it is Markup."""
-    attributes_text = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items()
-    )
-    inner = "".join(child if isinstance(child, Markup) else escape(_xml_safe(child)) for child in children)
-    markup = f"<{name}{attributes_text}>{inner}</{name}>" if inner else f"<{name}{attributes_text}/>"
+    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_written(value))}"' for key, value in attributes.items())
+    inner = "".join(child if isinstance(child, Markup) else escape(_written(child)) for child in children)
+    markup = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
     return Markup(markup)  # noqa: S704  all parts are escaped
 
 
-def _xml_safe(text: str) -> str:
-    """Return text without characters that XML does not allow: a chart in a file of its own is XML."""
-    return terminal_safe(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
-
-
-def _value(value: str | float) -> str:
-    return _xml_safe(value) if isinstance(value, str) else f"{round(value, 2):g}"
+def _written(value: str | float) -> str:
+    """Return a text without characters that XML does not allow, as a chart in a file is XML; a number with two digits."""
+    return terminal_safe(value).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) if isinstance(value, str) else f"{round(value, 2):g}"
 
 
 def percent(value: float) -> str:
@@ -55,17 +49,9 @@ def percent(value: float) -> str:
 
 def chart(title: str, description: str, height: float, *drawn: str) -> Markup:
     """Return a whole chart, `height` in pixels; screen readers read its title and description."""
-    return element(
-        "svg",
-        element("title", title),
-        element("desc", description),
-        *drawn,
-        xmlns="http://www.w3.org/2000/svg",
-        class_="chart",
-        role="img",
-        width="100%",
-        height=height,
-    )
+    words = element("title", title), element("desc", description)
+    look = {"xmlns": "http://www.w3.org/2000/svg", "class_": "chart", "role": "img", "width": "100%"}
+    return element("svg", *words, *drawn, **look, height=height)
 
 
 def standalone(drawn: str, width: int = 720) -> str:
@@ -150,32 +136,17 @@ def scale(values: Iterable[float], *, left: float = _LEFT, right: float = _RIGHT
 
 NARROW, CHAR = 328.0, 6.2
 """Width of a chart on the narrowest screen, and of a character, in pixels."""
-_MARGIN = 12.0
-"""How far a label may extend beyond its chart, in pixels."""
 
 
-def anchor(text: str, x: float) -> str:
-    """Return the anchor of a label at x percent: its middle, unless it would extend too far on the narrowest screen."""
-    half, left = CHAR * len(text) / 2, x / 100 * NARROW
-    return "start" if half > left + _MARGIN else "end" if half > NARROW - left + _MARGIN else "middle"
-
-
-def gridlines(scale: Scale, top: float, bottom: float) -> Markup:
+def gridlines(scale: Scale, top: float, bottom: float, *, labelled: bool = True) -> Markup:
     """Return a vertical line for each tick, with its label below; labels are skipped if they are too long to fit side by side."""
-    marks = [vertical_lines(scale, top, bottom)]
-    widest = max(len(scale.label(tick)) for tick in scale.ticks)
+    places = [(percent(scale.at(tick)), scale.label(tick)) for tick in scale.ticks]
+    made = [element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid") for x, _ in places]
     room = NARROW * (scale.right - scale.left) / 100
-    every = math.ceil((widest + 1) * CHAR * len(scale.ticks) / room)
-    for tick in scale.ticks[::every]:
-        x, text = scale.at(tick), scale.label(tick)
-        marks.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
-    return Markup("").join(marks)
-
-
-def vertical_lines(scale: Scale, top: float, bottom: float) -> Markup:
-    """Return a vertical line for each tick."""
-    places = (percent(scale.at(tick)) for tick in scale.ticks)
-    return Markup("").join(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid") for x in places)
+    every = math.ceil((max(len(text) for _, text in places) + 1) * CHAR * len(places) / room)
+    for x, text in places[::every] if labelled else ():
+        made.append(element("text", text, x=x, y=bottom + 15, text_anchor="middle", class_="tick"))
+    return Markup("").join(made)
 
 
 # --- marks ---
@@ -210,6 +181,11 @@ def legend(entries: Legend, y: float) -> tuple[Markup, float]:
         parts.append(element("text", meaning, x=x + 10, y=y, class_="tick"))
         x += wide
     return Markup("").join(parts), y + 8
+
+
+def heading(text: str, y: float) -> Markup:
+    """Return the heading of a part of a chart."""
+    return element("text", middle_cut(text, LABEL_CHARS), x=0, y=y, class_="heading")
 
 
 # --- rows ---
@@ -256,16 +232,16 @@ def rows_chart(title: str, groups: Rows, axis: Axis) -> Markup:
     """
     rows = [row for members in groups.values() for row in members]
     axis_scale, drawn, y = scale(_ends(rows, axis)), list[Markup](), 4.0
-    for place, (heading, members) in enumerate(groups.items()):
+    for place, (name, members) in enumerate(groups.items()):
         if len(groups) > 1:
             y += _HEADING
-            drawn.append(element("text", middle_cut(heading, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
+            drawn.append(heading(name, y - 9))
         row_marks, top = [], y
         for row in members:
             made, y = _row(row, y, axis_scale)
             row_marks.append(made)
-        lines = gridlines if place == len(groups) - 1 else vertical_lines
-        drawn += [lines(axis_scale, top, y), *_band(axis, axis_scale, top, y), *row_marks]
+        lines = gridlines(axis_scale, top, y, labelled=place == len(groups) - 1)
+        drawn += [lines, *_band(axis, axis_scale, top, y), *row_marks]
     drawn.append(element("text", axis.name, x=percent(axis_scale.right), y=y + 34, text_anchor="end", class_="axis"))
     used = {row.mark for row in rows if row.interval is not None} | {kind for row in rows for length, kind in row.bars if length}
     entries = tuple((kind, meaning) for kind, meaning in axis.legend if kind in used)
@@ -280,13 +256,13 @@ def rows_chart(title: str, groups: Rows, axis: Axis) -> Markup:
 def _in_words(groups: Rows, meanings: Mapping[str, str]) -> str:
     """Return all rows for a screen reader: the heading, the numbers, the parts of a bar and the meaning of a mark."""
     texts = []
-    for heading, members in groups.items():
+    for name, members in groups.items():
         said = []
         for row in members:
             parts = [f"{meanings[kind]} {length:g}" for length, kind in row.bars if length and kind in meanings]
             parts += [meanings[row.mark]] if row.mark and row.mark in meanings else []
             said.append(", ".join([f"{row.label} {row.text}", *parts]))
-        texts.append(f"{f'{heading}: ' if len(groups) > 1 else ''}{'; '.join(said)}.")
+        texts.append(f"{f'{name}: ' if len(groups) > 1 else ''}{'; '.join(said)}.")
     return " ".join(texts)
 
 
