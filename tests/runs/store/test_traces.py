@@ -335,7 +335,7 @@ def test_losses_are_told_from_failures_alone(whole, failures):
     assert reasons.untraced == 0
     assert [arm.lost for arm in reasons.arms] == [arm.lost for arm in losses_explained(whole).arms]
     assert all(sum(arm.causes.values()) == arm.lost for arm in reasons.arms)
-    assert 'id="why"' in report_html(failures)
+    assert "<h2>Why trials were lost</h2>" in report_html(failures)
 
 
 def test_a_page_is_made_whatever_was_kept(some, untraced):
