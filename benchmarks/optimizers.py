@@ -85,7 +85,6 @@ TAUGHT = (
     Taught("COPRO(breadth=8, depth=1)", "unit", 4),
     Taught("SIMBA(bsize=4, num_candidates=3, max_steps=2)", "unit", 16),
     Taught("GEPA(max_full_evals=3)", "unit", 16),
-    Taught("InferRules(num_candidates=3, max_bootstrapped_demos=8)", "unit", 16),
 )
 
 

@@ -67,7 +67,7 @@ WRONG = st.one_of(
 OWN = {  # settings beside the named parameters that are not fields of the configuration
     "compare": (),
     "gate": (),
-    "optimize": ("budget", "proposer_budget", "proposer", "train", "dev", "threads", "amortize"),
+    "optimize": ("budget", "proposer_budget", "proposer", "train", "dev", "threads"),
     "size": (),
     "why": (),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import whichloop
 from whichloop.api.conclusion import OptimizeAnswer
-from whichloop.experiments.optimize.searched_prompts import OTHER_ROLLOUTS
 from whichloop.protocol import program_digest
 from whichloop.runs.folders import OPTIMIZED
 from whichloop.runs.store.files import RunError
@@ -45,16 +43,7 @@ def optimizer(metric: Any) -> Any:
     return dspy.BootstrapFewShot(metric=metric)
 
 
-def test_a_metric_that_always_raises_ends_the_search_with_its_error_and_its_place(tmp_path: Path) -> None:
-    def bug(example: Any, prediction: Any, trace: Any = None) -> float:
-        return 1 / 0
-
-    error = r"ZeroDivisionError: division by zero at .*test_optimized\.py:\d+ "
-    with pytest.raises(RunError, match=rf"^BootstrapFewShot: in the metric, which raised in 3 of 3 calls: {error}"):
-        whichloop.optimize(["finish"], optimizer(bug), runs=tmp_path, **SMALL)
-
-
-def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: Path) -> None:
+def test_a_metric_that_raises_ends_the_search_with_its_error_and_its_place(tmp_path: Path) -> None:
     asked = []
 
     def rare(example: Any, prediction: Any, trace: Any = None) -> bool:
@@ -64,12 +53,9 @@ def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: P
         return bool(prediction.score >= 1)
 
     kept = optimizer(rare)
-    with pytest.warns(whichloop.WhichloopWarning) as told:
-        ended = whichloop.optimize(["finish"], kept, runs=tmp_path, **SMALL)
-    said = "\n".join(str(warning.message) for warning in told)
-    assert re.search(r"finish: BootstrapFewShot(_2)? says: KeyError: 'unit' \(Failed to run or to evaluate example ", said)
-    assert f"its metric raised in 1 of {len(asked)} calls, which count 0, first with KeyError: 'unit' at " in said
-    assert "; BootstrapFewShot" in ended.doc.title
+    with pytest.raises(RunError, match=r"^BootstrapFewShot: in the metric: KeyError: 'unit' at .*test_optimized\.py:\d+; "):
+        whichloop.optimize(["finish"], kept, runs=tmp_path, **SMALL)
+    assert len(asked) == 2
     assert kept.metric is rare
 
 
@@ -115,10 +101,10 @@ def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeA
 
 def test_what_it_says_is_the_same_in_python_and_json(found: OptimizeAnswer) -> None:
     advice = [design["advice"] for design in found.finding.to_json()["designs"]]
-    assert all(line.startswith(("Adopt the new prompts of ", "Keep the old prompts of ")) for line in advice)
+    assert all(line.startswith(("adopt: ", "keep: ")) for line in advice)
     said = " ".join(repr(found).split())
-    assert all(line in said for line in advice)
-    assert "Overfitting, gain on dev tasks less gain on test tasks: finish " in said
+    assert all(f"{line.partition(': ')[0].title()} " in said for line in advice)
+    assert found.designs["noise_n"].tolist() == [4, 4]
 
 
 def test_programs_that_an_optimizer_only_passes_through_are_not_counted(found: OptimizeAnswer) -> None:
@@ -161,7 +147,7 @@ def test_its_programs_are_a_table_of_what_json_says_and_its_text_is_printed(foun
     assert (found.programs["dev_scored"] <= found.programs["dev_tasks"]).all()
     table = found.doc.tables[-1]
     assert (table.title.startswith("Programs that each search tried"), table.columns[:3]) == (True, ("design", "program", "kept"))
-    assert len([row for row in table.texts if OTHER_ROLLOUTS not in " ".join(row)]) == len(rows)
+    assert len(table.rows) == len(rows)
 
 
 def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found: OptimizeAnswer) -> None:
@@ -197,12 +183,6 @@ def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_i
     whole = whichloop.resume("held", runs=tmp_path, progress=False)
     assert isinstance(whole, OptimizeAnswer)
     assert whole.finding.is_complete
-
-
-def test_a_metric_that_never_gives_a_score_fails_the_search(tmp_path: Path) -> None:
-    said = r"^BootstrapFewShot(_\d+)?: in the metric, which gave no score in (\d+) of \2 calls: it has to return a number or a bool"
-    with pytest.raises(RunError, match=said):
-        whichloop.optimize(["finish"], optimizer(lambda example, prediction, trace=None: None), runs=tmp_path, **SMALL)
 
 
 def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_broken_scorer_ends_the_search_at_once_and_the_test_stays_locked(
 def test_a_scorer_that_raises_once_is_a_warning(whichloop: Any, here: Path, graded: str) -> None:
     ended = whichloop("optimize", "--loop", "bare", "--suite", f"{graded}(scorer='seldom')", *QUICK)
     assert ended.code == 0, ended.err
-    assert "the scorer raised in 1 of " in ended.out + ended.err
+    assert "the scorer raised in 1 rollout, " in ended.out + ended.err
     assert "which count 0 for the optimizer, first with scorer graded_p2:seldom: AttributeError: " in ended.out + ended.err
 
 
@@ -94,10 +94,9 @@ def test_a_test_that_is_interrupted_as_it_opens_is_one_line_and_how_to_go_on(
     assert where == f"run directory: {run}"
     row = whichloop("report", str(run), "--json").json["designs"][0]
     assert (row["test"]["verdict"], row["advice"]) == (None, "")
-    assert whichloop("report", str(run)).out.splitlines()[2].endswith("not tested yet")
     whole = whichloop("resume", str(run), "--quiet")
     assert whole.code == 0
-    assert re.search("^Verdict +(Adopt|Keep) ", whole.out, re.MULTILINE)
+    assert re.search("^(Adopt|Keep) ", whole.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("budget", ["$0.02", "$0.02,9calls"])

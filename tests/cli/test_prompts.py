@@ -25,7 +25,7 @@ def test_a_program_is_shown(whichloop, here):
     name = saved(here / "p.json", "Do it.\nWell.", [{"conversation": talk, "reply": "3"}], optimizer="COPRO")
     shown = whichloop("prompts", name)
     assert (shown.code, shown.err) == (0, "")
-    wanted = ["p.json", "loop       bare", "optimizer  COPRO", "── decide", "   Do it.", "   Well.", "      How many?", "      3"]
+    wanted = ["p.json", "loop       bare", "optimizer  COPRO", "── decide", "Do it.", "Well.", "user: How many?", "assistant: 3"]
     places = [shown.out.index(line) for line in wanted]
     assert places == sorted(places)
 
@@ -62,15 +62,15 @@ def test_a_loop_against_its_optimized_program(whichloop, here):
     found = whichloop("prompts", "bare", saved(here / "b.json", "Do it.", [{"query": "1", "answer": "2"}]))
     assert found.code == 1
     lines = found.out.splitlines()
-    assert lines[:3] == ["--- bare", "+++ b.json", "decide"]
-    assert lines[-3:] == ["@@ demonstrations: 0 removed, 1 added, 0 kept @@", "+query: 1", "+answer: 2"]
+    assert lines[:2] == ["--- bare", "+++ b.json"]
+    assert lines[-3:] == ["+── decide, demonstration", "+query: 1", "+answer: 2"]
     assert "+Do it." in lines
 
 
 def test_a_diff_as_json(whichloop, here):
     found = whichloop("prompts", "bare", saved(here / "b.json"), "--json")
     made = json.loads(found.out)
-    assert (found.code, made["equal"], made["predictors"]["decide"]["status"]) == (1, False, "changed")
+    assert (found.code, made["equal"], made["diff"][:2]) == (1, False, ["--- bare", "+++ b.json"])
     assert whichloop("prompts", "bare", "bare", "--json").json["equal"] is True
 
 

@@ -19,9 +19,9 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.optimize import prepare as optimizations
 from whichloop.experiments.optimize.config import load_optimize_config
+from whichloop.experiments.optimize.doc import gains_table, optimize_doc
 from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
 from whichloop.experiments.optimize.run import run as search_and_test
-from whichloop.experiments.optimize.tables import optimization_tables, verdicts
 from whichloop.metrics.comparison import Comparison
 from whichloop.reports.html.charts import accuracy
 from whichloop.reports.html.svg import standalone
@@ -39,7 +39,7 @@ PROFILES = ("flaky-format", "flaky-tools")
 TASKS = "arithmetic(size=300)"
 SHOWN = ("### Arms", "### Accuracy, a minus b")
 OPTIMIZER, TEACHABLE, SUITE, REPEATS = "GEPA", "teachable-flaky", "arithmetic(size=200)", 2
-COLUMNS = ("design", "dev", "test before", "test after", "gain", "verdict", "optimism")
+COLUMNS = ("design", "prompts", "locked", "change", "verdict", "seen", "optimism")
 
 
 def block(name: str) -> re.Pattern[str]:
@@ -103,16 +103,16 @@ def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
 
 
 def gained(found: OptimizationResult) -> str:
-    """What README shows of it: some columns of the gains."""
-    whole = optimization_tables(found)[0]
+    """What docs/results.md shows of it: some columns of the gains."""
+    whole = gains_table(found)
     places = [whole.columns.index(name) for name in COLUMNS]
     table = Table("Gains", COLUMNS, tuple(tuple(row[place] for place in places) for row in whole.rows))
     return to_markdown(Doc("run", (table,))).split("### Gains\n\n")[1].strip()
 
 
 def ranked(found: OptimizationResult) -> str:
-    """And the ranking, in a line."""
-    return f"{markdown_cell(verdicts(found)[0])}."
+    """And which loop is the highest, in a line."""
+    return f"Highest: {markdown_cell(optimize_doc(found).facts['Highest'][0])}."
 
 
 def cells(row: str) -> list[str]:
@@ -173,8 +173,8 @@ def test_rows_of_the_optimized_designs_are_what_the_command_gives(tmp_path):
     """Designs do not depend on each other, but for the level of a gain's interval, which five share on the page;
     `test_all_of_the_optimized_designs` has the others, and the ranking."""
     rows = gained(optimized(tmp_path, ["bare"])).splitlines()
-    assert [row.split(" | ")[0] for row in rows[2:]] == ["| bare"]
-    gain = COLUMNS.index("gain")
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| bare"] * 3
+    gain = COLUMNS.index("change")
     assert {without_interval(row, gain) for row in rows} <= {without_interval(row, gain) for row in shown("optimized").splitlines()}
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.gains import (
-    MAX_TASKS,
     Arms,
     Cost,
     Gain,
     Gains,
-    Use,
-    amortised,
-    break_even,
     dev_gain,
+    difference,
     gains,
     use_of,
 )
@@ -308,79 +304,15 @@ def test_optimism_is_what_dev_showed_beyond_the_locked_tasks():
     assert seen.optimism(Gain("a", None, None, None)) is None
 
 
-# Cost.
-
-AMOUNT = st.integers(0, 10**6)
-ACCURACY = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0])
-
-
-@given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY)
-def test_break_even_is_the_first_number_of_tasks_that_pays(once, before, after, accuracy_before, accuracy_after):
-    found = break_even(once, before, after, accuracy_before, accuracy_after)
-
-    def cheaper(tasks: int) -> bool:
-        """Without division: (once + n·after)/(n·accuracy_after) < before/accuracy_before."""
-        return bool((once + tasks * after) * accuracy_before < before * tasks * accuracy_after - 1e-6 * tasks)
-
-    if accuracy_before == 0 or accuracy_after == 0:
-        assert found == (1 if accuracy_after else None)
-    elif found is None:
-        assert not cheaper(MAX_TASKS)
-    else:
-        assert not cheaper(found - 1)
-        assert cheaper(2 * found) or math.isclose(after * accuracy_before, before * accuracy_after, rel_tol=1e-3)
-
-
-def test_break_even_examples():
-    assert break_even(1000, 10, 5, 0.5, 0.5) == 201  # at 200 tasks both cost the same
-    assert break_even(1000, 10, 10, 0.5, 1.0) == 101
-    assert break_even(0, 10, 5, 0.5, 0.5) == 1
-    assert break_even(1000, 10, 10, 0.5, 0.5) is None
-    assert break_even(0, 10, 10, 0.5, 0.5) is None
-    assert break_even(1000, 5, 10, 0.5, 0.9) is None
-
-
-@given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY, st.integers(1, 10**9))
-def test_more_tasks_never_make_a_task_dearer(once, before, after, accuracy_before, accuracy_after, tasks):
-    old, new = Use(Cost(before, before), accuracy_before), Use(Cost(after, after), accuracy_after)
-    few, many = (amortised(Cost(once, once), old, new, n) for n in (tasks, 2 * tasks))
-    assert many.use.per_task.tokens is not None
-    assert few.use.per_task.tokens is not None
-    assert after <= many.use.per_task.tokens <= few.use.per_task.tokens
-    assert few.break_even == many.break_even
-    assert few.use.per_task.dollars is None
-
-
-@given(AMOUNT, AMOUNT, AMOUNT, ACCURACY, ACCURACY)
-def test_at_the_break_even_a_solved_task_is_cheaper(once, before, after, accuracy_before, accuracy_after):
-    found = break_even(once, before, after, accuracy_before, accuracy_after)
-    assume(found is not None)
-    old, new = Use(Cost(before), accuracy_before), Use(Cost(after), accuracy_after)
-    solved = amortised(Cost(once), old, new, found or 0).use.per_solved
-    assert solved.calls is not None
-    if old.per_solved.calls is not None:
-        assert solved.calls <= old.per_solved.calls * (1 + 1e-9)
+def test_a_second_run_of_the_same_prompts_shows_the_noise_between_two_runs():
+    first, second = outcomes(a0=share(40)), outcomes(a0=share(43))
+    noise = difference(second, first, "a-", 0.05)
+    assert noise is not None
+    assert noise.value == pytest.approx(0.03)
+    assert difference(second, first, "b-", 0.05) is None
 
 
 def test_costs_of_use_come_from_an_arms_trials():
-    found = compare(outcomes(a0=share(5, 10), a1=share(10, 10)), [ArmInfo(n, n, {}, "m", "p", "s") for n in ("a-", "a+")])
-    before, after = (use_of(arm.summary) for arm in found.arms)
-    assert before == Use(Cost(3, 100, None), 0.5)
-    assert before.per_solved == Cost(6, 200, None)
-    assert after is not None
-    made = amortised(Cost(300, 1000, 1.0), before, after, 100)
-    assert made.to_json() == {
-        "tasks": 100,
-        "per_task": {"calls": 6, "tokens": 110, "cost_usd": None},
-        "per_solved": {"calls": 6, "tokens": 110, "cost_usd": None},
-        "break_even": {"calls": 101, "tokens": 11, "cost_usd": None},
-    }
-
-
-def test_an_arm_without_scored_trials_has_no_use():
+    (arm,) = compare(outcomes(a0=share(5, 10)), [ArmInfo("a-", "a", {}, "m", "p", "s")]).arms
+    assert use_of(arm.summary) == Cost(3, 100, None)
     assert use_of(compare([], [ArmInfo("a", "a", {}, "m", "p", "s")]).arms[0].summary) is None
-
-
-def test_no_tasks_are_refused():
-    with pytest.raises(ValueError, match="0 tasks"):
-        amortised(Cost(), Use(Cost(), 1.0), Use(Cost(), 1.0), 0)

@@ -6,7 +6,6 @@ from whichloop.experiments.optimize.config import OptimizeConfig
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.result import EVERYTHING_RAN, OptimizationResult, optimization_result
 from whichloop.experiments.optimize.run import run
-from whichloop.experiments.optimize.tables import search_warnings
 from whichloop.protocol.names import parse_spec
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress import SearchBoard, displayed
@@ -31,7 +30,7 @@ def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None)
         result = optimization_result(optimization.folder)
         page = optimization_html(result)
         notes.extend(_how_it_stopped(stopped, optimization, result))
-        notes.extend(search_warnings(result))
+        notes.extend(f"{design.design}: {warning}" for design in result.designs for warning in design.warnings)
         notes.extend(filter(None, [named_alike(result.folder, optimization.config.compare.name)]))
         notes.extend(write_or_note(page, result.folder))
         if not stopped:

@@ -23,8 +23,8 @@ from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import run as run_trials
 from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.rerun import project_permissions
-from whichloop.experiments.optimize import tables as optimize_tables
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
+from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.size.doc import size_doc
 from whichloop.experiments.size.pilot import PURPOSES, SizeRequest
 from whichloop.experiments.size.sizes import size as work_out_sizes
@@ -38,7 +38,6 @@ from whichloop.runs.config import CompareConfig, SettingError, load_config
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import is_optimization, run_folder
 from whichloop.runs.permissions import Permissions
-from whichloop.text.doc import Doc, Lines
 
 from .carry_out import CutSearch, carry_out_run
 from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
@@ -199,8 +198,7 @@ def _carried_out(request: OptimizeConfig | CutSearch, progress: bool | None) -> 
     from .carry_out_search import carry_out_search  # needs DSPy
 
     result = carry_out_search(request, progress)
-    notes = Lines(tuple(("", line) for line in (*optimize_tables.verdicts(result), *optimize_tables.brief_lines(result))))
-    return OptimizeAnswer(Doc(result.title, (notes, *optimize_tables.optimization_tables(result))), result)
+    return OptimizeAnswer(optimize_doc(result), result)
 
 
 @question

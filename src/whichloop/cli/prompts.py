@@ -16,29 +16,22 @@ def prompts(
     b: Annotated[str | None, typer.Argument(metavar="B", help="Those to compare with.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a loop's prompts, or how those of B differ from those of A.
-
-    Instructions are compared line by line, demonstrations by content. The exit code is 1 if they differ.
-    """
-    from whichloop.experiments.optimize.program_text import demo_title, diff_lines, origin, parts, program_diff, program_named
+    """Print a loop's prompts, or how those of B differ from those of A, line by line. The exit code is 1 if they differ."""
+    from whichloop.experiments.optimize.program_text import program_diff, program_lines, program_named, value_text
     from whichloop.text.doc import Doc, Lines, TraceLines
 
     from .console import print_line, show
 
     program = program_named(a)
     if b is None:
-        blocks: list[Lines | TraceLines] = [Lines(origin(program))]
-        for name, prompt in program.predictors.items():
-            blocks.append(TraceLines(f"── {name}", tuple(f"   {line}" for line in prompt.instructions.split("\n"))))
-            for place, demo in enumerate(prompt.demos, 1):
-                told = "\n".join(f"{part.label}:\n   " + part.text.replace("\n", "\n   ") for part in parts(demo))
-                blocks.append(TraceLines(f"── {name}, {demo_title(place, demo)}", tuple(f"   {line}" for line in told.split("\n"))))
-        show(Doc(program.name, tuple(blocks), program.to_json()), as_json=as_json)
+        origin = tuple((name, value_text(value)) for name, value in program.about.items())
+        blocks = (Lines(origin), TraceLines("", tuple(program_lines(program.predictors))))
+        show(Doc(program.name, blocks, program.to_json()), as_json=as_json)
         return
-    difference = program_diff(program, program_named(b))
+    lines = program_diff(program, program_named(b))
     if as_json:
-        show(Doc("", (), difference.to_json()), as_json=True)
+        show(Doc("", (), {"a": a, "b": b, "equal": not lines, "diff": [line.text for line in lines]}), as_json=True)
     else:
-        for line in diff_lines(difference):
+        for line in lines:
             print_line(line.text, STYLES[line.kind])
-    raise typer.Exit(0 if difference.equal else 1)
+    raise typer.Exit(1 if lines else 0)

@@ -121,12 +121,12 @@ def _results(folders: Sequence[Path]) -> Found:
     if searches and len(folders) > 1:
         raise ValueError(f"{searches[0]} is an optimization; compare its test with other runs: {searches[0] / TEST}")
     if searches:
+        from whichloop.experiments.optimize.doc import optimize_doc
         from whichloop.experiments.optimize.result import optimization_result
-        from whichloop.experiments.optimize.tables import optimization_doc
 
         search = optimization_result(searches[0])
         instead = f"csv is for comparisons; the test is one: {searches[0] / TEST}"
-        return Found(optimization_doc(search), code_of_search(search), lambda: pages.optimization_html(search), instead=instead)
+        return Found(optimize_doc(search), code_of_search(search), lambda: pages.optimization_html(search), instead=instead)
     if len(folders) > 1:
         several = collect([results(folder) for folder in folders])
         code, instead = max(map(code_of_run, several.runs)), f"csv is for one run, not for {len(folders)}"

@@ -10,11 +10,11 @@ from typing import NoReturn
 import typer
 
 from whichloop.experiments.optimize.config import OptimizeConfig
+from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.result import EVERYTHING_RAN, optimization_result
 from whichloop.experiments.optimize.rollouts import RunStopped
 from whichloop.experiments.optimize.run import run
-from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.reports.html.page import optimization_html
@@ -64,7 +64,7 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
     if has_results:
         for line in () if stopped or quiet else where_logged(optimization.config.compare, optimization.folder):
             say(line)
-        show(optimization_doc(result), as_json=as_json, verbose=verbose)
+        show(optimize_doc(result), as_json=as_json, verbose=verbose)
         sys.stdout.flush()
         page = optimization_html(result)
         write_optimization(result, page=page)

@@ -7,7 +7,7 @@ design (Holm); the pairs of designs before, those after, and the differences bet
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -58,9 +58,6 @@ def by_arm_of(records: Sequence[Record]) -> dict[str, list[Record]]:
         by_arm.setdefault(record.arm, []).append(record)
     return by_arm
 
-
-MAX_TASKS = 10**12
-"""A break-even beyond so many tasks is none."""
 
 _RATIOS = {"token_ratio": "tokens", "nominal_usd_ratio": "nominal_usd", "cost_usd_ratio": "cost_usd"}
 """Field of `Gain` → the metric whose ratio it is."""
@@ -247,6 +244,12 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     )
 
 
+def difference(records: Sequence[Record], earlier: Sequence[Record], arm: str, alpha: float) -> Interval | None:
+    """Return what an arm solved more than in an earlier run of the same tasks; None without a task in common."""
+    new, old = (task_values(by_arm_of(run).get(arm, []), METRICS[PRIMARY]) for run in (records, earlier))
+    return _alone(new, old, 0.0, alpha)
+
+
 def _alone(after: TaskValues, before: TaskValues, margin: float, alpha: float) -> Interval | None:
     """Return the difference at the level of one design alone; None without a task in common."""
     test = paired_test(PRIMARY, after, before, margin)
@@ -358,79 +361,9 @@ class Cost:
         return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A loop in use."""
-
-    per_task: Cost
-    accuracy: float
-
-    @property
-    def per_solved(self) -> Cost:
-        """For each task that is solved; None where none is."""
-        return _each(lambda cost: cost / self.accuracy if self.accuracy > 0 else None, self.per_task)
-
-
-def use_of(summary: ArmSummary) -> Use | None:
-    """Return what an arm's scored trials used; None if there are none."""
+def use_of(summary: ArmSummary) -> Cost | None:
+    """Return what one of an arm's scored trials used, in the mean; None if there are none."""
     if summary.accuracy is None:
         return None
     means = (summary.means[name] for name in ("lm_calls", "tokens", "cost_usd"))
-    return Use(Cost(*(None if interval is None else interval.value for interval in means)), summary.accuracy.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Amortised:
-    """The optimized loop in use, the cost of the optimization spread over so many tasks."""
-
-    tasks: int
-    use: Use
-    """With its share of the optimization."""
-    break_even: Cost
-    """The smallest number of tasks at which a solved one costs less than before, all counted; None: never, or not known."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "tasks": self.tasks,
-            "per_task": self.use.per_task.to_json(),
-            "per_solved": self.use.per_solved.to_json(),
-            "break_even": self.break_even.to_json(),
-        }
-
-
-def amortised(once: Cost, before: Use, after: Use, tasks: int) -> Amortised:
-    """Return what a task costs with the optimization shared out. `once`: what that cost in all. Raises ValueError for no tasks."""
-    if tasks < 1:
-        raise ValueError(f"a cost cannot be spread over {tasks} tasks")
-    spread = _each(lambda optimization, use: optimization / tasks + use, once, after.per_task)
-
-    def even(optimization: float, old: float, new: float) -> int | None:
-        return break_even(optimization, old, new, before.accuracy, after.accuracy)
-
-    return Amortised(tasks, Use(spread, after.accuracy), _each(even, once, before.per_task, after.per_task))
-
-
-def break_even(once: float, before: float, after: float, accuracy_before: float, accuracy_after: float) -> int | None:
-    """Return the smallest n with (once + n·after)/(n·accuracy_after) < before/accuracy_before; None if no n up to 10¹² will do.
-
-    `before` and `after`: cost per task. Where nothing was solved before, the first solved task is cheaper.
-    """
-    if accuracy_after <= 0:
-        return None
-    if accuracy_before <= 0:
-        return 1
-    saved = accuracy_after / accuracy_before * before - after
-    """For each task: what the same number of solved ones cost before, less what the task costs now."""
-    if saved <= 0 or once / MAX_TASKS >= saved:
-        return None
-    return math.floor(once / saved) + 1
-
-
-def _each(make: Callable[..., float | None], *costs: Cost) -> Cost:
-    """Return a cost unit by unit, with None in each unit in which a cost that it is made of is not known."""
-
-    def of(values: Sequence[float | None]) -> float | None:
-        return None if any(value is None for value in values) else make(*values)
-
-    return Cost(of([cost.calls for cost in costs]), of([cost.tokens for cost in costs]), of([cost.dollars for cost in costs]))
+    return Cost(*(None if interval is None else interval.value for interval in means))

@@ -22,9 +22,9 @@ from typing import Any
 
 from whichloop._lazy import explained_module
 from whichloop.experiments.compare.results import Results
+from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.manifest import PROGRAM
 from whichloop.experiments.optimize.result import DesignResult, OptimizationResult
-from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval
@@ -165,7 +165,7 @@ def _of_search(result: OptimizationResult) -> tuple[RunEntry, ...]:
         optimization_title(manifest),
         params=shared,
         metrics={f"{name}.{child.name}": child.metrics.get(name) for child in children for name in locked},
-        tags={**tag, "whichloop.digest": result.digest, **_note(optimization_doc(result))},
+        tags={**tag, "whichloop.digest": result.digest, **_note(optimize_doc(result))},
         files=table,
     )
     return (whole, *children)

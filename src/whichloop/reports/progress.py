@@ -176,7 +176,7 @@ class SearchBoard(Board):
     def __init__(self, optimization: Optimization) -> None:
         self.dev_tasks, self.budget = len(optimization.splits.dev), optimization.config.search.budget
         self.searched = {design.name: Searched() for design in optimization.designs}
-        self.total = 2 * len(optimization.designs) * len(optimization.splits.test) * optimization.config.compare.repeats
+        self.total = 3 * len(optimization.designs) * len(optimization.splits.test) * optimization.config.compare.repeats
         self.tested = 0
 
     def began(self, design: str, initial: Candidate) -> None:

@@ -53,6 +53,9 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
             or_none = ", or none" if _takes_none(option.type) else ""
             raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}{or_none}, got {value!r}") from None
         except PydanticUserError:
+            if type(value) in get_args(option.type):
+                options[name] = value
+                continue
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return options
 

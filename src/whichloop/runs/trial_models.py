@@ -219,7 +219,7 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
 def check_scripted_price(config: CompareConfig) -> None:
     """Raise SettingError if a budget in dollars limits a scripted model whose tokens have no price."""
     if not config.real_models and config.price is None:
-        raise SettingError("price", "a budget in dollars needs one for the scripted model, such as 0.15/0.60 or openai/gpt-4o-mini")
+        raise SettingError("price", "a budget in dollars needs one for the scripted model, such as -s price=0.15/0.60")
 
 
 def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:

@@ -15,8 +15,8 @@ from tests.benchmarks import load_benchmark
 from tests.experiments.optimize.written import Write, Written, manifest, opened, write_design, write_test
 from whichloop.datasets.task import Suite
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.event_loop_thread import Background
-from whichloop.experiments.optimize.rollouts import RolloutRules, Rollouts
+from whichloop.experiments.optimize.manifest import AGAIN
+from whichloop.experiments.optimize.rollouts import Background, RolloutRules, Rollouts
 from whichloop.metrics.record import Record
 from whichloop.models.metering import Budget, Meter
 from whichloop.models.profiles import load_profile
@@ -109,6 +109,7 @@ def write(tmp_path: Path) -> Write:
             write_design(folder / f"designs/{place}-{item.design}", item)
         opened(folder, designs)
         write_test(folder / TEST, designs, **changes)
+        write_test(folder / AGAIN, designs, **changes)
         return folder
 
     return made

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.experiments.optimize.optimizer import optimizer_named, optimizers
+from whichloop.experiments.optimize.optimizer import BUILT_IN
 from whichloop.experiments.optimize.result import DesignResult
 from whichloop.protocol import program_digest, read_program
 from whichloop.protocol.names import parse_spec
@@ -20,7 +20,6 @@ from whichloop.runs.registry import make_loop
 pytestmark = pytest.mark.thorough
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
-OPTIMIZERS = tuple(optimizer.name for optimizer in optimizers())
 UNTAUGHT = {("LabeledFewShot", "stateless")}
 """An example has the fields `query` and `answer`. A loop in DSPy's format shows what its signatures have of them, and none of this
 loop's has either: DSPy leaves such examples out, and every request stays as it was."""
@@ -28,15 +27,15 @@ loop's has either: DSPy leaves such examples out, and every request stays as it 
 Cell = tuple[Any, DesignResult]
 
 
-USUAL = {("BootstrapFewShotWithRandomSearch", "bare"), ("COPRO", "finish"), *UNTAUGHT}
-"""One that teaches by demonstrations, one by instructions, and one that teaches nothing; compiles/ has every optimizer."""
+USUAL = ("finish", "react_extract")
+"""A loop in its own format, and one in DSPy's."""
 
 
 def cells() -> Iterator[Any]:
-    """Every optimizer on every design; all but the usual ones are slow."""
-    for optimizer in OPTIMIZERS:
+    """Every optimizer on every design; all but the usual designs are slow."""
+    for optimizer in BUILT_IN:
         for loop in LOOPS:
-            yield pytest.param(optimizer, loop, marks=() if (optimizer, loop) in USUAL else pytest.mark.slow)
+            yield pytest.param(optimizer, loop, marks=() if loop in USUAL else pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +83,6 @@ class TestEachOptimizerOnEachDesign:
         student.load_state(state(found.program))
         assert program_digest(student.program) == found.ended.digest
 
-    def test_it_changes_only_what_it_says(self, cell_of: Callable[[str, str], Cell], optimizer: str, loop: str) -> None:
-        taught, found = cell_of(optimizer, loop)
-        changes = optimizer_named(parse_spec(taught.optimizer)).changes
-        assert found.program is not None
-        own = make_loop(parse_spec(loop))
-        for name, prompt in read_program(found.program).on(own).items():  # type: ignore[arg-type]
-            before = own.predictors[name]  # type: ignore[attr-defined]
-            assert "instructions" in changes or prompt.instructions == before.instructions
-            assert "demos" in changes or prompt.demos == before.demos
-        assert not found.is_unchanged
-
     def test_on_tasks_that_it_has_not_seen_the_gain_excludes_0(
         self, cell_of: Callable[[str, str], Cell], optimizer: str, loop: str
     ) -> None:
@@ -122,5 +110,5 @@ class TestEachOptimizerOnEachDesign:
 
 
 def test_all_optimizers_and_designs_are_in_the_benchmark(matrix: ModuleType) -> None:
-    assert sorted(parse_spec(taught.optimizer).name for taught in matrix.TAUGHT) == sorted(OPTIMIZERS)
+    assert sorted(parse_spec(taught.optimizer).name for taught in matrix.TAUGHT) == sorted(BUILT_IN)
     assert matrix.LOOPS == LOOPS

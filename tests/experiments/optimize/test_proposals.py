@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.sealing import reseal
 from whichloop.experiments.optimize.candidates import SearchCost
-from whichloop.experiments.optimize.event_loop_thread import Background
+from whichloop.experiments.optimize.compiling import BudgetSpent
 from whichloop.experiments.optimize.proposals import Proposals
-from whichloop.experiments.optimize.raising import BudgetSpent
-from whichloop.experiments.optimize.rollouts import RunStopped
+from whichloop.experiments.optimize.rollouts import Background, RunStopped
 from whichloop.models.metering import Budget, Meter
 from whichloop.models.prices import Price
 from whichloop.models.proposer import ScriptedProposer

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.experiments.optimize.written import (
-    ONCE,
-    OWN,
-    TASKS,
-    A,
-    B,
-    record,
-    shown,
-)
+from tests.experiments.optimize.written import OWN, TASKS, A, B, record, write_test
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.optimize.manifest import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
+from whichloop.experiments.optimize.candidates import SearchCost
+from whichloop.experiments.optimize.doc import gains_table, optimize_doc, programs_table
+from whichloop.experiments.optimize.manifest import AGAIN, CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.result import optimization_result
-from whichloop.experiments.optimize.tables import optimization_doc, optimization_notes, optimization_tables, verdicts
 from whichloop.metrics.record import Record
 from whichloop.runs.folders import TEST, is_optimization, trials_folder
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.journal import Journal
-from whichloop.text.doc import to_markdown
+from whichloop.text.doc import Table, to_markdown
 
 # A whole one.
 
@@ -45,9 +39,8 @@ def test_a_whole_optimization(write):
     assert finish["optimism"] == pytest.approx(0.5 - 2 / 60)
     assert bare["cost"]["search"] == {"trials": 20, "calls": 60, "tokens": 6_000, "cost_usd": None}
     assert bare["cost"]["per_task_before"] == {"calls": 2.0, "tokens": 200.0, "cost_usd": None}
-    assert bare["cost"]["per_solved_before"]["tokens"] == pytest.approx(600)
-    assert bare["cost"]["amortised"]["per_task"]["tokens"] == pytest.approx(200 + 7_100 / 1_000)
-    assert bare["cost"]["amortised"]["break_even"]["tokens"] == 7_100 // (2.5 * 200 - 200) + 1
+    assert bare["again"]["value"] == pytest.approx(19 / 60)
+    assert bare["noise"]["value"] == pytest.approx(-1 / 60)
 
 
 def test_the_names_that_scripts_read_are_there(write):
@@ -56,10 +49,9 @@ def test_the_names_that_scripts_read_are_there(write):
     top = {"run", "digest", "complete", "state", "invalid", "optimizer", "budget", "splits", "designs", "ranking", "test"}
     assert made.keys() == top
     names = {"design", "status", "reason", "program", "digest", "unchanged", "candidates", "chosen", "dev", "test", "optimism"}
-    assert made["designs"][0].keys() == names | {"cost", "warnings", "optimism_interval", "advice", "cut_off", "programs"}
-    spent = {"search", "proposals", "evaluation", "amortised"}
-    uses = {"per_task_before", "per_task_after", "per_solved_before", "per_solved_after"}
-    assert made["designs"][0]["cost"].keys() == spent | uses
+    assert made["designs"][0].keys() == names | {"cost", "warnings", "optimism_interval", "advice", "again", "noise", "programs"}
+    costs = {"search", "proposals", "evaluation", "per_task_before", "per_task_after"}
+    assert made["designs"][0]["cost"].keys() == costs
     assert {"before", "after", "top_changed", "change", "interaction"} <= made["ranking"].keys()
     assert made["test"].keys() >= {"arms", "pairs", "digest", "complete"}
 
@@ -70,16 +62,10 @@ def test_the_ranking_turns_around(write):
     assert [item["design"] for item in ranking["before"]] == ["finish", "bare"]
     assert [item["design"] for item in ranking["after"]] == ["bare", "finish"]
     assert (ranking["top_changed"], ranking["change"]) == (True, "crossed")
-    line, overfitting, bare, finish = verdicts(found)
-    assert line.startswith("Highest before: finish, 0.500")
-    assert "after: bare, 0.833" in line
-    assert "optimization changed which loop is best (gain of bare minus gain of finish: 0.467" in line
-    assert overfitting.startswith("Overfitting, gain on dev tasks less gain on test tasks: bare 0.000 [")
-    assert overfitting.count("not told apart from 0") == 2
-    assert bare.startswith("Adopt the new prompts of bare: they gain 0.500 [")
-    assert finish.startswith("Keep the old prompts of finish: no gain is shown, and the new ones take about as many tokens (1.00 [")
-    assert finish.endswith("; 1,100 tasks (85 %) would decide")
-    assert [item["advice"] for item in found.to_json()["designs"]] == [bare, finish]
+    facts = optimize_doc(found).facts
+    assert facts["Highest"] == ["finish before, bare after: crossed"]
+    assert facts["Adopt"] == ["bare, new prompts: better"]
+    assert facts["Keep"] == ["finish, old prompts: undecided, 1,100 tasks (85 %) would decide"]
 
 
 def test_the_digest_depends_on_programs_and_records(write, tmp_path):
@@ -108,8 +94,8 @@ def test_a_search_that_goes_on(write):
     made = read_manifest_json(folder)
     made["splits"]["test"]["opened"] = None
     write_manifest_json(folder, made)
-    for path in (folder / TEST).iterdir():
-        path.unlink()
+    for name in (TEST, AGAIN):
+        shutil.rmtree(folder / name)
     (folder / "designs/2-finish" / ENDED).unlink()
     found = optimization_result(folder)
     assert found.state == "incomplete: 1 of 2 designs are not optimized yet, the test split is locked"
@@ -117,13 +103,9 @@ def test_a_search_that_goes_on(write):
     made = found.to_json()
     assert (made["ranking"], made["test"], made["designs"][1]["dev"]) == (None, None, None)
     assert made["designs"][0]["dev"]["gain"] == 0.5
-    assert verdicts(found) == []
-    assert [table.title for table in optimization_tables(found)] == [
-        "Gains by COPRO, budget 100calls for each design",
-        "Cost",
-        PROGRAMS,
-    ]
-    assert found.state in to_markdown(optimization_doc(found))
+    shown = optimize_doc(found)
+    assert not {"Adopt", "Keep", "Highest"} & shown.facts.keys()
+    assert found.state in to_markdown(shown)
 
 
 def test_a_test_that_goes_on(write):
@@ -131,6 +113,18 @@ def test_a_test_that_goes_on(write):
     assert found.state == "incomplete: 120 of 240 trials of the test split"
     assert not found.is_complete
     assert found.gains is not None
+    assert [design.advice for design in found.designs] == ["", ""]
+
+
+def test_a_second_run_of_the_old_prompts_that_goes_on_changes_no_verdict(write):
+    folder = write(A)
+    shutil.rmtree(folder / AGAIN)
+    design = optimization_result(folder).designs[0]
+    assert (design.advice, design.noise) == ("adopt: better", None)
+    write_test(folder / AGAIN, (A,), tasks=20)
+    found = optimization_result(folder)
+    assert found.state == "incomplete: 20 of 60 trials of the second run of the old prompts"
+    assert found.designs[0].advice == "adopt: better"
 
 
 def test_a_test_that_was_opened_and_not_begun(write):
@@ -257,32 +251,69 @@ def test_an_end_that_cannot_be_read_is_told(write, text):
 
 # What is printed.
 
-PROGRAMS = "Programs that each search tried; a score of a part of the tasks is not that of all of them"
+
+def rows(table: Table) -> list[dict[str, str]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.texts]
 
 
-def test_the_tables_tell_gain_verdict_and_cost_of_each_design(write):
-    found = shown(optimization_result(write(A, B)))
-    assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost", PROGRAMS]
-    bare, finish = found["Gains by COPRO, budget 100calls for each design"]
-    assert (bare["dev"], bare["verdict"]) == ("0.000 → 0.500", "better")
-    assert bare["optimism"].startswith("0.000 [-")
-    assert bare["gain"].startswith("0.500 [")
-    assert (bare["programs"], bare["LM calls"], bare["proposals"]) == ("7", "60 of 100", "5")
-    assert finish["verdict"] == "undecided"
-    calls, tokens = (row for row in found["Cost"] if row["design"] == "bare")
-    assert (calls[ONCE], tokens[ONCE]) == ("60 + 5 + 6", "6,000 + 500 + 600")
-    assert tokens["a solved task before"] == "600"
-    assert tokens["break-even"] == "24"
+def test_old_prompts_stand_twice_before_the_new_ones_and_what_was_seen_beside_the_gain(write):
+    old, again, new = rows(gains_table(optimization_result(write(A))))
+    assert [row["prompts"] for row in (old, again, new)] == ["old", "again", "new"]
+    assert [row["locked"][:3] for row in (old, again, new)] == [".33", ".32", ".83"]
+    assert (old["change"], again["change"][:5], new["change"][:5]) == ("–", "-0.02", "+0.50")
+    assert (new["verdict"], new["seen"][:5], new["optimism"][:4], new["tokens"]) == ("better", "+0.50", "0.00", "200")
+
+
+def test_what_a_search_spent_is_told_in_dollars_where_these_are_known(write):
+    costs = {name: SearchCost(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
+    shown = optimize_doc(optimization_result(write(replace(A, changes=costs), cost_usd=0.01, nominal_usd=0.01)))
+    gains, spent, *_ = shown.tables
+    assert gains.columns[-1] == "USD"
+    (row,) = rows(spent)
+    assert spent.title == "Spent by COPRO, budget 100calls for each design"
+    assert (row["rollouts"], row["LM calls"], row["USD"], row["proposals"], row["dev"]) == ("1", "10", "0.25", "10", "10")
+
+
+def test_equal_scores_are_adopted_where_they_cost_less_and_a_failed_optimizer_never_is(write):
+    reasons = []
+    for tokens, status in ((90, "finished"), (190, "finished"), (90, "failed")):
+        folder = write(replace(A, before=60, after=60, changes={"status": status}), margin=0.2, after_tokens=tokens)
+        reasons.append(optimization_result(folder).designs[0].advice)
+        shutil.rmtree(folder)
+    assert reasons == ["adopt: cheaper", "keep: equivalent", "keep: failed"]
 
 
 def test_what_ended_early_and_what_changed_nothing_is_said(write):
     early = replace(A, changes={"status": "budget", "reason": "100 calls", "warnings": ("2 rollouts were errored",)})
-    same = replace(B, instructions="Own.")
-    said = optimization_notes(optimization_result(write(early, same)))
-    assert said[0] == "Warning: bare: 2 rollouts were errored"
-    assert "bare: stopped, the best program so far was kept: 100 calls" in said
-    assert "finish: the program that it began with was kept." in said
-    assert any("simulated" in note for note in said)
+    facts = optimize_doc(optimization_result(write(early, replace(B, instructions="Own.")))).facts
+    assert facts["Warning"][0] == "bare: 2 rollouts were errored"
+    assert facts["Ended"] == ["bare: 100 calls"]
+    assert facts["Keep"] == ["finish, old prompts: unchanged"]
+    assert facts["Basis"] == ["scripted model, no faults"]
+
+
+def test_each_program_has_a_row_with_what_its_scores_are_of(write):
+    found = optimization_result(write(replace(A, left=(("d2", 1.0),))))
+    table = rows(programs_table(found))
+    assert [row["program"] for row in table] == ["0", "3", "4"]
+    assert [row["solved on dev"] for row in table] == ["0 of 2 (2 in all)", "1 of 2 (2 in all)", "1 of 1 (2 in all)"]
+    assert [row["what is new in it"] for row in table] == ["", "Better.", "And <b>better</b> still."]
+    assert [row["kept"] for row in table] == ["", "kept", ""]
+    assert [(row["rollouts"], row["LM calls"]) for row in table] == [("3", "9"), ("0", "0"), ("1", "3")]
+    numbers = [
+        (row["program"], row["kept"], row["dev_solved"], row["dev_scored"]) for row in found.to_json()["designs"][0]["programs"]
+    ]
+    assert numbers == [(0, False, 0.0, 2), (3, True, 1.0, 2), (4, False, 1.0, 1)]
+
+
+@pytest.mark.parametrize("text", ["{}", '{"candidates": [1]}', '{"candidates": [{"number": 0}]}'])
+def test_a_file_of_programs_that_cannot_be_read_is_named(write, text):
+    folder = write(A)
+    path = folder / "designs/1-bare" / CANDIDATES
+    path.write_text(text, encoding="utf-8")
+    reseal(path)
+    with pytest.raises(RunError, match=re.escape(str(path))):
+        optimization_result(folder)
 
 
 def test_an_invalid_test_has_no_verdict(write):
@@ -296,13 +327,14 @@ def test_an_invalid_test_has_no_verdict(write):
     found = optimization_result(folder)
     assert results(folder / TEST).comparison.invalid
     assert found.to_json()["invalid"] is True
-    assert verdicts(found) == []
-    assert "The test is invalid: none of its verdicts holds." in optimization_notes(found)
+    facts = optimize_doc(found).facts
+    assert facts["Invalid"] == ["no verdict of this test holds"]
+    assert not {"Adopt", "Keep", "Highest"} & facts.keys()
 
 
 def test_markdown_takes_names_literally(write):
     evil = replace(A, changes={"warnings": ("<b>|x|</b> [a](b) \x1b[2J",)})
-    made = to_markdown(optimization_doc(optimization_result(write(evil))))
+    made = to_markdown(optimize_doc(optimization_result(write(evil))))
     assert "\x1b" not in made
     tokens = [child for token in MarkdownIt().enable("table").parse(made) for child in token.children or ()]
     assert not {token.type for token in tokens} & {"link_open", "html_inline"}

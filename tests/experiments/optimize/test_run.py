@@ -150,6 +150,21 @@ def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> 
         run(reopen(folder), watcher, watcher)
 
 
+def test_a_second_run_says_that_the_same_locked_tasks_were_opened_before(configured: Configured, watcher: Any) -> None:
+    first = finished(prepare(configured(optimizer="LabeledFewShot")), watcher)
+    (first.parent / "notes").mkdir()
+    (first.parent / "broken").mkdir()
+    (first.parent / "broken" / MANIFEST).write_text("{", "utf-8")
+    second, other = (finished(prepare(configured(optimizer="LabeledFewShot(k=2)", **more)), watcher) for more in ({}, {"tasks": 3}))
+    assert read_optimization_manifest(first).opened_before == ()
+    assert read_optimization_manifest(second).opened_before == (first.name,)
+    assert read_optimization_manifest(other).opened_before == ()
+    old, again = (results(second / name) for name in ("test", "again"))
+    assert [arm.info.arm for arm in again.comparison.arms] == ["bare/teachable"]
+    assert {record.task for record in again.records} == {record.task for record in old.records}
+    assert again.manifest.seed != old.manifest.seed
+
+
 def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_found(watcher: Any, copied: Path) -> None:
     path = reopen(copied).designs[0].folder / "optimized.json"
     program = json.loads(path.read_text("utf-8"))

@@ -10,9 +10,7 @@ from typing import Any
 
 from tests.sealing import reseal
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.manifest import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
-from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.optimize.tables import optimization_tables
+from whichloop.experiments.optimize.manifest import AGAIN, CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt, program_digest
 from whichloop.runs.store.files import read_manifest_json, write_manifest_json
@@ -60,7 +58,6 @@ class Written:
 
 LEFT = "Own.\nAnd <b>better</b> still."
 """The instructions of a program that the budget kept from being scored on all dev tasks."""
-ONCE = "optimization: rollouts + proposals + evaluation"
 A, B = Written("bare", 20, 50), Written("finish", 30, 32)
 Write = Callable[..., Path]
 
@@ -71,7 +68,7 @@ def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
         "created": "2025-01-01T00:00:00+00:00",
         "config": {
             "compare": {"repeats": 1},
-            "search": {"budget": {"calls": 100, "tokens": None, "dollars": None, "seconds": None}, "amortize": 1_000},
+            "search": {"budget": {"calls": 100, "tokens": None, "dollars": None, "seconds": None}},
         },
         "seed": 0,
         "versions": {"record": 1},
@@ -136,26 +133,31 @@ def record(arm: str, task: int, solved: int, **changes: Any) -> Record:
     return Record(arm=arm, task=f"t{task}", scores={"accuracy": float(task < solved)}, **(values | changes))
 
 
-def write_test(folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, **changes: Any) -> None:
+def write_test(
+    folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, margin: float = 0.02, after_tokens: int = 190, **changes: Any
+) -> None:
+    """Write the test of these designs, old and new prompts, or as `again` the old ones alone, with one task less solved."""
+    is_again = folder.name == AGAIN
     folder.mkdir()
-    arms = [(f"{item.design}/clean", item, False) for item in designs]
-    arms += [(f"{item.design}@{PROGRAM}/clean", item, True) for item in designs]
+    arms = [(f"{item.design}/clean", item, item.before - is_again) for item in designs]
+    arms += [] if is_again else [(f"{item.design}@{PROGRAM}/clean", item, item.after) for item in designs]
     listed = [
         {"arm": name, "loop": item.design, "options": {}, "model": "scripted", "profile": "clean"}
-        | ({"program": item.digest} if optimized else {})
-        for name, item, optimized in arms
+        | ({"program": item.digest} if PROGRAM in name else {})
+        for name, item, _ in arms
     ]
     comparison = {
         **manifest(designs),
-        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02},
+        "config": {"repeats": 1, "alpha": 0.05, "margin": margin},
         "suite": {"name": "s", "version": "1", "digest": "d", "tasks": TASKS},
         "arms": listed,
     }
     write_manifest_json(folder, {name: value for name, value in comparison.items() if name != "kind"})
     with Journal(folder) as journal:
         for task in range(tasks):
-            for name, item, optimized in arms:
-                journal.append(record(name, task, item.after if optimized else item.before, **changes), b"")
+            for name, _, solved in arms:
+                tokens = after_tokens if PROGRAM in name else 190
+                journal.append(record(name, task, solved, input_tokens=tokens, **changes), b"")
 
 
 def opened(folder: Path, designs: tuple[Written, ...]) -> None:
@@ -166,9 +168,3 @@ def opened(folder: Path, designs: tuple[Written, ...]) -> None:
         "rollouts": {item["design"]: log_digest(folder / item["folder"] / ROLLOUTS) for item in made["designs"]},
     }
     write_manifest_json(folder, made)
-
-
-def shown(found: OptimizationResult) -> dict[str, list[dict[str, str]]]:
-    return {
-        table.title: [dict(zip(table.columns, row, strict=True)) for row in table.texts] for table in optimization_tables(found)
-    }

@@ -24,10 +24,10 @@ from whichloop.experiments.compare.several_runs import collect, several_doc
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.optimize.candidates import SILENT
 from whichloop.experiments.optimize.config import OptimizeConfig, SearchConfig
+from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.prepare import prepare as prepare_optimization
 from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
 from whichloop.experiments.optimize.run import run as optimize
-from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import losses_explained
@@ -260,7 +260,7 @@ def optimized(tmp_path_factory) -> OptimizationResult:
 @pytest.mark.thorough
 def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, safe):
     found = safe(optimization_html(optimized))
-    doc, test = optimization_doc(optimized), optimized.test
+    doc, test = optimize_doc(optimized), optimized.test
     assert test is not None
     for each in (doc, run_doc(test)):
         tables = tuple(table for table in each.tables if isinstance(table, Table) and table.title)
@@ -268,9 +268,7 @@ def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, sa
     assert headings(found)[0] == "Test"
     assert [element.text for element in found.named("figcaption")][:2] == [READ["gains"], READ["accuracy"]]
     (changed,) = (element.text for element in found.named("pre"))
-    assert changed.splitlines()[:3] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}", "decide"]
-    (command,) = (element.text for element in found.named("dd") if element.text.startswith("whichloop compare"))
-    assert " --profile teachable --suite 'arithmetic(size=60)' -s split=test --tasks 6" in command
+    assert changed.splitlines()[:2] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}"]
     assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
 
 
@@ -278,13 +276,13 @@ def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, sa
 def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
     def evil(program):
         prompts = {
-            f"{name}{hostile}": replace(prompt, instructions=f"{program.number}{hostile}", demos=({hostile: hostile},))
+            f"{name}{hostile}": replace(prompt, instructions=f"{program.candidate.number}{hostile}", demos=({hostile: hostile},))
             for name, prompt in program.candidate.program.items()
         }
         return replace(program, candidate=replace(program.candidate, program=prompts))
 
     (design,) = optimized.designs
-    texts = {"design": hostile, "warnings": (hostile,), "cut_off": hostile, "ended": replace(design.ended, reason=hostile)}
-    spoiled = replace(design, tried=tuple(map(evil, design.tried)), **texts)
+    ended = replace(design.ended, reason=hostile, warnings=(hostile,))
+    spoiled = replace(design, tried=tuple(map(evil, design.tried)), design=hostile, ended=ended)
     safe(optimization_html(replace(optimized, designs=(spoiled,))))
     safe(optimization_html(replace(optimized, designs=(spoiled,), test=None, gains=None)))

@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, Self
 
+from pydantic import TypeAdapter
+
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt
 from whichloop.runs.engine.runner import Unwatched
+
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def adapter(kind: type) -> TypeAdapter[Any]:
+    """Return what reads and writes a dataclass, made when it is first needed."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +34,18 @@ class SearchCost:
     """US dollars; None if no price is known."""
 
     def __add__(self, other: SearchCost) -> SearchCost:
-        dollars = [part for part in (self.dollars, other.dollars) if part is not None]
-        return SearchCost(
-            self.trials + other.trials,
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            sum(dollars) if dollars else None,
-        )
+        known = [part for part in (self.dollars, other.dollars) if part is not None]
+        dollars = sum(known) if known else None
+        return SearchCost(self.trials + other.trials, self.calls + other.calls, self.tokens + other.tokens, dollars)
 
     def to_json(self) -> dict[str, Any]:
         return {"trials": self.trials, "calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SearchCost:
-        """Read plain JSON. Raises KeyError for a missing part."""
-        return cls(int(data["trials"]), int(data["calls"]), int(data["tokens"]), data["cost_usd"])
+        """Read plain JSON. Raises KeyError or ValueError for anything else."""
+        cost: SearchCost = adapter(cls).validate_python({**data, "dollars": data["cost_usd"]})
+        return cost
 
 
 NO_COST = SearchCost()
@@ -46,6 +54,11 @@ NO_COST = SearchCost()
 def mean_of(scores: Mapping[str, float]) -> float | None:
     """Return the mean of scores by task; None if there are none."""
     return sum(scores.values()) / len(scores) if scores else None
+
+
+def program_json(program: Program) -> dict[str, Any]:
+    """Return the prompts of a program as plain JSON."""
+    return {name: {"instructions": each.instructions, "demos": [*map(dict, each.demos)]} for name, each in program.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +73,8 @@ class Candidate:
     """Task → mean score of its rollouts."""
     dev: Mapping[str, float] = field(default_factory=dict)
     counts: bool = True
-    """Whether it counts as a program that was tried: the first and the final one, one that was scored on a dev task or on all train
-    tasks, or one with instructions of its own. Others are steps within an optimizer, such as a program without the demonstration
-    of the task that is just being bootstrapped."""
+    """Whether it counts as tried: the first, the final one, one scored on a dev task or all train tasks, or one with instructions
+    of its own. Others are steps within an optimizer."""
 
     @property
     def dev_mean(self) -> float | None:
@@ -71,17 +83,8 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
-            "number": self.number,
-            "digest": self.digest,
-            "train": dict(self.train),
-            "dev": dict(self.dev),
-            "counts": self.counts,
-            "program": {
-                name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
-                for name, prompt in self.program.items()
-            },
-        }
+        plain = {"number": self.number, "digest": self.digest, "counts": self.counts}
+        return {**plain, "train": dict(self.train), "dev": dict(self.dev), "program": program_json(self.program)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], like: Program) -> Self:
@@ -93,8 +96,7 @@ class Candidate:
             name: replace(like.get(name, _FIELDS_UNKNOWN), instructions=state["instructions"], demos=tuple(state["demos"]))
             for name, state in data["program"].items()
         }
-        counts = data.get("counts", True)  # older runs do not tell
-        return cls(data["number"], data["digest"], program, data["train"], data["dev"], counts)
+        return cls(data["number"], data["digest"], program, data["train"], data["dev"], data.get("counts", True))
 
 
 _FIELDS_UNKNOWN = Prompt("", {}, {})
@@ -131,49 +133,32 @@ class SearchEnd:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "design": self.design,
-            "status": self.status,
-            "reason": self.reason,
-            "digest": self.digest,
-            "chosen": self.chosen,
-            "candidates": self.candidates,
-            "before": dict(self.before),
-            "after": dict(self.after),
-            "search": self.search.to_json(),
-            "proposals": self.proposals.to_json(),
-            "evaluation": self.evaluation.to_json(),
-            "warnings": list(self.warnings),
-        }
+        """Return plain JSON."""
+        plain: dict[str, Any] = adapter(type(self)).dump_python(self, mode="json")
+        return plain | {name: getattr(self, name).to_json() for name in COSTS}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SearchEnd:
         """Read plain JSON. Raises KeyError, TypeError or ValueError for anything else."""
-        fields: dict[str, Any] = {name: data[name] for name in _PLAIN}
-        fields |= {name: SearchCost.from_json(data[name]) for name in ("search", "proposals", "evaluation")}
-        return cls(**fields, warnings=tuple(data["warnings"]))
+        costs = {name: SearchCost.from_json(data[name]) for name in COSTS}
+        end: SearchEnd = adapter(cls).validate_python({**data, **costs})
+        return end
 
 
-_PLAIN = ("design", "status", "reason", "digest", "chosen", "candidates", "before", "after")
+COSTS = ("search", "proposals", "evaluation")
 
 
 class Watcher(Protocol):
-    """An observer of an optimization, called once at a time; a resumed run reports its replayed rollouts again."""
+    """An observer of an optimization, called once at a time; a resumed run reports its replayed rollouts again.
 
-    def began(self, design: str, initial: Candidate) -> None:
-        """Handle the start of a design's optimization; `initial`: its own program."""
+    A program is told as `tried` from when it counts as that; rollouts of it may have been told before. Costs are those so far.
+    """
 
-    def tried(self, design: str, candidate: Candidate) -> None:
-        """Handle a program from when it counts as tried; rollouts of it may have been told before."""
-
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
-        """Handle a scored rollout; `candidate` includes its score, `search` is the cost so far."""
-
-    def proposed(self, design: str, proposals: SearchCost) -> None:
-        """Handle the optimizer's own request; `proposals` is the cost so far."""
-
-    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
-        """Handle the end of a design's optimization; `final`: the candidate whose program is in optimized.json."""
+    def began(self, design: str, initial: Candidate) -> None: ...
+    def tried(self, design: str, candidate: Candidate) -> None: ...
+    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None: ...
+    def proposed(self, design: str, proposals: SearchCost) -> None: ...
+    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None: ...
 
 
 class Silent(Unwatched):

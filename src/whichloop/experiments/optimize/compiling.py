@@ -1,43 +1,34 @@
 """One compile of a teleprompter: its inputs, its metrics and its program.
 
-It has no side effects on DSPy's settings, streams or loggers. It is repeatable: equal seeds and equal answers give equal programs.
-It reports errors that DSPy swallows: an exception in a rollout or a metric ends the compile as OptimizerFailed, others, such as in
-a proposal, reach `Workshop.warn`.
-
-The base of the built-in optimizers, which `optimizers` has; their fields are their options.
-
-Their defaults suit a small budget.
-
-A program that is optimized again begins with its own instructions. Its demonstrations are dropped by LabeledFewShot,
-BootstrapFewShot, BootstrapFewShotWithRandomSearch and InferRules (DSPy's `reset_copy`), which gather their own; MIPROv2 scores them
-once and then searches among its own; COPRO and GEPA keep them, SIMBA drops some in every program that it makes.
+It leaves DSPy's settings, streams and loggers as they were, and is repeatable: equal seeds and equal answers give equal programs.
+An exception in a rollout or a metric, which DSPy would log and score 0, ends the compile as OptimizerFailed. What DSPy prints and
+logs goes to a file, its warnings to `Workshop.warn` as well.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import inspect
+import io
 import json
-import math
-import random
+import logging
+import os
+import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from types import TracebackType
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 import dspy
 
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.protocol.redact import logger_of
-from whichloop.runs.built_in import Option, options_of
-
-from .config import packages_of
-from .quiet_dspy import Warn, error_line, quiet, with_place
-
-logger = logger_of(__name__)
+from whichloop.protocol.own_code import raised_at
+from whichloop.protocol.redact import redact
+from whichloop.protocol.values import cap, error_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +46,10 @@ class Workshop:
     threads: int = 1
     """Number of rollouts in flight at once."""
     seed: int = 0
-    warn: Warn = logger.warning
+    log: Path = Path(os.devnull)
+    """The file that gets what DSPy prints and logs."""
+    warn: Callable[[str], None] = lambda line: None
     """A function that gets each kind of problem that DSPy only logs, in one line."""
-
-    @property
-    def drawn(self) -> list[Any]:
-        """Return the train tasks in an order drawn with the seed, for optimizers without a seed."""
-        tasks = list(self.train)
-        random.Random(self.seed).shuffle(tasks)
-        return tasks
 
     @property
     def choosing(self) -> list[Any]:
@@ -75,6 +61,24 @@ class OptimizerFailed(Exception):
     """A compile without a result because of a bug in the optimizer, a metric or a rollout; the message names the cause."""
 
 
+class BudgetSpent(BaseException):
+    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+
+
+class Uncaught(BaseException):
+    """A carrier of an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised."""
+
+
+MAX_CHARS = 400
+
+
+def error_line(error: BaseException) -> str:
+    """Return type and message of an exception, or of its cause if it has no message, as one short line without secrets."""
+    while not error_text(error) and error.__context__ is not None:
+        error = error.__context__
+    return cap(redact(" ".join(f"{type(error).__name__}: {error_text(error)}".split())), MAX_CHARS)
+
+
 # --- metrics ---
 
 
@@ -84,14 +88,14 @@ def score(example: Any, prediction: Any, trace: Any = None) -> float | bool:
     return value if trace is None else value >= 1.0
 
 
-def judge(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
-    """Return a dspy.Prediction of score and feedback, which GEPA reflects on and SIMBA derives advice from."""
-    return dspy.Prediction(score=float(pred.score), feedback=str(pred.feedback))
-
-
 def share(example: Any, prediction: Any, trace: Any = None) -> float:
     """Return the score, in bootstrapping too, where a threshold defines success."""
     return float(prediction.score)
+
+
+def judge(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+    """Return a dspy.Prediction of score and feedback, which GEPA reflects on and SIMBA derives advice from."""
+    return dspy.Prediction(score=float(pred.score), feedback=str(pred.feedback))
 
 
 def any_metric(example: Any, prediction: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
@@ -99,15 +103,10 @@ def any_metric(example: Any, prediction: Any, trace: Any = None, pred_name: Any 
     return score(example, prediction, trace) if pred_name is None else judge(example, prediction)
 
 
-class Uncaught(BaseException):
-    """A carrier of an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised, and
-    what, where there is no cause."""
-
-
 def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a metric so that an exception in it ends the compile."""
+    """Return a metric whose exceptions end the compile."""
 
-    @functools.wraps(metric)
+    @functools.wraps(metric)  # GEPA looks at the signature
     def measured(*args: Any, **kwargs: Any) -> Any:
         try:
             return metric(*args, **kwargs)
@@ -115,6 +114,18 @@ def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
             raise Uncaught("in the metric") from error
 
     return measured
+
+
+@contextmanager
+def loud_metric_of(teleprompter: object) -> Iterator[None]:
+    """Let exceptions in the metric that a teleprompter brings along end the compile, within the block."""
+    attributes = getattr(teleprompter, "__dict__", {})
+    own = {name: attributes[name] for name in ("metric", "metric_fn") if callable(attributes.get(name))}
+    attributes.update({name: loud(metric) for name, metric in own.items()})
+    try:
+        yield
+    finally:
+        attributes.update(own)
 
 
 # --- a compile ---
@@ -128,7 +139,7 @@ class LoopUnderTest(LoopProgram):
 
     # MIPROv2 and SIMBA show the source of this class to the model that proposes.
 
-    _fuse: _Fuse
+    fuse: _Fuse
 
     @classmethod
     def of(cls, student: LoopProgram) -> Self:
@@ -136,23 +147,17 @@ class LoopUnderTest(LoopProgram):
         student_copy: Self = student.deepcopy()
         student_copy.__class__ = cls
         student_copy._compiled = False  # DSPy takes a compiled program for frozen
-        student_copy._fuse = _Fuse()
+        student_copy.fuse = _Fuse()
         student_copy.set_lm(None)
         return student_copy
-
-    def end(self) -> None:
-        """Let no rollout begin any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
-        self._fuse.blown = self._fuse.blown or Uncaught("after the end")
 
     def forward(self, **inputs: Any) -> Any:
         trace = dspy.settings.trace
         before = 0 if trace is None else len(trace)
-        with self._fuse:
+        with self.fuse:
             prediction = super().forward(**inputs)
         if trace is not None:
-            trace[before:] = [
-                (who, _fresh(call_inputs), dspy.Prediction(**_fresh(dict(outputs)))) for who, call_inputs, outputs in trace[before:]
-            ]
+            trace[before:] = [(who, _fresh(given), dspy.Prediction(**_fresh(dict(said)))) for who, given, said in trace[before:]]
         return prediction
 
 
@@ -161,19 +166,33 @@ class _Fuse:
 
     def __init__(self) -> None:
         self.blown: BaseException | None = None
+        self._running = 0
+        self._changed = threading.Condition()
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
     def __enter__(self) -> None:
-        if self.blown is not None:
-            raise self.blown
+        with self._changed:
+            if self.blown is not None:
+                raise self.blown
+            self._running += 1
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if isinstance(error, Exception):
-            self.blown = Uncaught("in a rollout")
-            raise self.blown from error
-        self.blown = error or self.blown
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+            if isinstance(error, Exception):
+                self.blown = Uncaught("in a rollout")
+                raise self.blown from error
+            self.blown = error or self.blown
+
+    def end(self) -> None:
+        """Let no rollout begin any more, and wait for those under way, so that all are counted; not after Ctrl-C."""
+        with self._changed:
+            self.blown = self.blown or Uncaught("after the end")
+            while self._running and not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+                self._changed.wait()
 
 
 def _fresh(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,29 +206,19 @@ def _fresh(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ONE_AT_A_TIME = threading.RLock()
-"""A lock, because silencing DSPy's modules affects the whole process."""
+"""A lock, because what DSPy prints and logs is the whole process's."""
 
 
 def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop: Workshop) -> LoopProgram:
-    """Run `search` on a copy of the student and return its program. Raises OptimizerFailed; see `Optimizer.compile`."""
+    """Run `search` on a copy of the student, and return the student with the prompts of the program that it gives.
+
+    A process runs one compile at a time; others wait. Raises OptimizerFailed. Only BaseExceptions pass through every optimizer:
+    KeyboardInterrupt, or one that a rollout raises to end the compile.
+    """
     if not workshop.train:
         raise OptimizerFailed(f"{name}: there is no train task")
     student = LoopUnderTest.of(workshop.student)
-    with _ONE_AT_A_TIME, quiet(workshop.warn), dspy.context(**_settings(workshop)):
-        try:
-            return _program(search(workshop, student), workshop.student)
-        except Uncaught as uncaught:
-            cause = uncaught.__cause__
-            message = str(uncaught) if cause is None else f"{uncaught}: {with_place(cause)}"
-            raise OptimizerFailed(f"{name}: {message}") from cause
-        except Exception as error:  # the boundary to DSPy's and the user's own optimizers
-            raise OptimizerFailed(f"{name}: {error_line(error)}") from error
-        finally:
-            student.end()
-
-
-def _settings(workshop: Workshop) -> dict[str, Any]:
-    return {
+    settings = {
         "lm": workshop.lm,
         "adapter": dspy.ChatAdapter(),
         "trace": None,  # else every rollout is kept; code that needs a trace starts its own
@@ -219,6 +228,17 @@ def _settings(workshop: Workshop) -> dict[str, Any]:
         "num_threads": workshop.threads,
         "max_errors": sys.maxsize,  # DSPy would discard all scores at the tenth
     }
+    with _ONE_AT_A_TIME, _logged(workshop), dspy.context(**settings):
+        try:
+            return _program(search(workshop, student), workshop.student)
+        except Uncaught as uncaught:
+            cause = uncaught.__cause__
+            place = f" at {at}" if cause is not None and (at := raised_at(cause)) else ""
+            raise OptimizerFailed(f"{name}: {uncaught}: {error_line(cause or uncaught)}{place}") from cause
+        except Exception as error:  # the boundary to DSPy's and the user's own optimizers
+            raise OptimizerFailed(f"{name}: {error_line(error)}") from error
+        finally:
+            student.fuse.end()
 
 
 def _program(result: Any, student: LoopProgram) -> LoopProgram:
@@ -228,7 +248,7 @@ def _program(result: Any, student: LoopProgram) -> LoopProgram:
     """
     if not isinstance(result, LoopProgram):
         raise TypeError(f"it gave a {type(result).__name__}, not the program that it was handed, or a copy of it")
-    names, expected = sorted(_predictors(result)), sorted(_predictors(student))
+    names, expected = (sorted(_predictors(program)) for program in (result, student))
     if names != expected:
         raise TypeError(f"it gave a program of the predictors {', '.join(names) or 'none'}, not {', '.join(expected)}")
     clean: LoopProgram = student.deepcopy()
@@ -236,75 +256,85 @@ def _program(result: Any, student: LoopProgram) -> LoopProgram:
     clean.set_lm(None)
     for name, prompt in result.program.items():
         predictor = getattr(clean, name)
-        predictor.signature = instructed(predictor.signature, prompt.instructions)
+        predictor.signature = predictor.signature.with_instructions(prompt.instructions)
+        predictor.signature.instructions = prompt.instructions  # without any, DSPy would invent some
         predictor.demos = [dspy.Example(_fresh(demo)) for demo in prompt.demos]
     return clean
 
 
-def instructed(signature: Any, instructions: str) -> Any:
-    """Return a new signature with these instructions; without any, DSPy would invent some."""
-    new_signature = signature.with_instructions(instructions)
-    new_signature.instructions = instructions
-    return new_signature
+def _predictors(program: LoopProgram) -> list[str]:
+    return [name for name, value in vars(program).items() if isinstance(value, dspy.Predict)]
 
 
-def _predictors(program: LoopProgram) -> dict[str, Any]:
-    return {name: value for name, value in vars(program).items() if isinstance(value, dspy.Predict)}
+# --- what DSPy prints, draws and logs ---
+
+LOGGERS = ("dspy", "gepa", "optuna")
+_OF_OPTIMIZERS = re.compile(r"(dspy\.(teleprompt|propose|evaluate|utils\.parallelizer)|gepa)\b")
+"""Loggers of optimizers. Elsewhere DSPy only warns about the form of requests."""
+_SWALLOWED = re.compile(r"Batched reflection failed|Per-task reflection failed|Iteration \d+: Exception")
+"""The beginnings of GEPA's messages about exceptions, which it logs below the level of a warning."""
+MAX_WARNINGS = 20
+"""Maximum number of distinct messages of one compile, because problems tend to repeat."""
 
 
-Part = Literal["instructions", "demos"]
-INSTRUCTIONS: frozenset[Part] = frozenset({"instructions"})
-DEMOS: frozenset[Part] = frozenset({"demos"})
-BOTH = INSTRUCTIONS | DEMOS
+@contextmanager
+def _logged(workshop: Workshop) -> Iterator[None]:
+    """Send what DSPy prints and logs to the workshop's file within the block, and draw no bars."""
+    bar = importlib.import_module("tqdm").tqdm
+    with ExitStack() as stack:
+        log = _Redacted(stack.enter_context(workshop.log.open("a", encoding="utf-8", errors="replace")))
+        for logger in map(logging.getLogger, LOGGERS):
+            stack.callback(vars(logger).update, handlers=logger.handlers, propagate=logger.propagate)
+            stack.callback(logger.setLevel, logger.level)  # MIPROv2 sets optuna's
+            logger.handlers, logger.propagate = [logging.StreamHandler(log), _Warning(workshop.warn)], False
+        stack.enter_context(redirect_stdout(log))
+        for owner, name, stand_in in (
+            (bar, "__init__", functools.partialmethod(_undrawn, bar.__init__)),
+            (bar, "monitor_interval", 0),  # no thread that watches bars
+            (importlib.import_module("dspy.teleprompt.gepa.gepa_utils"), "ThreadPoolExecutor", _Pool),
+        ):
+            stack.callback(setattr, owner, name, vars(owner)[name])
+            setattr(owner, name, stand_in)
+        yield
 
 
-class BuiltIn:
-    """The base of the built-in optimizers; their fields are their options."""
+class _Redacted(io.TextIOBase):
+    """A text file without secrets."""
 
-    __slots__ = ()
+    def __init__(self, file: io.TextIOBase) -> None:
+        super().__init__()
+        self.file = file
 
-    name: ClassVar[str]
-    proposes: ClassVar[bool] = False
-    only_collects: ClassVar[bool] = False
-
-    @property
-    def changes(self) -> frozenset[Part]:
-        return BOTH
-
-    @property
-    def summary(self) -> str:
-        return (inspect.getdoc(type(self)) or "").splitlines()[0]
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]  # each is a dataclass
-
-    @property
-    def described(self) -> Mapping[str, Option]:
-        return options_of(type(self))
-
-    def compile(self, workshop: Workshop) -> LoopProgram:
-        for package in packages_of(self.name):
-            importlib.import_module(package)  # before its logger is silenced, because the import sets it up
-        return compiled(self.name, self._search, workshop)
-
-    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
-        raise NotImplementedError
+    def write(self, text: str) -> int:
+        return self.file.write(redact(text))
 
 
-def at_least(least: float, **values: float | None) -> None:
-    """Raise ValueError for an option below the limit, or one that is not a finite number."""
-    for name, value in values.items():
-        if value is not None and not (math.isfinite(value) and value >= least):
-            raise ValueError(f"{name} must be at least {least:g}, not {value:g}")
+class _Warning(logging.Handler):
+    """Passes on what optimizers warn of, each kind once, in one line: the exception if there is one, else the message."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        super().__init__()
+        self.warn = warn
+        self.seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text, error = record.getMessage(), sys.exc_info()[1]
+        if not _OF_OPTIMIZERS.match(record.name) or not (record.levelno >= logging.WARNING or _SWALLOWED.match(text)):
+            return
+        line = cap(redact(" ".join(text.split())), MAX_CHARS) if error is None else error_line(error)
+        kind = re.sub(r"\d+", "0", line)  # numbers of iterations and batches
+        if kind not in self.seen and len(self.seen) < MAX_WARNINGS:
+            self.seen.add(kind)
+            self.warn(line)
 
 
-def check_threshold(threshold: float | None) -> None:
-    """Raise ValueError for a threshold that no score reaches, or for 0, which DSPy treats as unset."""
-    if threshold is not None and not 0 < threshold <= 1:
-        raise ValueError(f"metric_threshold must be above 0 and at most 1, not {threshold:g}")
+def _undrawn(self: object, begin: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    begin(self, *args, **{**kwargs, "disable": True})
 
 
-def bootstrap_metric(threshold: float | None) -> Callable[..., Any]:
-    """Return the metric by which demonstrations are bootstrapped: full success, or the score where a threshold decides."""
-    return loud(score if threshold is None else share)
+class _Pool(ThreadPoolExecutor):
+    """A pool that waits for no call after Ctrl-C: GEPA's would wait for the rollout that a thread of it waits for."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the pool."""
+        super().shutdown(wait and not isinstance(sys.exc_info()[1], KeyboardInterrupt), cancel_futures=True)

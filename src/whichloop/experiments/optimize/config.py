@@ -22,7 +22,6 @@ from whichloop.runs.config import (
     setting_error,
 )
 
-DSPY = "dspy"
 BESIDE_DSPY: Mapping[str, str] = {"miprov2": "optuna"}
 """Built-in optimizer, in small letters → the package that it needs beside DSPy, whose extra has both."""
 
@@ -30,7 +29,7 @@ BESIDE_DSPY: Mapping[str, str] = {"miprov2": "optuna"}
 def packages_of(optimizer: str) -> tuple[str, ...]:
     """Return the packages that an optimizer needs; the extra of the last has all. `optimizer`: its name, without options."""
     beside = BESIDE_DSPY.get(optimizer.lower())
-    return (DSPY,) if beside is None else (DSPY, beside)
+    return ("dspy",) if beside is None else ("dspy", beside)
 
 
 def check_packages(optimizer: str) -> None:
@@ -41,11 +40,8 @@ def check_packages(optimizer: str) -> None:
             raise missing(f"optimizer {optimizer}", package, extra=EXTRA_OF[packages[-1]])
 
 
-DEFAULT_BUDGET = BudgetConfig(calls=2000)
 REPEATS = 3
 """Trials per task of the test split, before and after."""
-TRAIN, DEV = 40, 40
-"""Number of tasks that an optimizer learns from, and that it is scored on: small samples, as optimizers' budgets are."""
 
 
 class SearchConfig(BaseModel):
@@ -55,20 +51,18 @@ class SearchConfig(BaseModel):
 
     optimizer: str = "BootstrapFewShot"
     """Optimizer (teleprompter), `name` or `name(option=value)`."""
-    budget: BudgetConfig = DEFAULT_BUDGET
+    budget: BudgetConfig = BudgetConfig(calls=2000)
     """Limits on what the rollouts of each design may spend."""
     proposer_budget: BudgetConfig | None = None
     """Limits on what the optimizer's own requests for each design may spend; if absent, the same as `budget`."""
     proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
     """Model that proposes prompts: a real one, or `scripted`."""
-    train: Positive = TRAIN
+    train: Positive = 40
     """Maximum number of tasks of the train split."""
-    dev: Positive = DEV
+    dev: Positive = 40
     """Maximum number of tasks of the dev split."""
     threads: Annotated[Positive | None, IfAbsent("1 with the scripted model, 8 with a real one")] = None
     """Number of rollouts in flight at once; one at a time makes a search repeatable."""
-    amortize: Annotated[int, Field(ge=1)] = 10_000
-    """Number of tasks in production that the cost of optimizing is spread over."""
 
 
 class OptimizeConfig(BaseModel):
@@ -89,9 +83,7 @@ class OptimizeConfig(BaseModel):
                 raise ValueError(f"{field}: give one, not {len(names)}: {same}")
         for field in _REFUSED:
             if getattr(compare, field) is not None:
-                raise ValueError(
-                    f"{field} is not a setting of an optimization, which uses the splits train, dev and test and keeps its own log"
-                )
+                raise ValueError(f"{field} is not a setting of an optimization, which has splits and logs of its own")
         if compare.budget != BudgetConfig():
             raise ValueError("budget: move it to the table `search`, because it limits the search and not the test")
         if self.search.budget.seconds is not None:

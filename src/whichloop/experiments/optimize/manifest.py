@@ -18,8 +18,10 @@ from whichloop.protocol.names import without_process
 from whichloop.runs.config import BudgetConfig, Positive, Repeats, Seed
 from whichloop.runs.folders import OPTIMIZED, RUNS, is_optimization
 from whichloop.runs.manifest import Count, ManifestPart, fitting
-from whichloop.runs.store.files import RunError, append_whole, open_repaired, sealed_lines
+from whichloop.runs.store.files import RunError, append_whole, open_repaired, read_document, sealed_lines
 from whichloop.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
+
+from .candidates import SearchEnd
 
 SplitName = Literal["train", "dev", "test"]
 
@@ -71,6 +73,8 @@ class SplitOpening(ManifestPart):
     """Design → digest of the tested program."""
     rollouts: dict[str, dict[str, Any]]
     """Design → the state of its rollout log at that time."""
+    before: tuple[str, ...] = ()
+    """Earlier runs beside this one that have opened the same tasks."""
 
 
 class SplitEntry(ManifestPart):
@@ -82,21 +86,18 @@ class SplitEntry(ManifestPart):
     """The opening of the test split; None before it."""
 
 
-class SearchSettings(BaseModel):
-    """The settings of a search that its results are read with."""
+class _Settings(BaseModel):
+    """Settings that results are read with."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
+
+class SearchSettings(_Settings):
     budget: BudgetConfig
-    amortize: Positive
     proposer: str | None = None
 
 
-class CompareSettings(BaseModel):
-    """The settings of the comparisons that their results are read with."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
+class CompareSettings(_Settings):
     name: str | None = None
     suite: str = ""
     models: tuple[str, ...] = ()
@@ -106,11 +107,7 @@ class CompareSettings(BaseModel):
     runs: str = str(RUNS)
 
 
-class OptimizationSettings(BaseModel):
-    """The settings of an optimization that its results are read with."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
+class OptimizationSettings(_Settings):
     compare: CompareSettings
     search: SearchSettings
 
@@ -134,6 +131,12 @@ class OptimizationManifest(ManifestPart):
     platform: str
 
     @property
+    def opened_before(self) -> tuple[str, ...]:
+        """Earlier runs that have opened the same locked tasks."""
+        opened = self.splits["test"].opened
+        return () if opened is None else opened.before
+
+    @property
     def settings(self) -> OptimizationSettings:
         """The part of the configuration that the results are read with."""
         return OptimizationSettings.model_validate(self.config)
@@ -147,9 +150,22 @@ def read_optimization_manifest(folder: Path) -> OptimizationManifest:
 
 
 PROGRAM, ENDED, CANDIDATES = OPTIMIZED, "ended.json", "candidates.json"
-FAILURE = "failure.txt"
-"""The traceback of a failed optimizer."""
 ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
+FAILURE, CHATTER = "failure.txt", "dspy.log"
+"""The traceback of a failed optimizer, and what DSPy printed and logged."""
+AGAIN = "again"
+"""Folder of the second run of the old prompts on the locked tasks."""
+
+
+def read_end(folder: Path) -> SearchEnd | None:
+    """Read the end of a design's search; None before it. Raises RunError."""
+    path = folder / ENDED
+    try:
+        return SearchEnd.from_json(read_document(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 
 def saved_digest(path: Path) -> str:

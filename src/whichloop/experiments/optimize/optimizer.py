@@ -1,155 +1,157 @@
-"""Teleprompters by name: DSPy's own and the user's."""
+"""Teleprompters by name: a table of DSPy's own, and the user's. Their options are the arguments that they take themselves."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint
-from typing import Any, ClassVar, Protocol
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import dspy
 from pydantic_core import to_jsonable_python
 
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.protocol import Program
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import Spec, nearest, own_object, without_process
 from whichloop.protocol.own_code import load_plugin
 from whichloop.runs.built_in import Option, options_of
 from whichloop.runs.registry import converted_options
 
-from .compiling import BOTH, BuiltIn, Part, Workshop, any_metric, compiled, loud
-from .config import check_packages
-from .optimizers import BUILT_IN
-from .quiet_dspy import error_line
-from .raising import watched_metric
+from .compiling import Workshop, any_metric, compiled, error_line, judge, loud, loud_metric_of, score, share
+from .config import check_packages, packages_of
 
 GROUP = "whichloop.optimizers"
 """The entry points of optimizers in other packages."""
+Options = dict[str, Any]
 
 
-class Optimizer(Protocol):
-    """A teleprompter with its options."""
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """What whichloop adds to a teleprompter of DSPy's."""
 
-    @property
-    def name(self) -> str: ...
+    summary: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Options that are smaller than DSPy's own, for small budgets."""
+    metric: Callable[..., Any] = score
+    only_collects: bool = False
+    """Whether it never compares programs, so that its state when the rollouts end is its result."""
+    sized: Callable[[Options, Workshop], Options] = lambda options, workshop: options
+    """Fits the options to the tasks."""
+
+
+def _gepa(options: Options, workshop: Workshop) -> Options:
+    sizes = ("max_metric_calls", "max_full_evals", "auto")
+    return options if any(name in options for name in sizes) else {**options, "max_full_evals": 10}
+
+
+def _mipro(options: Options, workshop: Workshop) -> Options:
+    """Return its options without `auto`, unless that was typed; DSPy refuses a minibatch larger than dev."""
+    dev, size = len(workshop.choosing), options.get("minibatch_size", 35)
+    options = {"minibatch": dev > size, **options, "minibatch_size": min(size, dev)}
+    if options.get("auto") is not None:
+        return options
+    candidates = options.get("num_candidates", 6)
+    is_zero_shot = options.get("max_bootstrapped_demos") == options.get("max_labeled_demos") == 0
+    parts = len(workshop.student.predictors()) * (1 if is_zero_shot else 2)
+    trials = int(max(2 * parts * math.log2(max(2, candidates)), 1.5 * candidates))  # as many as DSPy recommends
+    return {"num_trials": trials, **options, "auto": None, "num_candidates": candidates}
+
+
+def _simba(options: Options, workshop: Workshop) -> Options:
+    return {**options, "bsize": min(options["bsize"], len(workshop.train))}
+
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "BootstrapFewShot": BuiltIn("Steps of rollouts that went well as demonstrations, train tasks as examples.", only_collects=True),
+    "BootstrapFewShotWithRandomSearch": BuiltIn(
+        "BootstrapFewShot over shuffled train tasks, many times; the best by dev score.", {"num_candidate_programs": 6}
+    ),
+    "COPRO": BuiltIn("Proposed instructions, improved round by round by their score on train.", {"breadth": 4, "depth": 2}),
+    "GEPA": BuiltIn("Instructions evolved by reflecting on feedback in words.", metric=judge, sized=_gepa),
+    "LabeledFewShot": BuiltIn("Train tasks and their answers as examples; nothing is tried out.", only_collects=True),
+    "MIPROv2": BuiltIn("Proposed instructions and bootstrapped demonstrations, combined by Bayesian search.", sized=_mipro),
+    "SIMBA": BuiltIn(
+        "Demonstrations and advice from train tasks whose rollouts differ most.",
+        {"bsize": 8, "num_candidates": 4, "max_steps": 4},
+        metric=judge,
+        sized=_simba,
+    ),
+}  # fmt: skip
+OWN = BuiltIn("", metric=any_metric)
+
+_GIVEN = ("metric", "seed", "threads", "num_threads", "lm", "prompt_model", "reflection_lm")
+"""The arguments that whichloop passes to a constructor if its signature has them."""
+_RESERVED = frozenset({*_GIVEN, "self", "student", "trainset", "valset", "teacher", "eval_kwargs", "log_dir"})
+"""Arguments that are no options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """A teleprompter with its options: a class or function that gives an object with DSPy's `compile`."""
+
+    name: str
+    target: Callable[..., Any]
+    typed: Mapping[str, Any] = field(default_factory=dict)
+    about: BuiltIn = OWN
 
     @property
     def summary(self) -> str:
         """A one-line description."""
+        return self.about.summary or (inspect.getdoc(self.target) or "").partition("\n")[0]
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        """All options and their values, as JSON."""
-
-    @property
-    def described(self) -> Mapping[str, Option]:
-        """The options that can be typed: type, default and a one-line description of each."""
-
-    @property
-    def changes(self) -> frozenset[Part]:
-        """The parts of a predictor's state that it may change."""
-
-    @property
-    def proposes(self) -> bool:
-        """Whether it makes its own model requests."""
-
-    @property
-    def only_collects(self) -> bool:
-        """Whether it never compares programs, so that its state when the rollouts end is its result."""
-
-    def compile(self, workshop: Workshop) -> LoopProgram:
-        """Return a program of the student's predictors, uncompiled in DSPy's sense, so that it can be optimized again.
-
-        A process runs one compile at a time; others wait. Raises OptimizerFailed. Only BaseExceptions pass through every
-        optimizer: KeyboardInterrupt, or one that a rollout raises to end the compile.
-        """
-
-
-def unread_proposals_warning(requests: int, programs: Sequence[Program]) -> str:
-    """Return a warning if proposals had no effect, else an empty text. DSPy ignores unreadable proposals.
-
-    `requests`: the number of the optimizer's own requests. `programs`: those tried, the design's own first.
-    """
-    texts = [{name: prompt.instructions for name, prompt in program.items()} for program in programs]
-    if not requests or any(text != texts[0] for text in texts):
-        return ""
-    return f"the optimizer made requests of its own ({requests}), but no other instructions were ever tried: look at the proposals"
-
-
-# --- user optimizers ---
-
-_PROVIDED: Mapping[str, Callable[[Workshop], Any]] = {
-    "metric": lambda workshop: loud(any_metric),
-    "seed": lambda workshop: workshop.seed,
-    "threads": lambda workshop: workshop.threads,
-    "num_threads": lambda workshop: workshop.threads,
-    "lm": lambda workshop: workshop.lm,
-    "prompt_model": lambda workshop: workshop.lm,
-    "reflection_lm": lambda workshop: workshop.lm,
-}
-"""The arguments that whichloop passes to a constructor if its signature has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnOptimizer:
-    """A user's own teleprompter: a class or function that returns an object with DSPy's `compile`."""
-
-    name: str
-    target: Callable[..., Any]
-    typed_options: Mapping[str, Any]
-
-    changes: ClassVar[frozenset[Part]] = BOTH
-    proposes: ClassVar[bool] = True
-    only_collects: ClassVar[bool] = False
-
-    @property
-    def summary(self) -> str:
-        return (inspect.getdoc(self.target) or "").partition("\n")[0]
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        options: dict[str, Any] = to_jsonable_python(dict(self.typed_options), fallback=str)
+    def options(self) -> Options:
+        """The options that differ from DSPy's defaults, as JSON."""
+        options: Options = to_jsonable_python({**self.about.defaults, **self.typed}, fallback=str)
         return options
 
     @property
     def described(self) -> Mapping[str, Option]:
-        return {name: option for name, option in options_of(self.target).items() if name not in _PROVIDED}
+        """The options that can be typed."""
+        own = options_of(self.target)
+        of_compile = options_of(self._compile) if self._compile else {}
+        return {name: option for name, option in {**of_compile, **own}.items() if name not in _RESERVED}
+
+    @property
+    def _compile(self) -> Any:
+        """Its method, where it is a class."""
+        return getattr(self.target, "compile", None) if inspect.isclass(self.target) else None
 
     def compile(self, workshop: Workshop) -> LoopProgram:
+        """Return a program of the student's predictors, uncompiled in DSPy's sense. Raises what `compiled` does."""
+        for package in packages_of(self.name):
+            importlib.import_module(package)  # before its logger is redirected, because the import sets it up
         return compiled(without_process(self.name), self._search, workshop)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        settings = {name: value(workshop) for name, value in _PROVIDED.items()}
-        teleprompter = self.target(**_accepted(self.target, settings), **self.typed_options)
+        metric = share if "metric_threshold" in self.typed and self.about.metric is score else self.about.metric
+        values = (loud(metric), workshop.seed, workshop.threads, workshop.threads, *[workshop.lm] * 3)
+        offered: Options = dict(zip(_GIVEN, values, strict=True))
+        options = self.about.sized({**self.about.defaults, **self.typed}, workshop)
+        of_compile = {name: value for name, value in options.items() if name not in inspect.signature(self.target).parameters}
+        own = {name: value for name, value in options.items() if name not in of_compile}
+        teleprompter = self.target(**_accepted(self.target, offered), **own)
         compiling: Any = getattr(teleprompter, "compile", None)
         if not callable(compiling):
             raise TypeError(f"it is a {type(teleprompter).__name__}, which has no compile(student, trainset=…)")
-        arguments = {"valset": workshop.choosing, "seed": workshop.seed}
-        accepted = _accepted(compiling, arguments)
-        with watched_metric(teleprompter, workshop.warn):
-            return compiling(student, trainset=list(workshop.train), **accepted)
+        quiet = {"num_threads": workshop.threads, "display_progress": False}
+        arguments = _accepted(compiling, {"valset": workshop.choosing, "seed": workshop.seed, "eval_kwargs": quiet})
+        has_seed = "seed" in arguments or "seed" in inspect.signature(self.target).parameters
+        trainset = list(workshop.train)
+        if not has_seed:
+            random.Random(workshop.seed).shuffle(trainset)
+        with loud_metric_of(teleprompter):
+            return compiling(student, trainset=trainset, **arguments, **of_compile)
 
 
-def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that the function's signature has."""
-    return {name: value for name, value in offered.items() if name in inspect.signature(function).parameters}
-
-
-def _own_optimizer(name: str, target: Any, options: Mapping[str, Any]) -> OwnOptimizer:
-    label = f"optimizer {name}"
-    if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
-        raise ValueError(
-            f"{label}: it must be a class with a compile(student, trainset=…), or a function that makes such an object"
-        )
-    if reserved := [option for option in options if option in _PROVIDED]:
-        raise ValueError(f"{label}: {reserved[0]} is not an option: whichloop sets it")
-    unchecked = OwnOptimizer(name, target, options)
-    checked = converted_options(target, options, label)
-    empty = inspect.Parameter.empty
-    if missing := [key for key, option in unchecked.described.items() if option.default is empty and key not in options]:
-        raise ValueError(f"{label} needs {missing[0]}: give {name}({missing[0]}=…)")
-    return OwnOptimizer(name, target, checked)
+def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> Options:
+    """Return the arguments that the function's signature has, and a metric where it takes any."""
+    parameters = inspect.signature(function).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return {name: value for name, value in offered.items() if name in parameters or (takes_any and name == "metric")}
 
 
 # --- by name ---
@@ -157,7 +159,7 @@ def _own_optimizer(name: str, target: Any, options: Mapping[str, Any]) -> OwnOpt
 
 def optimizers() -> tuple[Optimizer, ...]:
     """Return the built-in optimizers with their default options."""
-    return tuple(kind() for kind in BUILT_IN)
+    return tuple(Optimizer(name, getattr(dspy, name), {}, about) for name, about in BUILT_IN.items())
 
 
 def optimizer_named(spec: Spec) -> Optimizer:
@@ -169,29 +171,37 @@ def optimizer_named(spec: Spec) -> Optimizer:
     if spec.program is not None:
         raise ValueError(f"optimizer {name}: @{spec.program} is for loops: an optimizer begins with the loop's program")
     if ":" in name:
-        return _own_optimizer(name, own_object("optimizer", name), spec.options)
-    by_name = {kind.name.lower(): kind for kind in BUILT_IN}
-    if name.lower() in by_name:
-        return _built_in(by_name[name.lower()], spec.options)
+        return _checked(Optimizer(name, own_object("optimizer", name)), spec.options)
+    for optimizer in optimizers():
+        if optimizer.name.lower() == name.lower():
+            check_packages(optimizer.name)
+            return _checked(optimizer, spec.options)
     plugins = {point.name: point for point in plugins_of(GROUP)}
-    if name in plugins:
-        return _own_optimizer(name, _loaded(plugins[name]), spec.options)
-    hint = nearest(name, [*(kind.name for kind in BUILT_IN), *sorted(plugins)])
-    raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
-
-
-def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimizer:
-    label = f"optimizer {kind.name}"
-    check_packages(kind.name)
-    options = converted_options(kind, typed_options, label)
+    if name not in plugins:
+        hint = nearest(name, [*BUILT_IN, *sorted(plugins)])
+        raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
     try:
-        return kind(**options)
-    except ValueError as error:
-        raise ValueError(f"{label}: {error}") from None
-
-
-def _loaded(point: EntryPoint) -> Any:
-    try:
-        return load_plugin(point)
+        target = load_plugin(plugins[name])
     except Exception as error:  # the boundary to foreign code
-        raise ValueError(f"optimizer {point.name!r}: loading {point.value} failed: {error_line(error)}") from error
+        raise ValueError(f"optimizer {name!r}: loading {plugins[name].value} failed: {error_line(error)}") from error
+    return _checked(Optimizer(name, target), spec.options)
+
+
+def _checked(plain: Optimizer, typed: Mapping[str, Any]) -> Optimizer:
+    """Return an optimizer with options. Raises ValueError for what is none, and for an option that it lacks or needs."""
+    label, target = f"optimizer {plain.name}", plain.target
+    if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
+        raise ValueError(
+            f"{label}: it must be a class with a compile(student, trainset=…), or a function that makes such an object"
+        )
+    if reserved := [name for name in typed if name in _RESERVED]:
+        raise ValueError(f"{label}: {reserved[0]} is not an option: whichloop sets it")
+    own = options_of(target)
+    of_compile = {name: value for name, value in typed.items() if name in plain.described and name not in own}
+    options = converted_options(target, {name: value for name, value in typed.items() if name not in of_compile}, label)
+    if of_compile:
+        options |= converted_options(plain._compile, of_compile, label)
+    empty = inspect.Parameter.empty
+    if missing := [key for key, option in own.items() if option.default is empty and key not in {*options, *_RESERVED}]:
+        raise ValueError(f"{label} needs {missing[0]}: give {plain.name}({missing[0]}=…)")
+    return Optimizer(plain.name, target, options, plain.about)

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from whichloop.models.metering import Meter
 from whichloop.models.proposer import ScriptedProposer
-from whichloop.protocol import BudgetExceeded, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
+from whichloop.protocol import BudgetExceeded, Model, ProviderError, Reply, Request, WrappedModel
 from whichloop.protocol.digest import digest
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.redact import redact
@@ -20,11 +19,13 @@ from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.values import error_text
 from whichloop.runs.store.files import RunError
 
-from .candidates import SearchCost
-from .event_loop_thread import Background
+from .candidates import SearchCost, adapter
+from .compiling import BudgetSpent
 from .manifest import JsonLinesLog, read_log
-from .raising import BudgetSpent
-from .rollouts import RunStopped
+from .rollouts import Background, RunStopped
+
+_REQUEST_ERRORS = frozenset({"bad_request", "refused"})
+"""The provider errors that would recur in a resumed run, so the optimizer has to handle them."""
 
 
 class Proposals(StreamsWhole, WrappedModel):
@@ -45,13 +46,15 @@ class Proposals(StreamsWhole, WrappedModel):
         Raises RunError for an unreadable log.
         """
         super().__init__(model)
-        self._pricing = pricing
-        self.meter = meter
-        self.background = background
-        self.report = report
+        self.meter, self.background, self.report, self._pricing = meter, background, report, pricing
         self.spent = SearchCost()
         self._lock = Lock()
-        self._logged = _logged(log)
+        self._logged: dict[str, deque[Reply]] = defaultdict(deque)
+        for number, line in enumerate(read_log(log), 1):
+            try:
+                self._logged[line["request"]].append(adapter(Reply).validate_python(line["reply"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise RunError(f"{log}:{number}: not a proposal: {type(error).__name__}: {error}") from None
         self._log = JsonLinesLog(log)
 
     def close(self) -> None:
@@ -95,32 +98,7 @@ class Proposals(StreamsWhole, WrappedModel):
             raise RunStopped(f"the model that proposes failed ({error.kind}): {error_text(error)}") from None
         reply = replace(reply, text=redact(reply.text), usage=reply.usage or estimate_usage(estimate_input(request), reply))
         try:
-            self._log.append({"request": name, **_as_line(reply)})
+            self._log.append({"request": name, "reply": adapter(Reply).dump_python(reply, mode="json")})
         except RunError as error:  # a full disk is not a failure of the optimizer
             raise RunStopped(str(error)) from None
         return reply
-
-
-_REQUEST_ERRORS = frozenset({"bad_request", "refused"})
-"""The provider errors that would recur in a resumed run, so the optimizer has to handle them."""
-
-
-def _as_line(reply: Reply) -> dict[str, Any]:
-    usage = reply.usage or Usage()
-    return {
-        "text": reply.text,
-        "calls": [[call.id, call.name, call.arguments] for call in reply.calls],
-        "finish_reason": reply.finish_reason,
-        "usage": [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.estimated, usage.cost_usd, usage.nominal_usd],
-    }
-
-
-def _logged(path: Path) -> dict[str, deque[Reply]]:
-    replies: dict[str, deque[Reply]] = defaultdict(deque)
-    for number, line in enumerate(read_log(path), 1):
-        try:
-            calls = tuple(NativeCall(*map(str, call)) for call in line["calls"])
-            replies[line["request"]].append(Reply(str(line["text"]), calls, Usage(*line["usage"]), line["finish_reason"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{path}:{number}: not a proposal: {type(error).__name__}: {error}") from None
-    return replies

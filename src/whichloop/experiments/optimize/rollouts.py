@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple, Self, TypeVar
 
 from whichloop.datasets.task import Task
 from whichloop.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.trace import Trace
 from whichloop.models.metering import Meter
-from whichloop.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
+from whichloop.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, Toolbox, WrappedLoop, program_digest
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import counted
 from whichloop.runs.engine.interruption import INTERRUPTED
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.run_state import MAX_ATTEMPTS
@@ -33,11 +34,14 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.setting import NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 
-from .candidates import Candidate, SearchCost, Watcher
-from .event_loop_thread import Background
+from .candidates import NO_COST, Candidate, SearchCost, Watcher
+from .compiling import BudgetSpent
 from .feedback import feedback
 from .manifest import JsonLinesLog, read_log
-from .raising import LEAST_ERRORS, BudgetSpent, Raising
+
+T = TypeVar("T")
+LEAST_ERRORS = 3
+"""Errors from which on a scorer that raises more often than not ends a search."""
 
 
 class ScorerBroken(BaseException):
@@ -46,6 +50,40 @@ class ScorerBroken(BaseException):
 
 class RunStopped(BaseException):
     """The run is being stopped, or every rollout fails; the message says which."""
+
+
+class Background:
+    """Runs coroutines for threads, on a thread of its own: optimizers are synchronous, trials and models are not.
+
+    On exit it cancels those that are still running.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="rollouts", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self._runner.close()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+
+class Key(NamedTuple):
+    """The identity of a rollout."""
+
+    program: str
+    task: str
+    draw: int
+    temperature: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,68 +102,38 @@ class Rollout:
     def score(self) -> float:
         return self.record.scores.get("accuracy", 0.0)
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def raised_in_scorer(self) -> bool:
+        return self.record.status == "errored" and self.record.reason.startswith(SCORER)
+
+    def line(self, key: Key) -> dict[str, Any]:
+        """Return a line of the log."""
         calls = [[call.predictor, dict(call.inputs), dict(call.outputs)] for call in self.calls]
-        spent = self.spent.to_json()
-        return {
-            "record": self.record.to_json(),
-            "calls": calls,
-            "feedback": self.feedback,
-            "spent": spent,
-            "beyond": self.is_beyond,
-        }
+        told = {"feedback": self.feedback, "spent": self.spent.to_json(), "beyond": self.is_beyond}
+        return {"key": [*key], "record": self.record.to_json(), "calls": calls, **told}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Rollout:
-        """Read plain JSON. Raises KeyError, TypeError, ValueError, AttributeError or IndexError for anything else."""
-        calls = tuple(PredictorCall(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in data["calls"])
-        record, spent = Record.from_json(data["record"]), SearchCost.from_json(data["spent"])
-        return cls(record, calls, str(data["feedback"]), spent, bool(data["beyond"]))
+    def of_line(cls, line: Mapping[str, Any]) -> tuple[Key, Rollout]:
+        """Read a line of the log. Raises KeyError, TypeError, ValueError, AttributeError or IndexError for anything else."""
+        program, task, draw, temperature = line["key"]
+        calls = tuple(PredictorCall(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in line["calls"])
+        record, spent = Record.from_json(line["record"]), SearchCost.from_json(line["spent"])
+        key = Key(str(program), str(task), int(draw), temperature)
+        return key, cls(record, calls, str(line["feedback"]), spent, bool(line["beyond"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The identity of a rollout."""
-
-    program: str
-    task: str
-    draw: int
-    temperature: float | None
-
-    @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Key:
-        program, task, draw, temperature = data
-        return cls(str(program), str(task), int(draw), temperature)
-
-    def to_json(self) -> list[Any]:
-        return [self.program, self.task, self.draw, self.temperature]
-
-
-class ReportingLoop:
+@dataclass(frozen=True)
+class ReportingLoop(WrappedLoop):
     """A loop that records its requests in the form of demonstrations."""
 
-    def __init__(self, loop: Loop, calls: list[PredictorCall], temperature: float | None) -> None:
-        self.loop = loop
-        self.calls = calls
-        self.temperature = temperature
+    calls: list[PredictorCall]
+    temperature: float | None
 
-    @property
-    def name(self) -> str:
-        return self.loop.name
-
-    @property
-    def stops(self) -> frozenset[StopReason]:
-        return self.loop.stops
-
-    def with_step_limit(self, tool_steps: int) -> ReportingLoop:
-        return ReportingLoop(self.loop.with_step_limit(tool_steps), self.calls, self.temperature)
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+    async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[Any]:
         return await self.loop.run(query, tools, ReportingModel(model, self.calls, self.temperature), observer)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutRules:
+class RolloutRules(NamedTuple):
     """The seed of rollouts, and the treatment of those beyond the budget."""
 
     seed: int
@@ -133,49 +141,41 @@ class RolloutRules:
     """Whether one beyond the budget scores 0 instead of ending the compile, for optimizers that only collect."""
 
 
+@dataclass
 class Rollouts:
-    """The runner of one design's program (see `dspy_seam.program.Runner`). Any number of threads may call it."""
+    """The runner of one design's program (see `dspy_seam.program.Runner`). Any number of threads may call it.
 
-    def __init__(
-        self,
-        arm: Arm,
-        tasks: Mapping[str, tuple[str, Task]],
-        setting: TrialContext,
-        background: Background,
-        log: Path,
-        watcher: Watcher,
-        rules: RolloutRules,
-    ) -> None:
-        """`tasks`: id → split and task, of the splits that an optimizer may see. `setting.meter` holds the budget.
+    Raises RunError for a log that cannot be read.
+    """
 
-        Raises RunError for a log that cannot be read.
-        """
-        self.arm = arm
-        self.tasks = tasks
-        self.setting = setting
-        self.background = background
-        self.watcher = watcher
-        self.seed = rules.seed
-        self.is_soft = rules.is_soft
-        self.candidates: dict[str, Candidate] = {}
-        """Digest → candidate, in the order of trying."""
-        self.search = SearchCost()
-        self.evaluation = SearchCost()
-        self.errored = 0
-        """Number of rollouts that finally failed because of infrastructure."""
-        self.scorer = Raising()
-        """How often the tasks' scorer judged a rollout, and how often it raised."""
-        self._train = {name for name, (split, _) in tasks.items() if split == "train"}
-        self._instructions: set[tuple[tuple[str, str], ...]] = set()
-        """Those of all programs so far."""
+    arm: Arm
+    tasks: Mapping[str, tuple[str, Task]]
+    """Id → split and task, of the splits that an optimizer may see."""
+    setting: TrialContext
+    """Its meter holds the budget."""
+    background: Background
+    log: InitVar[Path]
+    watcher: Watcher
+    rules: RolloutRules
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    """Digest → candidate, in the order of trying."""
+    search: SearchCost = NO_COST
+    evaluation: SearchCost = NO_COST
+    errored: int = 0
+    """Number of rollouts that finally failed because of infrastructure."""
+    judged: int = 0
+    """Number of rollouts that the tasks' scorer gave a score."""
+    scorer_errors: list[str] = field(default_factory=list)
+    """What it raised on others."""
+
+    def __post_init__(self, log: Path) -> None:
+        self._of_split = {split: {name for name, (own, _) in self.tasks.items() if own == split} for split in ("train", "dev")}
+        self._instructions: set[tuple[str, ...]] = set()
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._futures: dict[Key, Future[Rollout | None]] = {}
-        self.used_predictors: set[str] = set()
-        """The predictors that a rollout has used."""
         self._reported: set[Key] = set()
-        self._lock = RLock()
-        self._failed_in_a_row = 0
-        self._last_failure = ""
+        self._lock = threading.RLock()
+        self._failed_in_a_row, self._last_failure = 0, ""
         self._is_winding_down = False
         self._logged = _logged(log)
         self._log = JsonLinesLog(log)
@@ -185,16 +185,21 @@ class Rollouts:
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         """Run or look up a rollout. Raises BudgetSpent, ScorerBroken and RunStopped."""
-        task_id = self._task_id(inputs)
+        task_id = str(inputs.get("task"))
+        if task_id not in self.tasks:
+            raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
         with self._lock:
             key = Key(self.candidate(program).digest, task_id, sampled.rollout, sampled.temperature)
             future = self._future(key, loop, program, self.setting)
         rollout = self._scored(key, _result(future))
         if rollout is None:
-            if not self.is_soft:
+            if not self.rules.is_soft:
                 raise BudgetSpent(self.setting.meter.exhausted)
             return ProgramResult({"answer": None, "score": 0.0, "feedback": "", "stop": "budget", "status": "spent"}, ())
-        self.check_alive()
+        if self.is_broken:
+            raise ScorerBroken(self.broken)
+        if self._failed_in_a_row >= FIRST_FAILURES:
+            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self._last_failure}")
         record = rollout.record
         fields = {"answer": record.answer, "score": rollout.score, "feedback": rollout.feedback}
         return ProgramResult({**fields, "stop": record.stop, "status": record.status}, rollout.calls)
@@ -206,6 +211,19 @@ class Rollouts:
         dollars = None if search.dollars is None and not meter.dollars else meter.dollars
         return SearchCost(search.trials, meter.calls, meter.tokens, dollars)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the scorer raises again and again, so that the search ends."""
+        return len(self.scorer_errors) >= max(LEAST_ERRORS, self.judged + 1)
+
+    @property
+    def broken(self) -> str:
+        """What a scorer raises that raises again and again, or each of the few times that it was called; else empty."""
+        errors = self.scorer_errors
+        if not self.is_broken and (self.judged or not errors):
+            return ""
+        return f"{errors[0]} (it raised in {len(errors)} of {counted(self.judged + len(errors), 'call')})"
+
     def candidate(self, program: Program, *, is_whole: bool = False) -> Candidate:
         """Return the candidate of a program, a new one if there is none yet; `is_whole`: it counts as tried, whatever it is."""
         digest = program_digest(program)
@@ -215,7 +233,7 @@ class Rollouts:
                 candidate = self.candidates[digest] = Candidate(len(self.candidates), digest, program, counts=not self.candidates)
                 if candidate.number == 0:
                     self.watcher.began(str(self.arm.spec), candidate)
-            instructions = _instructions(program)
+            instructions = tuple(prompt.instructions for prompt in program.values())
             if is_whole or instructions not in self._instructions:
                 candidate = self._counting(candidate)
             self._instructions.add(instructions)
@@ -228,30 +246,26 @@ class Rollouts:
             self.watcher.tried(str(self.arm.spec), candidate)
         return candidate
 
-    @property
-    def tried(self) -> int:
-        """The number of programs that count as tried."""
-        return sum(candidate.counts for candidate in self.candidates.values())
-
     def best(self) -> Candidate:
         """Return the best candidate so far, the first of equals: by all dev tasks if several were scored on them, else by all train
         tasks, else by the total lead over the design's own program on the tasks that both were scored on."""
         tried = [*self.candidates.values()]
-        for split in ("dev", "train"):
-            names = {name for name, (split_of_task, _) in self.tasks.items() if split_of_task == split}
-            scored = {item.digest: scores for item in tried if names <= (scores := getattr(item, split)).keys()}
-            if len(scored) > 1:
-                return max((item for item in tried if item.digest in scored), key=lambda item: sum(scored[item.digest].values()))
-        return max(tried, key=lambda item: _lead(item, tried[0]))
+        for split, names in sorted(self._of_split.items()):
+            whole = [item for item in tried if names <= getattr(item, split).keys()]
+            if len(whole) > 1:
+                return max(whole, key=lambda item: sum(getattr(item, split).values()))
+        own = {**tried[0].train, **tried[0].dev}
+        scored = {item.digest: {**item.train, **item.dev} for item in tried}
+        return max(tried, key=lambda item: sum(score - own[task] for task, score in scored[item.digest].items() if task in own))
 
     def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
         """Return dev task → score of the program's first rollout without errored ones; missing ones run now, beyond the budget."""
         candidate = self.candidate(program)
         setting = replace(self.setting, meter=Meter())
-        keys = [Key(candidate.digest, task_id, 0, None) for task_id, (split, _) in self.tasks.items() if split == "dev"]
+        keys = [Key(candidate.digest, task_id, 0, None) for task_id in self.tasks if task_id in self._of_split["dev"]]
         scores = {}
         for some in (keys[:LEAST_ERRORS], keys[LEAST_ERRORS:]):  # the first few tell whether the scorer works at all
-            if self.scorer.is_broken:
+            if self.is_broken:
                 break
             waiting = [self._future(key, loop, program, setting) for key in some]
             for key, future in zip(some, waiting, strict=True):
@@ -277,12 +291,6 @@ class Rollouts:
 
     # --- one rollout ---
 
-    def _task_id(self, inputs: Mapping[str, Any]) -> str:
-        task_id = str(inputs.get("task"))
-        if task_id not in self.tasks:
-            raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
-        return task_id
-
     def _future(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Future[Rollout | None]:
         """Return the future of a rollout, started if it is new. Raises RunStopped for a new one once the search winds down."""
         with self._lock:
@@ -302,15 +310,15 @@ class Rollouts:
             setting.meter.tokens += logged.spent.tokens
             setting.meter.dollars += logged.spent.dollars or 0.0
             return logged
-        rollout = None if setting.meter.exhausted else await self._run(key, loop, program, setting, is_beyond)
+        rollout = None if setting.meter.exhausted else await self._run(key, loop, program, setting)
         if rollout is None:
             with self._lock:
                 del self._futures[key]
         else:
-            self._log.append({"key": key.to_json(), **rollout.to_json()})
+            self._log.append(rollout.line(key))
         return rollout
 
-    async def _run(self, key: Key, loop: Loop, program: Program, setting: TrialContext, is_beyond: bool) -> Rollout | None:
+    async def _run(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Rollout | None:
         """Run the trial; None if the budget ends during it."""
         task = self.tasks[key.task][1]
         calls: list[PredictorCall] = []
@@ -320,16 +328,17 @@ class Rollouts:
         for attempt in range(MAX_ATTEMPTS):
             calls.clear()
             try:
-                trial = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
+                trial = await run_trial(Trial(arm, task, key.draw, self.rules.seed, attempt), setting)
             except NotRun:
                 return None
             record = trial.record
             spent += SearchCost(0, record.lm_calls, record.tokens, record.cost_usd)
-            if record.status != "errored" or _raised_in_scorer(record):  # which would raise again
+            trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
+            plain = tuple(PredictorCall(call.predictor, _publishable(call.inputs), _publishable(call.outputs)) for call in calls)
+            rollout = Rollout(record, plain, feedback(record, trace, task), spent, setting is not self.setting)
+            if record.status != "errored" or rollout.raised_in_scorer:  # which would raise again
                 break
-        trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
-        plain = tuple(PredictorCall(call.predictor, _publishable(call.inputs), _publishable(call.outputs)) for call in calls)
-        return Rollout(trial.record, plain, feedback(trial.record, trace, task), spent, is_beyond)
+        return rollout
 
     def _scored(self, key: Key, rollout: Rollout | None) -> Rollout | None:
         """Add a rollout to its candidate and report it on the first request, on the requesting thread."""
@@ -337,51 +346,33 @@ class Rollouts:
             if rollout is None or key in self._reported:
                 return rollout
             self._reported.add(key)
-            self.used_predictors.update(call.predictor for call in rollout.calls)
             scores = self._scores[key.program, key.task]
             scores.append(rollout.score)
             candidate, split = self.candidates[key.program], self.tasks[key.task][0]
             mean = {**getattr(candidate, split), key.task: sum(scores) / len(scores)}
             candidate = replace(candidate, dev=mean) if split == "dev" else replace(candidate, train=mean)
             self.candidates[key.program] = candidate
-            if split == "dev" or self._train <= candidate.train.keys():
+            if split == "dev" or self._of_split["train"] <= candidate.train.keys():
                 candidate = self._counting(candidate)
             if rollout.is_beyond:
                 self.evaluation += rollout.spent
             else:
                 self.search += rollout.spent
-            if _raised_in_scorer(rollout.record):
-                self.scorer.failed(rollout.record.reason)
-            elif rollout.record.status == "errored":
-                self.errored += 1
-                self._failed_in_a_row += 1
-                self._last_failure = rollout.record.reason
-            else:
-                self._failed_in_a_row = 0
-                self.scorer.returned()
+            self._count(rollout)
             self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
         return rollout
 
-    def check_alive(self) -> None:
-        """Raise ScorerBroken or RunStopped after many failures."""
-        if self.scorer.is_broken:
-            raise ScorerBroken(f"{self.scorer.first} (it {self.scorer})")
-        if self._failed_in_a_row >= FIRST_FAILURES:
-            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self._last_failure}")
-
-
-def _instructions(program: Program) -> tuple[tuple[str, str], ...]:
-    return tuple((name, prompt.instructions) for name, prompt in program.items())
-
-
-def _raised_in_scorer(record: Record) -> bool:
-    return record.status == "errored" and record.reason.startswith(SCORER)
-
-
-def _lead(candidate: Candidate, other: Candidate) -> float:
-    """Return the lead of one candidate over another in solved tasks, over the tasks that both were scored on."""
-    scores, other_scores = {**candidate.train, **candidate.dev}, {**other.train, **other.dev}
-    return sum(score - other_scores[task] for task, score in scores.items() if task in other_scores)
+    def _count(self, rollout: Rollout) -> None:
+        """Count a rollout that failed, or that the scorer judged."""
+        if rollout.raised_in_scorer:
+            self.scorer_errors.append(rollout.record.reason)
+        elif rollout.record.status == "errored":
+            self.errored += 1
+            self._failed_in_a_row += 1
+            self._last_failure = rollout.record.reason
+        else:
+            self._failed_in_a_row = 0
+            self.judged += 1
 
 
 def _result(future: Future[Rollout | None]) -> Rollout | None:
@@ -408,7 +399,7 @@ def _logged(path: Path) -> dict[Key, Rollout]:
     failed: dict[Key, Rollout] = {}
     for number, line in enumerate(read_log(path), 1):
         try:
-            key, rollout = Key.from_json(line["key"]), Rollout.from_json(line)
+            key, rollout = Rollout.of_line(line)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise RunError(f"{path}:{number}: not a rollout: {type(error).__name__}: {error}") from None
         failed[key] = rollout

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import dspy
+from dspy.utils.saving import get_dependency_versions
 
 from whichloop.datasets.task import Task
 from whichloop.dspy_seam import lm_of
@@ -37,39 +37,20 @@ from whichloop.runs.engine.job import budget_of
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import TEST
 from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
+from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.store.files import MANIFEST, RunError, locked, read_document, write_whole
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial_models import TrialModels, open_models
 from whichloop.text.output import json_safe
 
+from . import manifest as files
 from .candidates import SILENT, Candidate, SearchEnd, Status, Watcher
-from .compiling import OptimizerFailed, Workshop
-from .event_loop_thread import Background
-from .manifest import (
-    CANDIDATES,
-    ENDED,
-    FAILURE,
-    PROGRAM,
-    PROPOSALS,
-    ROLLOUTS,
-    SplitOpening,
-    log_digest,
-    read_optimization_manifest,
-    saved_digest,
-)
-from .optimizer import unread_proposals_warning
-from .prepare import (
-    DesignSearch,
-    Optimization,
-    dependency_versions,
-    open_proposer,
-    proposal_pricing,
-    search_config,
-    typed_permissions,
-)
+from .compiling import BudgetSpent, OptimizerFailed, Workshop
+from .prepare import DesignSearch, Optimization, open_proposer, proposal_pricing, search_config
 from .proposals import Proposals
-from .raising import BudgetSpent
-from .rollouts import RolloutRules, Rollouts, RunStopped, ScorerBroken
+from .rollouts import Background, RolloutRules, Rollouts, RunStopped, ScorerBroken
+
+# --- the locked tasks ---
 
 
 def open_test(search: Optimization) -> Experiment:
@@ -79,9 +60,8 @@ def open_test(search: Optimization) -> Experiment:
     Raises RunError if it was opened before for other programs.
     """
     programs = {design.name: design.ended().digest for design in search.designs}
-    rollouts = {design.name: log_digest(design.folder / ROLLOUTS) for design in search.designs}
-    folder = search.folder / TEST
-    manifest = read_optimization_manifest(search.folder)
+    rollouts = {design.name: files.log_digest(design.folder / files.ROLLOUTS) for design in search.designs}
+    manifest = files.read_optimization_manifest(search.folder)
     test = manifest.splits["test"]
     for part, now in (("programs", programs), ("rollouts", rollouts)):
         if test.opened is not None and getattr(test.opened, part) != now:
@@ -89,35 +69,46 @@ def open_test(search: Optimization) -> Experiment:
                 f"{search.folder}: the test split was opened before, for other {part}; it is opened once: start a new run"
             )
     for design in search.designs:
-        if saved_digest(design.folder / PROGRAM) != programs[design.name]:
-            raise RunError(f"{design.folder / PROGRAM}: not the program that the optimization gave")
+        if files.saved_digest(design.folder / files.PROGRAM) != programs[design.name]:
+            raise RunError(f"{design.folder / files.PROGRAM}: not the program that the optimization gave")
     if test.opened is None:
-        test = test.model_copy(update={"opened": SplitOpening(at=timestamp(), programs=programs, rollouts=rollouts)})
-        write_manifest(search.folder, manifest.model_copy(update={"splits": {**manifest.splits, "test": test}}))
-    config, is_begun = test_config(search), (folder / MANIFEST).is_file()
-    if not is_begun:
+        before = tuple(_opened_before(search.folder, test.digest))
+        opened = files.SplitOpening(at=timestamp(), programs=programs, rollouts=rollouts, before=before)
+        splits = {**manifest.splits, "test": test.model_copy(update={"opened": opened})}
+        write_manifest(search.folder, manifest.model_copy(update={"splits": splits}))
+    return _comparison(search.folder / TEST, config_of_test(search))
+
+
+def _opened_before(folder: Path, tasks: str) -> Iterator[str]:
+    """Yield the names of the runs beside this one that have opened the same tasks. `tasks`: their digest."""
+    for other in sorted(path.parent for path in folder.parent.glob(f"*/{MANIFEST}") if path.parent != folder):
+        try:
+            test = files.read_optimization_manifest(other).splits["test"]
+        except (RunError, KeyError):
+            continue
+        if test.opened is not None and test.digest == tasks:
+            yield other.name
+
+
+def config_of_test(search: Optimization, *, again: bool = False) -> CompareConfig:
+    """Return the configuration of the comparison on the test split; `again`: of the second run of the old prompts."""
+    compare = search.config.compare
+    loops = [design.name for design in search.designs]
+    if not again:
+        loops += [str(replace(each.arm.spec, program=str((each.folder / files.PROGRAM).resolve()))) for each in search.designs]
+    fixed = {"name": None, "split": "test", "budget": BudgetConfig(), "mlflow": False}
+    return compare.model_copy(update={**fixed, "loops": tuple(loops), "seed": compare.seed ^ again})
+
+
+def _comparison(folder: Path, config: CompareConfig) -> Experiment:
+    """Create or reopen a comparison; the paths in one that began before the run directory was moved are updated."""
+    if not (folder / MANIFEST).is_file():
         return compare_prepare.prepare(config, folder)
-    _follow(folder, config)
-    return compare_reopen.reopen(folder, typed_permissions(config))
-
-
-def test_config(optimization: Optimization) -> CompareConfig:
-    """Return the configuration of the comparison on the test split."""
-    loops = [*(design.name for design in optimization.designs), *(_optimized(design) for design in optimization.designs)]
-    return optimization.config.compare.model_copy(
-        update={"name": None, "loops": tuple(loops), "split": "test", "budget": BudgetConfig(), "mlflow": False}
-    )
-
-
-def _optimized(design: DesignSearch) -> str:
-    return str(replace(design.arm.spec, program=str((design.folder / PROGRAM).resolve())))
-
-
-def _follow(folder: Path, config: CompareConfig) -> None:
-    """Update the paths in a test that began before the run directory was moved."""
     manifest = read_manifest(folder)
     if manifest.settings.loops != config.loops:
         write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": [*config.loops]}}))
+    allowed = Permissions(own_code(config), config.base_url, config.cassette, tracking_uri=config.tracking_uri)
+    return compare_reopen.reopen(folder, allowed)
 
 
 # --- running ---
@@ -140,66 +131,54 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
                         _optimize(optimization, design, watcher, interruption, progress)
                     if interruption.is_ending:  # while the last rollout of the search was under way
                         raise RunStopped(INTERRUPTED)
-        except RunStopped as stopped:
-            return str(stopped)
+        except RunStopped as reason:
+            return str(reason)
         ends = [design.ended() for design in optimization.designs]
         if all(end.status == "failed" for end in ends):
-            raise RunError(_all_failed(optimization.designs, ends[0].reason))
-        return compare.run(open_test(optimization), progress)
-
-
-def _all_failed(designs: Sequence[DesignSearch], reason: str) -> str:
-    """Return why no design could be optimized, by the first of them."""
-    file = designs[0].folder / FAILURE
-    details = [*(["on all designs"] if len(designs) > 1 else []), *([f"the traceback is in {file}"] if file.is_file() else [])]
-    added = f" ({'; '.join(details)})" if details else ""
-    return f"{reason}{added}; the test split stays locked"
+            file = optimization.designs[0].folder / files.FAILURE
+            details = f"; the traceback is in {file}" if file.is_file() else ""
+            raise RunError(f"{ends[0].reason}{details}; the test split stays locked")
+        if stopped := compare.run(open_test(optimization), progress):
+            return stopped
+        again = _comparison(optimization.folder / files.AGAIN, config_of_test(optimization, again=True))
+        return compare.run(again, progress)
 
 
 def _optimize(
     optimization: Optimization, design: DesignSearch, watcher: Watcher, interruption: Interruption, progress: Progress
 ) -> None:
-    config = optimization.config
+    config, compare_config = optimization.config, optimization.config.compare
     design.folder.mkdir(parents=True, exist_ok=True)
     answers = open_models(search_config(config), (design.arm,))
-    with Background() as background, _opened(background, answers) as models:
+    with ExitStack() as stack:
+        background = stack.enter_context(Background())
         setting = TrialContext(
             optimization.suite,
-            models,
-            config.compare.trial_timeout_s,
-            budget_of(config.compare.trial_budget),
+            stack.enter_context(_opened(background, answers)),
+            compare_config.trial_timeout_s,
+            budget_of(compare_config.trial_budget),
             Meter(budget_of(config.search.budget)),
-            config.compare.real_time,
-            config.compare.tool_timeout_s,
+            compare_config.real_time,
+            compare_config.tool_timeout_s,
         )
-        rollouts = Rollouts(
-            design.arm,
-            optimization.splits.searched,
-            setting,
-            background,
-            design.folder / ROLLOUTS,
-            watcher,
-            RolloutRules(config.compare.seed, optimization.optimizer.only_collects),
-        )
+        rules = RolloutRules(compare_config.seed, optimization.optimizer.about.only_collects)
+        tasks, log = optimization.splits.searched, design.folder / files.ROLLOUTS
+        rollouts = stack.enter_context(closing(Rollouts(design.arm, tasks, setting, background, log, watcher, rules)))
         proposer = open_proposer(config)
         proposals = Proposals(
             proposer,
             Meter(budget_of(config.proposer_budget)),
             background,
-            design.folder / PROPOSALS,
+            design.folder / files.PROPOSALS,
             rollouts.proposed,
             proposal_pricing(config, proposer),
         )
-        wind_down = partial(_wind_down, rollouts, progress)
-        with (
-            contextlib.closing(rollouts),
-            contextlib.closing(proposals),
-            interruption.of(None),
-            interruption.gentle(wind_down, background.loop),
-        ):
-            end, final = _search(optimization, design, rollouts, proposals)
-            if isinstance(proposer, RealModel):
-                background.submit(proposer.aclose()).result()
+        stack.enter_context(closing(proposals))
+        stack.enter_context(interruption.of(None))
+        stack.enter_context(interruption.gentle(partial(_wind_down, rollouts, progress), background.loop))
+        end, final = _search(optimization, design, rollouts, proposals)
+        if isinstance(proposer, RealModel):
+            background.submit(proposer.aclose()).result()
     _save(optimization, design, rollouts, end, final)
     watcher.ended(design.name, end, final)
 
@@ -207,24 +186,19 @@ def _optimize(
 def _wind_down(rollouts: Rollouts, progress: Progress) -> None:
     """Begin no further rollout, and say so."""
     running = rollouts.wind_down()
-    ends = f"{counted(running, 'rollout')} under way will end first" if running else "the search ends before its next rollout"
-    progress.interrupted(f"{ends}; Ctrl-C again ends the search at once")
+    progress.interrupted(f"{counted(running, 'rollout')} under way will end first; Ctrl-C again ends the search at once")
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(background: Background, answers: TrialModels) -> Iterator[TrialModels]:
     """Open the models within the background's event loop."""
-    context = answers.opened()
-    models = background.submit(context.__aenter__()).result()
+    stack = AsyncExitStack()
+    models = background.submit(stack.enter_async_context(answers.opened())).result()
     try:
         yield models
     finally:
-        background.submit(_close(context)).result()
+        background.submit(stack.aclose()).result()
         answers.close(whole=True)
-
-
-async def _close(context: contextlib.AbstractAsyncContextManager[TrialModels]) -> None:
-    await context.__aexit__(None, None, None)
 
 
 def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals) -> tuple[SearchEnd, Candidate]:
@@ -235,18 +209,10 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
     logged: list[str] = []
     status: Status = "finished"
     reason = ""
+    train, dev = ([_example(task) for task in tasks] for tasks in (setup.splits.train, setup.splits.dev))
+    lm, threads, seed, log = lm_of(proposals), setup.config.threads, setup.config.compare.seed, design.folder / files.CHATTER
     try:
-        compiled = setup.optimizer.compile(
-            Workshop(
-                student,
-                [_example(task) for task in setup.splits.train],
-                [_example(task) for task in setup.splits.dev],
-                lm_of(proposals),
-                setup.config.threads,
-                setup.config.compare.seed,
-                logged.append,
-            )
-        )
+        compiled = setup.optimizer.compile(Workshop(student, train, dev, lm, threads, seed, log, logged.append))
         final = rollouts.candidate(compiled.program, is_whole=True)
     except BudgetSpent as exhausted:
         status, reason, final = "budget", str(exhausted), rollouts.best()
@@ -254,26 +220,26 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
         final = rollouts.best()
     except OptimizerFailed as failure:
         status, reason, final = "failed", str(failure), rollouts.best()
-        write_text(design.folder / FAILURE, redact("".join(traceback.format_exception(failure))))
+        write_text(design.folder / files.FAILURE, redact("".join(traceback.format_exception(failure))))
     if status == "finished" and (used_up := rollouts.setting.meter.exhausted):
         status, reason = "budget", used_up
     before = rollouts.dev_scores(loop, initial.program)
     after = rollouts.dev_scores(loop, final.program)
-    if rollouts.scorer.is_hopeless:
-        status, reason = "failed", f"{rollouts.scorer.first} (it {rollouts.scorer})"
+    if rollouts.broken:
+        status, reason = "failed", rollouts.broken
     end = SearchEnd(
         design=design.name,
         status=status,
         reason=reason,
         digest=final.digest,
         chosen=final.number,
-        candidates=rollouts.tried,
+        candidates=sum(candidate.counts for candidate in rollouts.candidates.values()),
         before=before,
         after=after,
         search=rollouts.spent,
         proposals=proposals.spent,
         evaluation=rollouts.evaluation,
-        warnings=tuple(_warnings(setup, rollouts, proposals, logged)),
+        warnings=tuple(_warnings(without_process(setup.optimizer.name), rollouts, proposals, logged)),
     )
     return end, rollouts.candidates[final.digest]
 
@@ -283,27 +249,18 @@ def _example(task: Task) -> object:
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 
 
-def _warnings(optimization: Optimization, rollouts: Rollouts, proposals: Proposals, logged: Sequence[str]) -> Iterator[str]:
-    """Yield the warnings of a search; `logged`: DSPy's log messages."""
-    predictors = next(iter(rollouts.candidates.values())).program
-    unused = [name for name in predictors if rollouts.used_predictors and name not in rollouts.used_predictors]
-    if unused and any(map(_UNUSED_PREDICTOR.search, logged)):
-        yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unused)}"
-    yield from (
-        f"{without_process(optimization.optimizer.name)} says: {line}"
-        for line in logged
-        if not (unused and _UNUSED_PREDICTOR.search(line))
-    )
-    if rollouts.scorer.raised and not rollouts.scorer.is_hopeless:
-        yield f"the scorer {rollouts.scorer}, which count 0 for the optimizer, first with {rollouts.scorer.first}"
+def _warnings(optimizer: str, rollouts: Rollouts, proposals: Proposals, logged: Sequence[str]) -> Iterator[str]:
+    """Yield the warnings of a search; `logged`: what DSPy warned of."""
+    programs = [candidate.program for candidate in rollouts.candidates.values()]
+    yield from (f"{optimizer} says: {line}" for line in logged)
+    if (errors := rollouts.scorer_errors) and not rollouts.broken:
+        yield f"the scorer raised in {counted(len(errors), 'rollout')}, which count 0 for the optimizer, first with {errors[0]}"
     if rollouts.errored:
         yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
-    if warning := unread_proposals_warning(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
-        yield warning
-
-
-_UNUSED_PREDICTOR = re.compile(r"No valid reflective examples found for|No valid predictions found for any module")
-"""GEPA's messages about a predictor that no rollout has used."""
+    instructions = {tuple(prompt.instructions for prompt in program.values()) for program in programs}
+    if proposals.spent.calls and len(instructions) == 1:  # DSPy ignores proposals that it cannot read
+        asked = proposals.spent.calls
+        yield f"the optimizer made requests of its own ({asked}), but no other instructions were ever tried: look at the proposals"
 
 
 def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, end: SearchEnd, final: Candidate) -> None:
@@ -323,21 +280,19 @@ def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, end: Se
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     state = LoopProgram(loop_with(arm.loop, final.program)).dump_state()
-    write_json(design.folder / PROGRAM, {**state, "metadata": {"dependency_versions": dependency_versions()}, ABOUT: about})
-    write_json(design.folder / CANDIDATES, {"candidates": [item.to_json() for item in rollouts.candidates.values()]})
-    write_json(design.folder / ENDED, end.to_json())
+    versions = get_dependency_versions()  # DSPy warns if they differ
+    write_json(design.folder / files.PROGRAM, {**state, "metadata": {"dependency_versions": versions}, ABOUT: about})
+    write_json(design.folder / files.CANDIDATES, {"candidates": [item.to_json() for item in rollouts.candidates.values()]})
+    write_json(design.folder / files.ENDED, end.to_json())
 
 
 def _final_candidate(design: DesignSearch) -> Candidate:
     """Read the final candidate of a design. Raises RunError."""
-    path = design.folder / CANDIDATES
+    path = design.folder / files.CANDIDATES
+    own = cast(Optimizable, design.arm.loop).predictors  # checked when it was looked up
     try:
-        items = read_document(path)["candidates"]
-        own = cast(Optimizable, design.arm.loop).predictors  # checked when it was looked up
-        return Candidate.from_json(items[design.ended().chosen], own)
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
-    except (AttributeError, ValueError, KeyError, IndexError, TypeError) as error:
+        return Candidate.from_json(read_document(path)["candidates"][design.ended().chosen], own)
+    except (OSError, AttributeError, ValueError, KeyError, IndexError, TypeError) as error:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 

@@ -42,7 +42,7 @@ READ: Mapping[str, str] = {
     "divergence": "Step at which lost trials leave the course of one that another solved, the last of several",
     "steps": "Steps of a trial: bar to the median, line over the middle 80 % of the trials",
     "tokens": "Tokens of a trial: bar to the median, line over the middle 80 % of the trials",
-    "gains": "Accuracy after minus before, on the test tasks; shaded: the margin",
+    "gains": "Accuracy after minus before, on the locked tasks; shaded: the margin",
     "validity": "Accuracy on the held-out tasks: in the run, and as the tunnel predicted it",
 }
 """Chart → what it shows, and how to read it."""

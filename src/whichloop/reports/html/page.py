@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,11 +18,9 @@ from markupsafe import Markup
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
+from whichloop.experiments.optimize.doc import kept_diff, optimize_doc
 from whichloop.experiments.optimize.manifest import OptimizationManifest
-from whichloop.experiments.optimize.program_text import diff_lines
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.optimize.searched_prompts import comparing_words, kept_diff
-from whichloop.experiments.optimize.tables import optimization_doc
 from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.validate.doc import read_validity
 from whichloop.experiments.why.doc import why_doc
@@ -32,7 +29,7 @@ from whichloop.protocol.names import SCRIPTED, value_text, without_process
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
 from whichloop.runs.store.files import RunError
-from whichloop.text.doc import UNKNOWN, Block, Doc, Lines, Table, TraceLines, lines_of
+from whichloop.text.doc import UNKNOWN, Block, Doc, Lines, Table, TraceLines
 from whichloop.text.output import terminal_safe
 
 from .charts import READ, accuracy_of_runs, charts, gains, validity
@@ -115,15 +112,13 @@ def report_html(run: Results) -> str:
 
 def optimization_html(result: OptimizationResult) -> str:
     """Return the page of an optimization: what it gained and what its prompts became, then the comparison on the test tasks."""
-    doc, named = optimization_doc(result), _optimized(result.manifest) if result.manifest.settings.compare.name else ""
+    doc, named = optimize_doc(result), _optimized(result.manifest) if result.manifest.settings.compare.name else ""
     changes = tuple(
-        TraceLines(f"What changed in the prompts: {design.design}", tuple(line.text for line in diff_lines(diff)), detail=True)
+        TraceLines(f"What changed in the prompts: {design.design}", tuple(line.text for line in diff), detail=True)
         for design in result.designs
-        if (diff := kept_diff(design)) is not None and not diff.equal
+        if (diff := kept_diff(design))
     )
-    again = [shlex.join(words) for design in result.designs if (words := comparing_words(result, design))]
-    told = replace(lines_of(("Again", again)), detail=True)
-    parts = [Part("", (*doc.blocks, *changes, *([told] if again else [])), gains(result))]
+    parts = [Part("", (*doc.blocks, *changes), gains(result))]
     if result.test is not None:
         first, *others = _parts(result.test)
         parts += [replace(first, title="Test"), *(replace(part, title=f"Test: {part.title}") for part in others)]

@@ -218,7 +218,6 @@ SPECS = (
     "COPRO(breadth=2, depth=2)",
     "SIMBA(bsize=4, num_candidates=3, max_steps=2)",
     "GEPA(max_metric_calls=40)",
-    "InferRules(num_candidates=2)",
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import pickle
@@ -18,13 +17,11 @@ import cloudpickle
 import dspy
 import pytest
 from dspy.utils.hasher import Hasher
-from dspy.utils.parallelizer import ParallelExecutor
 
 from whichloop.dspy_seam import lm_of
-from whichloop.dspy_seam.program import LoopProgram, PredictorCall, loop_with
-from whichloop.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
-from whichloop.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
-from whichloop.experiments.optimize.raising import BudgetSpent
+from whichloop.dspy_seam.program import LoopProgram, PredictorCall
+from whichloop.experiments.optimize.compiling import BudgetSpent, OptimizerFailed, Workshop, judge
+from whichloop.experiments.optimize.optimizer import optimizer_named
 from whichloop.experiments.optimize.rollouts import Rollouts
 from whichloop.protocol import Optimizable, Program, own_prompt, read_program
 from whichloop.protocol.names import Spec, parse_spec
@@ -38,7 +35,6 @@ DEMOS = (
     "BootstrapFewShotWithRandomSearch(num_candidate_programs=2)",
     "MIPROv2(num_candidates=4, num_trials=3)",
     "SIMBA(bsize=4, num_candidates=3, max_steps=3)",
-    "InferRules(num_candidates=2)",
 )
 """Optimizers that keep steps of rollouts."""
 
@@ -121,7 +117,7 @@ def test_what_waits_behind_a_failed_metric_is_not_begun(bench_of: Any) -> None:
 # --- proposals that are rejected without a word ---
 
 
-@pytest.mark.parametrize("spec", ["COPRO", "MIPROv2(num_candidates=3, num_trials=2)", "InferRules(num_candidates=1)"])
+@pytest.mark.parametrize("spec", ["COPRO", "MIPROv2(num_candidates=3, num_trials=2)"])
 def test_proposals_that_cannot_be_read_end_a_compile_that_needs_them(spec: str, bench_of: Any, proposer_of: Any) -> None:
     bench = bench_of(proposer=proposer_of(readable=False))
     with pytest.raises(OptimizerFailed) as raised:
@@ -139,23 +135,6 @@ def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(spec: s
     assert any("failed to parse" in line for line in bench.warned)
     assert len(bench.warned) == len({*bench.warned}) <= 20
     assert all("\n" not in line for line in bench.warned)
-    assert "no other instructions were ever tried" in unread_proposals_warning(len(bench.proposer.requests), [own, *bench.programs])
-    heard = bench_of()
-    heard.compile(spec)
-    assert unread_proposals_warning(len(heard.proposer.requests), [own, *heard.programs]) == ""
-
-
-def test_a_summary_that_failed_is_told(bench_of: Any, proposer_of: Any) -> None:
-    """MIPROv2 prints that it goes on without."""
-
-    class First(proposer_of):
-        async def complete(self, request: Any) -> Any:
-            self.readable = "dataset" not in request.messages[0].content.lower()
-            return await super().complete(request)
-
-    bench = bench_of(proposer=First())
-    bench.compile("MIPROv2(num_candidates=3, num_trials=2)")
-    assert any(line.startswith("Error getting data summary") for line in bench.warned)
 
 
 # --- demonstrations that hold what came later, or what cannot be kept ---
@@ -269,24 +248,6 @@ def test_copies_of_a_program_ask_the_same_runner(bench: Any) -> None:
     assert len(bench.rollouts) == 3
 
 
-def test_infer_rules_keeps_the_best_rules_and_leaves_the_student_alone(bench_of: Any) -> None:
-    """DSPy writes them into the signature that all copies share: what was tried last stays."""
-    bench = bench_of(lambda program, task, draw: float(program["decide"].instructions.endswith("Mind the units. 1")))
-    student = bench.student
-    made = optimizer_named(parse_spec("InferRules(num_candidates=3)")).compile(bench.workshop(student=student))
-    assert made.program["decide"].instructions.endswith("Mind the units. 1")
-    assert student.program["decide"].instructions == "Decide."
-
-
-def test_infer_rules_shows_questions_and_answers_of_predictors_that_have_no_such_fields(bench: Any) -> None:
-    bench.compile("InferRules(num_candidates=1)")
-    shown = bench.proposer.requests[0].messages[-1].content
-    for number in range(6):
-        assert f"query: Question {number}?" in shown
-        assert f"answer: {number}\n" in shown
-    assert "reply: step" in shown
-
-
 @pytest.mark.parametrize("name", builtin_names("loop"))
 def test_no_two_predictors_of_a_design_are_one_to_gepa(name: str) -> None:
     """It finds a predictor's steps in a trace by its signature."""
@@ -304,7 +265,7 @@ def test_gepa_takes_the_metric() -> None:
 
 
 def test_a_compiled_program_is_not_frozen(bench: Any) -> None:
-    """DSPy leaves what BootstrapFewShot and InferRules give marked as compiled, and refuses it, or passes over it, as a part."""
+    """DSPy leaves what BootstrapFewShot gives marked as compiled, and refuses it, or passes over it, as a part."""
     student = bench.student
     student._compiled = True
     made = optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=student))
@@ -319,47 +280,7 @@ def test_a_compiled_program_is_not_frozen(bench: Any) -> None:
     assert [name for name, _ in Outer().named_predictors()] == ["inner.decide", "inner.say"]
 
 
-def test_a_program_from_a_file_is_what_an_optimizer_begins_with(bench_of: Any, tmp_path: Path) -> None:
-    first = bench_of().compile("InferRules(num_candidates=1)")
-    first.save(tmp_path / "first.json")
-    loop = bench_of().loop
-    bench = bench_of(loop=loop_with(loop, read_program(tmp_path / "first.json").on(loop)))
-    assert bench.student.program == first.program
-    made = bench.compile("GEPA(max_metric_calls=12)")
-    assert bench.programs[0] == first.program
-    assert {name: prompt.demos for name, prompt in made.program.items()} == {
-        name: prompt.demos for name, prompt in first.program.items()
-    }
-
-
 # --- rollouts that are begun twice, or go on after the end ---
-
-
-def test_a_straggler_is_asked_for_again_and_again_but_run_once(
-    rollouts_of: Any, proposer_of: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """DSPy's executor gives a task up after 120 s, a tenth of a second here; a rollout that it asks for again is waited for."""
-    begin = ParallelExecutor.__init__
-    monkeypatch.setattr(ParallelExecutor, "__init__", lambda self, *args, **named: begin(self, *args, **{**named, "timeout": 0.1}))
-    rollouts = rollouts_of("bare", "clean", 6)
-    asked: list[str] = []
-    let_go = threading.Event()
-    known = rollouts._rollout
-
-    async def slow(key: Any, *rest: Any) -> Any:
-        asked.append(key)
-        while not let_go.is_set():
-            await asyncio.sleep(0.01)
-        return await known(key, *rest)
-
-    rollouts._rollout = slow
-    threading.Timer(2.5, let_go.set).start()
-    examples = [dspy.Example(query="", task=name, answer="").with_inputs("query", "task") for name in rollouts.tasks]
-    student = LoopProgram(rollouts.arm.loop, runner=rollouts)
-    optimizer = optimizer_named(parse_spec("COPRO(breadth=2, depth=1)"))
-    made = optimizer.compile(Workshop(student, examples[:2], (), lm_of(proposer_of()), threads=4))
-    assert type(made) is LoopProgram
-    assert len(asked) == len({*asked}) == 4  # two tasks under two programs
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -426,10 +347,3 @@ def test_no_instructions_stay_none(spec: str, bench_of: Any) -> None:
     made = bench.compile(spec).program["decide"]
     assert (made.instructions, bool(made.demos)) == ("", True)
     assert {program["decide"].instructions for program in bench.programs} <= {""}
-
-
-def test_rules_alone_are_added_to_no_instructions(bench_of: Any) -> None:
-    bench = bench_of()
-    bench.loop = bench.loop.with_predictors({"decide": own_prompt("", "reply")})
-    made = bench.compile("InferRules(num_candidates=1)").program["decide"]
-    assert made.instructions.strip().startswith("Please adhere to the following rules")
