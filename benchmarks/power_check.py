@@ -4,7 +4,7 @@ python benchmarks/power_check.py [--share S] [--only NAME …] [--write]
 
 Two tables, Markdown to stdout; --write renews them in docs/size.md.
 Power: what `whichloop report --size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
-Looks: `whichloop compare --looks`: wrong verdicts of runs that may stop early, and the trials that they were spared.
+Looks: `whichloop compare -s looks=N`: wrong verdicts of runs that may stop early, and the trials that they were spared.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_the_size_that_is_named_is_large_enough(whichloop, pilot):
     best = plan["best"]
     larger = whichloop(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", best["suite"],
-        "--repeats", str(best["repeats"]), "--margin", "0.3", "--json", *QUIET,
+        "--repeats", str(best["repeats"]), "-s", "margin=0.3", "--json", *QUIET,
     )  # fmt: skip
     assert sum(arm["trials"] for arm in larger.json["arms"]) == best["trials"]
     assert larger.json["pairs"][0]["verdict"] == "better"

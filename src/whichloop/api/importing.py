@@ -60,8 +60,8 @@ def import_results(
     `format`: of all files; None: recognized in each. `models`: the model of each file's arm. `rows`: the place of the list of rows
     in a JSON object. `scale`: worst and best score, such as `(0, 100)`. `replace`: an imported run of the same name.
 
-    Raises ValueError in one line that names file, row and setting for what is wrong; then no run directory is left. What was not
-    read is a warning.
+    Raises ValueError in one line that names file, row and setting for what is wrong, and OSError for a file that cannot be read;
+    then no run directory is left. What was not read is a warning.
     """
     ends = scale if scale is None or isinstance(scale, str) else ",".join(str(end) for end in scale)
     request = ImportRequest(
