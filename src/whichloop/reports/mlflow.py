@@ -86,7 +86,7 @@ def _note(doc: Doc) -> Mapping[str, str]:
 
 
 def _table(rows: list[dict[str, Any]], name: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the tag and the file of a table as MLflow's `log_table` writes it, which would append to an earlier one."""
+    """Return the tag and the file of a table as MLflow shows it; MLflow's own call would append to an earlier one."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = json.dumps({"columns": names, "data": [[row.get(name) for name in names] for row in rows]})
     return {"mlflow.loggedArtifacts": json.dumps([{"path": name, "type": "table"}])}, {name: text}

@@ -18,7 +18,7 @@ from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.protocol.names import Spec
 from whichloop.reports.html import charts
-from whichloop.reports.html.svg import CHAR, NARROW, Axis, Row, label_lines, middle_cut, rows_chart, scale, standalone
+from whichloop.reports.html.svg import CHAR, NARROW, Axis, ChartRow, label_lines, middle_cut, rows_chart, scale, standalone
 from whichloop.text.output import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
@@ -31,10 +31,10 @@ AXIS = Axis("x", 0.02, (("better", "better"), ("first", "first part"), ("second"
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> Row:
+def rows(draw: st.DrawFn) -> ChartRow:
     low, value, high = sorted(draw(st.tuples(VALUES, VALUES, VALUES)))
     bars = tuple(zip(draw(st.lists(st.floats(0, 1e6), max_size=2)), ("first", "second"), strict=False))
-    return Row(draw(ANY), draw(ANY), Interval(value, low, high, 5), "better", bars)
+    return ChartRow(draw(ANY), draw(ANY), Interval(value, low, high, 5), "better", bars)
 
 
 def parsed(drawn: str) -> ElementTree.Element:

@@ -31,7 +31,22 @@ from whichloop.protocol.names import value_text
 from whichloop.text.doc import Doc
 from whichloop.text.numbers import interval, measure_text, short_name, signed_interval
 
-from .svg import Axis, Legend, Row, Scale, chart, element, gridlines, heading, label_lines, legend, mark, percent, rows_chart, scale
+from .svg import (
+    Axis,
+    ChartRow,
+    Legend,
+    Scale,
+    chart,
+    element,
+    gridlines,
+    heading,
+    label_lines,
+    legend,
+    mark,
+    percent,
+    rows_chart,
+    scale,
+)
 
 READ: Mapping[str, str] = {
     "accuracy": "Accuracy: mean over the tasks, with its interval",
@@ -83,9 +98,9 @@ def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
 # --- names and groups ---
 
 
-def by_arm(title: str, rows: Mapping[str, Row], infos: Sequence[ArmInfo], axis: Axis) -> Markup:
+def by_arm(title: str, rows: Mapping[str, ChartRow], infos: Sequence[ArmInfo], axis: Axis) -> Markup:
     """Return a chart of a row for each arm that has one, named, below each other those of one suite and profile."""
-    names, groups = chart_names(infos), dict[str, list[Row]]()
+    names, groups = chart_names(infos), dict[str, list[ChartRow]]()
     for info in (info for info in infos if info.arm in rows):
         named = replace(rows[info.arm], label=short_name(info), short=names[info.arm])
         groups.setdefault(f"{info.suite}, {info.profile}", []).append(named)
@@ -126,8 +141,8 @@ def accuracy_of_runs(several: SeveralRuns) -> Markup:
     return rows_chart("Accuracy of each loop", groups, Axis("accuracy"))
 
 
-def _mean(label: str, value: Interval | None) -> Row:
-    return Row(label, interval(value, 3), value)
+def _mean(label: str, value: Interval | None) -> ChartRow:
+    return ChartRow(label, interval(value, 3), value)
 
 
 def gains(result: OptimizationResult) -> dict[str, Markup]:
@@ -143,14 +158,14 @@ def gains(result: OptimizationResult) -> dict[str, Markup]:
 def effects(found: Sequence[Effect]) -> Markup:
     """Return a chart of effects on one metric, with intervals."""
     measure, margin = METRICS[found[0].metric], max(effect.margin for effect in found)
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[ChartRow]] = {}
     for each in found:
         rows.setdefault(each.profile, []).append(_difference(each.term, each.difference, each.verdict.word, measure.digits))
     return rows_chart(f"Effects on {measure.label}", rows, Axis(f"change of {measure.label}", margin, VERDICTS))
 
 
-def _difference(label: str, value: Interval, word: VerdictWord, digits: int) -> Row:
-    return Row(label, signed_interval(value, digits).replace("-", "−"), value, mark=word)
+def _difference(label: str, value: Interval, word: VerdictWord, digits: int) -> ChartRow:
+    return ChartRow(label, signed_interval(value, digits).replace("-", "−"), value, mark=word)
 
 
 def validity(doc: Doc) -> dict[str, Markup]:
@@ -165,15 +180,15 @@ def validity(doc: Doc) -> dict[str, Markup]:
 # --- trials ---
 
 
-def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> dict[str, Row]:
+def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> dict[str, ChartRow]:
     """Return arm → the median of a measure over its scored trials, and what lies around it."""
-    measure, rows = METRICS[name], dict[str, Row]()
+    measure, rows = METRICS[name], dict[str, ChartRow]()
     for arm, own in records_by_arm(records, infos).items():
         values = [value for record in alike(own) if record.status == "scored" and (value := measure(record)) is not None]
         if values:
             low, middle, high = (float(each) for each in np.percentile(values, SPREAD))
             around = Interval(middle, low, high, len(values))
-            rows[arm] = Row("", f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]", around, None, ((middle, "bar"),))
+            rows[arm] = ChartRow("", f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]", around, None, ((middle, "bar"),))
     return rows
 
 
@@ -182,12 +197,12 @@ def causes(lost: Sequence[ArmLosses], infos: Sequence[ArmInfo]) -> Markup:
     total = Counter[Cause]()
     for arm in lost:
         total.update(arm.causes)
-    kinds, rows = [cause for cause, _ in total.most_common(MAX_CAUSES)], dict[str, Row]()
+    kinds, rows = [cause for cause, _ in total.most_common(MAX_CAUSES)], dict[str, ChartRow]()
     for arm in lost:
         bars = [(float(arm.causes.get(cause, 0)), f"part{place}") for place, cause in enumerate(kinds)]
         others = sum(many for cause, many in arm.causes.items() if cause not in kinds)
         bars += [(float(others), "others"), (float(arm.lost - sum(arm.causes.values())), "unknown")]
-        rows[arm.arm] = Row("", f"{arm.lost:,} of {arm.trials:,}", None, None, tuple(bars))
+        rows[arm.arm] = ChartRow("", f"{arm.lost:,} of {arm.trials:,}", None, None, tuple(bars))
     colours = ((f"part{place}", cause) for place, cause in enumerate(kinds))
     axis = Axis("lost trials", legend=(*colours, ("others", "other causes"), ("unknown", "not known")))
     return by_arm("Causes of lost trials", rows, infos, axis)
@@ -211,7 +226,7 @@ def divergence(steps: Mapping[str, Sequence[int]], infos: Sequence[ArmInfo]) -> 
     for arm in (info.arm for info in infos):
         own = steps.get(arm, ())
         bars = tuple((float(sum(low <= step <= high for step in own)), f"shade{place}") for place, (low, high) in enumerate(BINS))
-        rows[arm] = Row("", f"{len(own):,}, median step {np.median(own):g}" if own else "0", None, None, bars)
+        rows[arm] = ChartRow("", f"{len(own):,}, median step {np.median(own):g}" if own else "0", None, None, bars)
     words = [f"{low}+" if high == math.inf else f"{low}" if low == high else f"{low}–{high}" for low, high in BINS]
     entries = tuple((f"shade{place}", f"step {word}") for place, word in enumerate(words))
     return by_arm("Where lost trials part from solved ones", rows, infos, Axis("lost trials that another solved", legend=entries))

@@ -192,7 +192,7 @@ def heading(text: str, y: float) -> Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A name with its numbers, and what is drawn of them: bars end to end from 0, then an interval with its mark."""
 
     label: str
@@ -207,7 +207,7 @@ class Row:
     """The name on the chart, if not the label."""
 
 
-Rows = Mapping[str, Sequence[Row]]
+Rows = Mapping[str, Sequence[ChartRow]]
 """Rows by their heading, which a single group does without."""
 
 
@@ -266,7 +266,7 @@ def _in_words(groups: Rows, meanings: Mapping[str, str]) -> str:
     return " ".join(texts)
 
 
-def _ends(rows: Sequence[Row], axis: Axis) -> Iterator[float]:
+def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterator[float]:
     for row in rows:
         if row.interval is not None:
             yield from (row.interval.value, *row.interval.ends)
@@ -286,7 +286,7 @@ def _band(axis: Axis, scale: Scale, top: float, bottom: float) -> list[Markup]:
     ]
 
 
-def _row(row: Row, y: float, scale: Scale) -> tuple[Markup, float]:
+def _row(row: ChartRow, y: float, scale: Scale) -> tuple[Markup, float]:
     """Return the row drawn from y on, and the y where it ends."""
     value, gap, ends = row.text.partition(" [")
     numbers = [value, f"[{ends}"] if gap and len(row.text) > COLUMN_CHARS else [row.text]
