@@ -33,7 +33,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.lookup import tasks_of_split
 from whichloop.runs.registry import make_suite
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "optimize.md"

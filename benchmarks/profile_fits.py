@@ -31,7 +31,7 @@ from whichloop.models.profiles import Profile, load_profile
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
-from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.trials import each_record
 
 PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

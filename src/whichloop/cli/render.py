@@ -10,14 +10,12 @@ from whichloop.experiments.run_doc import run_doc
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE, write_page
 
-from .console import make_room, print_line, say, show
+from .console import make_room, say, show
 from .process import DONE, FAILED, INVALID
 
 
 def print_results(run: Results, *, as_json: bool, verbose: bool) -> None:
-    """Print a run's results to stdout. `verbose`: with all tables, and how large the traces are."""
-    if verbose and not as_json and run.traces.kept:
-        print_line(str(run.traces), "dim")
+    """Print a run's results to stdout. `verbose`: with all tables."""
     show(run_doc(run), as_json=as_json, verbose=verbose)
 
 

@@ -48,8 +48,8 @@ def show(
     from whichloop.experiments.why.trial import missed_doc, recorded_doc
     from whichloop.runs.folders import run_folder, trials_folder
     from whichloop.runs.manifest import newer_versions
-    from whichloop.runs.store.each_record import find_trial
     from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, versions_in
+    from whichloop.runs.store.trials import find_trial
 
     from . import console
 
@@ -84,7 +84,7 @@ def _again(folder: Path, trial: str, faults: str | None, allow: list[str], *, wh
     from whichloop.experiments.why.replay import again_doc, profile_named, replayable_run, trace_of, unmet
     from whichloop.experiments.why.trial import trial_doc
     from whichloop.runs.manifest import read_manifest
-    from whichloop.runs.store.each_record import find_trial
+    from whichloop.runs.store.trials import find_trial
     from whichloop.text.trace_text import as_judged
 
     from .console import say
@@ -109,7 +109,7 @@ def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, o
     from whichloop.experiments.why.doc import minimal_doc
     from whichloop.experiments.why.minimal import MAX_RUNS, minimal_faults
     from whichloop.experiments.why.replay import replayable_run
-    from whichloop.runs.store.each_record import find_trial
+    from whichloop.runs.store.trials import find_trial
 
     from .console import check_writable, say
     from .process import own_prints_aside, quiet_loops

@@ -1,17 +1,12 @@
-"""The record of one trial: one line of `trials.jsonl`, and all that tables are computed from."""
+"""The record of one trial: all that tables are computed from."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Literal
-
-import orjson
-
-from whichloop.protocol.digest import seal_line
 
 from .record_fields import check_fault, check_fields
 
@@ -147,8 +142,8 @@ class Record:
     """Unix time."""
     attempt: int = 0
     """How many earlier attempts at this trial were errored."""
-    trace_at: tuple[int, ...] | None = None
-    """In bytes: offset and length of a frame of `traces.zst`, and of the trace in the frame's text; last, the frame's CRC-32."""
+    trace_at: int = 0
+    """Where a run directory has the trace; 0: nowhere."""
     unknown: tuple[str, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
     version: int = RECORD_VERSION
@@ -201,29 +196,8 @@ class Record:
         """Return plain JSON; `from_json` reads it back."""
         plain = dict(zip(_NAMES, _values(self), strict=True))
         plain["faults"] = [fault.to_json() for fault in self.faults]
-        plain["trace_at"] = None if self.trace_at is None else list(self.trace_at)
         plain["unknown"] = list(self.unknown)
         return plain
-
-    def line(self, trace_at: tuple[int, ...] | None) -> bytes:
-        """Return a line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
-        quick_line = self._quickly() if self.trace_at is None else None
-        if quick_line is None:
-            return seal_line(f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii"))
-        if trace_at is not None:
-            before, _, behind = quick_line.rpartition(_UNTRACED)
-            quick_line = b'%b"trace_at":[%b]%b' % (before, ",".join(map(str, trace_at)).encode("ascii"), behind)
-        return seal_line(quick_line + b"\n")
-
-    def _quickly(self) -> bytes | None:
-        """Return the JSON of a value; None for what only `json` writes as it should: long numbers, lone surrogates, and text that
-        is not ASCII."""
-        try:
-            encoded = orjson.dumps(self)
-        except TypeError:
-            return None
-        # orjson writes null for NaN: then there are more of them than None.
-        return encoded if encoded.isascii() and encoded.count(b"null") == sum(value is None for value in _optional(self)) else None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
@@ -233,8 +207,6 @@ class Record:
             raise ValueError(f"record version {data.get('version')!r}, this whichloop reads {RECORD_VERSION}")
         values = {name: value for name, value in data.items() if name in _KNOWN}
         values["faults"] = tuple(map(_fault, data["faults"]))
-        at = data.get("trace_at")
-        values["trace_at"] = None if at is None else _place(at)
         values["unknown"] = tuple(data.get("unknown", ()))
         check_fields(values)
         if len(values) < len(_SLOTS):
@@ -250,34 +222,10 @@ def _fault(data: Mapping[str, Any]) -> FaultRecord:
     return FaultRecord(**data)
 
 
-def _place(at: object) -> tuple[int, ...]:
-    if not (type(at) is list and len(at) == 5 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
-        raise ValueError("trace_at is not five whole numbers from 0")
-    return tuple(at)
-
-
-_PLACES = 1 << 63
-"""Bytes that a file may have."""
-
-
 _NAMES = tuple(item.name for item in fields(Record))
 _KNOWN = frozenset(_NAMES)
 _SLOTS = tuple((name, vars(Record)[name].__set__) for name in _NAMES)
 _values = attrgetter(*_NAMES)
-_optional = attrgetter(
-    "answer",
-    "stop",
-    "cost_usd",
-    "nominal_usd",
-    "user_cost_usd",
-    "confidence",
-    "trace_at",
-    "later_bytes",
-    "repeated_bytes",
-    "cacheable_tokens",
-)
-_UNTRACED = b'"trace_at":null'
-_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
 class Shared:

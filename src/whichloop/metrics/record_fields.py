@@ -8,7 +8,7 @@ from typing import Any, Final
 
 MAX_COUNT: Final = 10**15
 """Largest count, number of seconds or amount of dollars; what is computed from larger ones would overflow."""
-MAX_SEED: Final = 2**64
+MAX_SEED: Final = 2**63 - 1
 """Seeds lie between minus this and this."""
 STATUSES = frozenset({"scored", "errored", "excluded"})
 
@@ -86,15 +86,15 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("arm", "suite", "suite_digest", "task", "reason", "cluster", "trace_digest", "template"), _TEXT),
     **dict.fromkeys(("tokens_estimated", "false_success", "abstained", "gave_up", "plan_unseen", "answer_unseen"), _FLAG),
     **dict.fromkeys(("repeat", "steps", "tool_calls", "input_tokens", "output_tokens", "cached_tokens"), _COUNT),
-    **dict.fromkeys(("repeated_calls", "attempt", "version", "faults_unmet"), _COUNT),
+    **dict.fromkeys(("repeated_calls", "attempt", "version", "faults_unmet", "trace_at"), _COUNT),
     **dict.fromkeys(("seconds", "wall_s", "simulated_s", "started_at"), _NUMBER),
     **dict.fromkeys(("cost_usd", "nominal_usd", "user_cost_usd"), _AMOUNT),
     **dict.fromkeys(
         ("calls", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts", "user_counts"), _COUNTS
     ),
     **dict.fromkeys(("later_bytes", "repeated_bytes", "cacheable_tokens"), _COUNT_OR_NONE),
-    **dict.fromkeys(("faults", "trace_at"), _CHECKED_ELSEWHERE),
-    "seed": (lambda value: type(value) is int and -MAX_SEED <= value <= MAX_SEED, "a whole number of at most 64 bits"),
+    "faults": _CHECKED_ELSEWHERE,
+    "seed": (lambda value: type(value) is int and -MAX_SEED <= value <= MAX_SEED, "a whole number of 64 bits"),
     "status": (lambda value: type(value) is str and value in STATUSES, "scored, errored or excluded"),
     "stop": (lambda value: value is None or type(value) is str, "a text"),
     "answer": (_is_finite, "finite"),

@@ -7,6 +7,7 @@ each task, so that a million of its trials take a hundred bytes each; where no t
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -15,6 +16,7 @@ from operator import attrgetter, eq
 from typing import Any, Final, overload
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from whichloop.protocol.digest import canonical_json
@@ -32,10 +34,10 @@ ROW = np.dtype(
         ("wall_s", "<f8"),
         ("started_at", "<f8"),
         ("attempt", "<i8"),
-        ("trace_at", "<i8", (5,)),
+        ("trace_at", "<i8"),
     ]
 )
-"""One trial: its kind, and its own fields. The first number of `trace_at` is -1 where there is no trace."""
+"""One trial: its kind, and its own fields."""
 _BLOCK = 4096
 """Rows that are turned into objects at a time."""
 MAX_HELD = 20_000
@@ -44,10 +46,24 @@ MAX_HELD = 20_000
 _COMMON = tuple(item.name for item in fields(Record) if item.name not in OWN)
 _common = attrgetter(*_COMMON)
 _PUT_COMMON = tuple(vars(Record)[name].__set__ for name in _COMMON)
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 _PUT_OWN = tuple(vars(Record)[name].__set__ for name in OWN)
 
 Rows = NDArray[Any]
 Places = NDArray[np.intp]
+
+
+def common_json(record: Record) -> str:
+    """Return the JSON of a record without the fields of `OWN`. Raises ValueError for NaN."""
+    plain = dict(zip(_COMMON, _common(record), strict=True))
+    try:
+        text = orjson.dumps(plain).decode()
+    except TypeError:  # long numbers, lone surrogates
+        text = ""
+    nones = sum(value is None for value in plain.values())
+    if text and text.count("null") == nones:  # orjson writes null for NaN: then there are more of them
+        return text
+    return _ENCODER.encode({name: value for name, value in record.to_json().items() if name in plain})
 
 
 def shared_fields(record: Record) -> Record:
@@ -63,11 +79,9 @@ class RecordStore:
     """All rows of a file, and their kinds."""
 
     kinds: Sequence[Record]
-    """Records without the fields of `OWN`, but for those in `whole`."""
+    """Records without the fields of `OWN`."""
     rows: Rows
     """[n] of `ROW`."""
-    whole: frozenset[int]
-    """Places of kinds that are records of their own; their rows lack the seed, which may be too large for one."""
 
     @cached_property
     def _all_records(self) -> list[Record]:
@@ -81,17 +95,27 @@ class RecordStore:
         common = [_common(kind) for kind in self.kinds]
         for start in range(0, len(places), _BLOCK):
             for row in self.rows[places[start : start + _BLOCK]].tolist():
-                kind = row[0]
-                if kind in self.whole:
-                    yield self.kinds[kind]
-                    continue
                 record = object.__new__(Record)
-                for put, value in zip(_PUT_COMMON, common[kind], strict=True):
+                for put, value in zip(_PUT_COMMON, common[row[0]], strict=True):
                     put(record, value)
-                at = row[6].tolist()
-                for put, value in zip(_PUT_OWN, (*row[1:6], None if at[0] < 0 else tuple(at)), strict=True):
+                for put, value in zip(_PUT_OWN, row[1:], strict=True):
                     put(record, value)
                 yield record
+
+    def by_trial(self) -> tuple[Places, NDArray[np.bool_]]:
+        """Return the rows sorted by trial, those of one in the order of the file, and which of them are the first of theirs."""
+        cells: dict[tuple[str, str], int] = {}
+        cell_of = np.array([cells.setdefault((kind.arm, kind.task), len(cells)) for kind in self.kinds], dtype=np.int64)
+        cell, repeat = cell_of[self.rows["kind"]], self.rows["repeat"]
+        order = np.lexsort((repeat, cell))  # a stable sort
+        differs = (np.diff(cell[order]) != 0) | (np.diff(repeat[order]) != 0)
+        return order, np.concatenate((np.ones(min(len(repeat), 1), dtype=np.bool_), differs))
+
+    def latest(self) -> RecordTable:
+        """Return the last record of each trial, in the order in which trials first ended."""
+        order, begins = self.by_trial()
+        first, last = order[begins], order[np.roll(begins, -1)]
+        return RecordTable(self, last[np.argsort(first)])
 
 
 class RecordTable(Sequence[Record]):
@@ -128,7 +152,7 @@ class RecordTable(Sequence[Record]):
         return np.asarray(self.store.rows["kind"][self.places], dtype=np.uint32)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return `repeat`, `wall_s`, `started_at` or `attempt` of each record, or `trace_at` [n, 5]."""
+        """Return `repeat`, `wall_s`, `started_at`, `attempt` or `trace_at` of each record."""
         return np.asarray(self.store.rows[name][self.places])
 
     def kinds(self) -> Iterator[Record]:
@@ -198,14 +222,6 @@ def columns(records: Sequence[Record], names: Sequence[str]) -> list[NDArray[Any
     if isinstance(records, RecordTable):
         return [records.column(name) for name in names]
     return [np.array([getattr(record, name) for record in records]) for name in names]
-
-
-def trace_lengths(records: Iterable[Record]) -> NDArray[np.int64]:
-    """Return the length in bytes of each trace that is kept."""
-    if isinstance(records, RecordTable):
-        places = records.column("trace_at")
-        return np.asarray(places[places[:, 0] >= 0, 3])
-    return np.array([record.trace_at[3] for record in records if record.trace_at is not None], dtype=np.int64)
 
 
 def by_key(records: Sequence[Record]) -> Sequence[Record]:

@@ -28,7 +28,7 @@ from whichloop.protocol.values import shown_short
 from whichloop.reports.html import doc_html
 from whichloop.runs.folders import run_folder, trials_folder
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 from whichloop.text.doc import Doc, Lines
 
 from .frames import to_frame

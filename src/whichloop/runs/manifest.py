@@ -19,7 +19,6 @@ from whichloop.protocol.values import joined
 from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from whichloop.runs.run_state import Spent
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
-from whichloop.runs.store.seal import Seal
 from whichloop.text.output import plain_line
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
@@ -312,8 +311,8 @@ class Manifest(ManifestPart):
     """Answers that were judged again."""
     extended: tuple[RunNote, ...] = ()
     """Arms, tasks or repeats that were added."""
-    sealed: Seal | None = None
-    """What the files of the run were when a process last finished writing them."""
+    rows: Count | None = None
+    """Rows of `trials.sqlite` when a process last finished writing them: later there may be more."""
 
     @property
     def settings(self) -> Settings:

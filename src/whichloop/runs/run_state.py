@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
-from zstandard import ZstdError
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_fields import MAX_COUNT
@@ -19,49 +18,7 @@ from whichloop.metrics.record_table import Places, RecordStore, RecordTable
 from whichloop.metrics.statistics import Floats
 
 from .config import BudgetConfig
-from .store.files import TRIALS
-from .store.index import blocks_of, prefix_hash
-from .store.record_lines import RecordReader, by_trial, latest
-from .store.seal import NOTHING_READ, LinesRead, read_seal, run_lines
-
-
-def read_records(folder: Path) -> RecordTable:
-    """Return the records of a run, the last one of each trial, in the order in which trials first ended.
-
-    A torn last line, left by a kill, is skipped. Raises RunError for any other line that is not a record.
-    """
-    return latest(read_all(folder))
-
-
-def read_all(folder: Path) -> RecordStore:
-    """Return all records of a run, also those that a later one of the same trial replaces. Raises as `read_records`."""
-    path = folder / TRIALS
-    reader, indexed = _indexed(folder)
-    for number, line in enumerate(run_lines(folder, before=indexed), indexed.lines + 1):
-        reader.add(line, path, number)
-    return reader.store()
-
-
-def _indexed(folder: Path) -> tuple[RecordReader, LinesRead]:
-    """Return what the index says, and of which lines; of none where it is missing, damaged or of another file.
-
-    It is of this file if that begins with the bytes that the index is about, by their digest, and with the lines that were sealed.
-    """
-    reader, seal, ends = RecordReader(), read_seal(folder), dict[int, str]()
-    last = None
-    try:
-        for block in blocks_of(folder):
-            reader.add_block(block)
-            last = block.header
-            ends[last.lines] = last.checksum
-        if last is None or (seal is not None and ends.get(seal.lines) != seal.checksum):
-            return RecordReader(), NOTHING_READ
-        if prefix_hash(folder / TRIALS, last.end).hexdigest() != last.digest:
-            return RecordReader(), NOTHING_READ
-    except (OSError, ValueError, IndexError, ZstdError):
-        return RecordReader(), NOTHING_READ
-    return reader, LinesRead(last.lines, last.end)
-
+from .store.trials import count_rows, read_all
 
 MAX_ATTEMPTS = 3
 """Attempts at a trial that infrastructure made fail, over all sessions, unless the user asks for more."""
@@ -123,8 +80,8 @@ class RunState:
 
     ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
-    size: int = 0
-    """Size of the file of records in bytes when it was read."""
+    rows: int = 0
+    """Number of rows of the run when it was read."""
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
         """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
@@ -144,19 +101,18 @@ class RunState:
 
 
 def read_state(folder: Path, earlier: RunState | None = None, read: RecordStore | None = None) -> RunState:
-    """Read the state of a run; return `earlier` if nothing was written since. A torn last line is skipped.
+    """Read the state of a run; return `earlier` if nothing was written since. Raises RunError.
 
-    `read`: all records of the run, where they have just been read. Raises RunError for any other line that is not a record.
+    `read`: all records of the run, where they have just been read.
     """
-    path = folder / TRIALS
-    size = path.stat().st_size if path.exists() else 0
-    if earlier is not None and earlier.size == size:
+    rows = count_rows(folder)
+    if earlier is not None and earlier.rows == rows:
         return earlier
     store = read_all(folder) if read is None else read
-    order, begins = by_trial(store)
+    order, begins = store.by_trial()
     attempts = store.rows["attempt"][order]
-    counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a line that only judges the same attempt again
-    return RunState(EndedTrials(latest(store)), _spent(store, np.sort(order[counts])), size)
+    counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a row that only judges the same attempt again
+    return RunState(EndedTrials(store.latest()), _spent(store, np.sort(order[counts])), rows)
 
 
 def _spent(store: RecordStore, places: Places) -> Spent:

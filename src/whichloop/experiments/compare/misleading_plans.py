@@ -21,7 +21,7 @@ from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 MAX_READ = 1_000
 """Maximum number of tasks whose traces are read, each in a quarter of a millisecond."""
@@ -81,7 +81,7 @@ def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Rec
     traced: dict[str, Record] = {}
     for record in calm:
         answers.setdefault(record.task, set()).add(render_value(record.answer))
-        if record.trace_at is not None:
+        if record.trace_at:
             traced.setdefault(record.task, record)
     return {task: record for task, record in traced.items() if len(answers[task]) == 1}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,8 @@ from whichloop.runs.lookup import suite_of, tasks_of_split
 from whichloop.runs.manifest import Manifest, RunNote, write_manifest
 from whichloop.runs.new_manifest import asked_digests, suite_entry, task_digests
 from whichloop.runs.permissions import allowed_code, own_code
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.each_record import each_record
-from whichloop.runs.store.files import TRIALS, RunError, append_whole, locked, new_file, open_repaired
-from whichloop.runs.store.seal import break_seal, tally_of
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.files import RunError, locked
+from whichloop.runs.store.trials import Traces, TrialFile, count_rows, each_record, read_records
 from whichloop.text.doc import Doc, Table, lines_of
 from whichloop.text.numbers import interval
 
@@ -122,8 +119,12 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         }
         now = manifest.model_copy(update=parts)
         has_moved = (now.suite, now.config) != (manifest.suite, manifest.config)
-        if _add_lines(folder, old.records, judged) or has_moved:
-            write_manifest(folder, now.model_copy(update={"sealed": tally_of(folder).seal()}))
+        changed = [(new, b"") for was, new in zip(old.records, judged, strict=True) if was != new]
+        if changed:
+            with closing(TrialFile(folder)) as file:
+                file.add(changed)
+        if changed or has_moved:
+            write_manifest(folder, now.model_copy(update={"rows": count_rows(folder)}))
     new = results(folder)
     return Rescored(new, _arms(old, new, counts), judge.judged, dict(judge.kept))
 
@@ -163,7 +164,7 @@ def _changed_task(folder: Path, tasks: Sequence[Task]) -> str:
     for record in read_records(folder):
         if record.task not in by_id:
             return f"task {record.task} is gone"
-        if record.trace_at is not None and traces.read(record).head.query != by_id[record.task].query.full_text:
+        if record.trace_at and traces.read(record).head.query != by_id[record.task].query.full_text:
             return f"task {record.task} asks something else"
     return ""
 
@@ -251,7 +252,7 @@ class _Judge:
         """
         if task.end_state is None and not reads_state(task.scorer):
             return None, True
-        end_state = {} if record.trace_at is None else self._traces.read(record).head.end_state or {}
+        end_state = {} if not record.trace_at else self._traces.read(record).head.end_state or {}
         if "found" in end_state and not (record.status == "errored" and task.end_state is not None and end_state["found"] is None):
             return end_state["found"], True
         if record.status == "errored":
@@ -263,21 +264,6 @@ class _Judge:
 
 
 # --- writing ---
-
-
-def _add_lines(folder: Path, before: Sequence[Record], judged: Sequence[Record]) -> int:
-    """Add lines for the changed records atomically, and return their number."""
-    lines = [now.line(now.trace_at) for was, now in zip(before, judged, strict=True) if was != now]
-    if not lines:
-        return 0
-    break_seal(folder)
-    path, scratch = folder / TRIALS, folder / f"{TRIALS}.part"
-    with path.open("rb") as source, new_file(scratch) as copy:
-        shutil.copyfileobj(source, copy)
-    with open_repaired(scratch) as file:
-        append_whole(file, b"".join(lines), scratch)
-    scratch.replace(path)
-    return len(lines)
 
 
 def _records_of_manifest(folder: Path, before: Results) -> list[Record]:

@@ -13,7 +13,7 @@ from whichloop.metrics.comparison import ArmResult, Caveat, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, columns, records_digest, trace_lengths, where
+from whichloop.metrics.record_table import alike, columns, records_digest, where
 from whichloop.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
@@ -22,11 +22,8 @@ from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_test
 from whichloop.runs.manifest import Manifest, newer_versions, read_manifest
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.each_record import name_meant
-from whichloop.runs.store.files import TRACES, RunError
-from whichloop.runs.store.seal import traces_damage
-from whichloop.runs.store.traces import TracesSize, traces_size
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import name_meant, read_records, traces_bytes
 
 from .caveats import caveats
 from .measured_forms import are_mixed
@@ -175,14 +172,9 @@ class Results:
         infos = [arm.info for arm in self.comparison.arms]
         return () if self.manifest.is_ablation else harness(self.records, infos, self.level)
 
-    @cached_property
-    def traces(self) -> TracesSize:
-        """The size of the traces."""
-        lengths = trace_lengths(self.records)
-        return traces_size(self.folder, len(lengths), int(lengths.sum()))
-
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""
+        (traced,) = columns(self.records, ("trace_at",))
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
@@ -191,7 +183,7 @@ class Results:
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
             "looks": None if self.looked is None else self.looked.to_json(),
-            "traces": self.traces.to_json(),
+            "traces": {"kept": int((traced > 0).sum()), "bytes": traces_bytes(self.folder)},
         }
 
 
@@ -245,8 +237,6 @@ def _warnings(folder: Path, manifest: Manifest) -> Iterator[Caveat]:
     if newer := newer_versions(folder, manifest.versions):
         yield Caveat("newer version", newer)
     yield from (Caveat("suite fails a check", f"the suite fails a check, {problem}") for problem in manifest.suite_problems)
-    if damage := traces_damage(folder, manifest.sealed):
-        yield Caveat("damaged file", f"{TRACES}: {damage}")
     if repeated := sum(note.trials for note in manifest.retried):
         yield Caveat(
             "run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request, which favours them"
@@ -268,7 +258,7 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
 def find_record(run: Results, trial: str) -> Record:
     """Return the record of `ARM/TASK/REPEAT`, or of a part as `name_meant` takes it. Raises RunError if none or several match."""
     records = {record.name: record for record in run.records}
-    return records[name_meant(records, trial, run.folder)]
+    return records[name_meant([*records], trial, run.folder)]
 
 
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:

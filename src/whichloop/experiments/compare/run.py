@@ -24,8 +24,8 @@ from whichloop.runs.permissions import with_worker_process
 from whichloop.runs.run_state import Spent, read_state
 from whichloop.runs.silent_end import told_of_exit
 from whichloop.runs.store.files import CutShort, RunError
-from whichloop.runs.store.journal import Journal
 from whichloop.runs.store.traces import TracePolicy
+from whichloop.runs.store.trials import TrialWriter
 
 from .prepare import Experiment
 from .results import results
@@ -84,7 +84,7 @@ def _ended_by(action: str, experiment: Experiment) -> CutShort:
 async def _run(experiment: Experiment, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]) -> str:
     stopped = INTERRUPTED
     try:
-        with interruption.of(asyncio.current_task()), Journal(experiment.folder, _trace_policy(experiment)) as journal:
+        with interruption.of(asyncio.current_task()), TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
             if _schedule_of(experiment.manifest) != _schedule_of(now):
@@ -110,7 +110,7 @@ def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
 
 
 async def _session(
-    experiment: Experiment, journal: Journal, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]
+    experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]
 ) -> str:
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
@@ -131,7 +131,7 @@ async def _session(
     return stopped
 
 
-async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: Journal, progress: Progress) -> str:
+async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: TrialWriter, progress: Progress) -> str:
     """Run the missing trials: all of them, or look by look until every pair is decided.
 
     The last look of an earlier session is repeated on the same records, because a kill may have prevented it.

@@ -19,9 +19,8 @@ from whichloop.metrics.trace import Trace
 from whichloop.protocol.digest import digest
 from whichloop.protocol.json_text import Json
 from whichloop.runs.manifest import ArmEntry, read_manifest
-from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces, read_records
 
 ATIF = "atif"
 UNVERSIONED = "unknown"
@@ -115,7 +114,7 @@ def export_run(folder: Path, name: str, out: Path) -> Exported:
 
 def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
     """Return the records that have a trace. Raises RunError if none has."""
-    traced = [record for record in records if record.trace_at is not None]
+    traced = [record for record in records if record.trace_at]
     if not traced:
         raise RunError(f"{folder}: keeps no trace of any trial, so there is nothing to export")
     return traced

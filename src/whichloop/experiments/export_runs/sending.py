@@ -17,15 +17,15 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
+
 from whichloop.experiments.trace_formats.otlp_out import request_line, resource_spans
 from whichloop.metrics.record import Record
-from whichloop.protocol.digest import ChecksumError, open_line
 from whichloop.protocol.redact import public_address
 from whichloop.protocol.values import counted, one_line
 from whichloop.runs.engine.runner import Progress
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.each_record import record_of
-from whichloop.runs.store.files import TRIALS, RunError
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import count_rows, read_all, read_records
 
 from .export import kept_trials, traced_of
 
@@ -127,9 +127,8 @@ class LiveSpans:
         self._progress = progress
         self._folder = folder
         self._endpoint = endpoint
-        trials = folder / TRIALS
-        self._bytes_read = trials.stat().st_size if trials.exists() else 0
-        """Bytes of the file of trials that were read; those of a run that goes on were sent when they ended."""
+        self._rows = count_rows(folder)
+        """Rows of the run that were read; those of a run that goes on were sent when they ended."""
         self._failed = 0
         self._ended = threading.Event()
         self._closing = threading.Event()
@@ -170,16 +169,13 @@ class LiveSpans:
 
     def _send_new(self) -> None:
         try:
-            path = self._folder / TRIALS
-            with path.open("rb") as file:
-                file.seek(self._bytes_read)
-                whole, end, _ = file.read().rpartition(b"\n")
-            self._bytes_read += len(whole + end)
-            new = [record_of(open_line(line + b"\n"), str(path)) for line in whole.split(b"\n") if line]
-        except (RunError, OSError, ChecksumError) as error:
+            store = read_all(self._folder, after=self._rows)
+        except RunError as error:
             self.problem = one_line(str(error))
             return
-        for batch in _batches([record for record in new if record.trace_at is not None]):
+        self._rows += len(store.rows)
+        new = store.records(np.arange(len(store.rows)))
+        for batch in _batches([record for record in new if record.trace_at]):
             self._send(batch)
 
     def _send(self, batch: Sequence[Record]) -> None:

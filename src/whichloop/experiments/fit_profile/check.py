@@ -26,8 +26,8 @@ from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
-from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import each_record
 
 from .fit import FittedProfile, to_toml
 

@@ -17,9 +17,9 @@ from whichloop.models.profiles import FAULT_KINDS, Profile, make_profile
 from whichloop.protocol.names import SCRIPTED, toml_text
 from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest, Settings, read_manifest
-from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import Traces, policy_of
+from whichloop.runs.store.traces import policy_of
+from whichloop.runs.store.trials import Traces, each_record
 
 from .clearing import estimate_clears
 from .decision_points import read_points
@@ -190,10 +190,10 @@ def _slug(text: str) -> str:
 
 def _traces(folder: Path, arms: frozenset[str], tasks: Collection[str] | None) -> Iterator[tuple[Trace, Mapping[str, int]]]:
     """Yield traces in the order in which trials ended, with the client's retries; also attempts that infrastructure failed."""
-    traces, seen = Traces(folder), set[tuple[int, ...]]()
+    traces, seen = Traces(folder), set[int]()
     for record in each_record(folder):
         wanted = record.arm in arms and (tasks is None or record.task in tasks)
-        if wanted and record.trace_at is not None and record.trace_at not in seen:  # a rescored trial has two lines
+        if wanted and record.trace_at and record.trace_at not in seen:  # a rescored trial has two rows
             seen.add(record.trace_at)
             yield traces.read(record), record.retries
 

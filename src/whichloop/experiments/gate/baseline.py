@@ -37,7 +37,7 @@ from whichloop.runs.config import MAX_REPEATS, Seed
 from whichloop.runs.folders import TEST, is_optimization
 from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry, TaskDigests
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 from .lines import digests_of_files
 from .reasons import invalid_reasons
@@ -273,7 +273,7 @@ def _task_line(traces: Traces, records: Sequence[Record | None], known: Sequence
     """Return what a task's repeats gave; None stands for one that an imported run does not have of this task."""
     values = {name: tuple(None if record is None else stored_value(record, name) for record in records) for name in known}
     courses = tuple(
-        "" if record is None or record.trace_at is None else " ".join(step.signature for step in course(traces.read(record)))
+        "" if record is None or not record.trace_at else " ".join(step.signature for step in course(traces.read(record)))
         for record in records
     )
     return TaskLine(

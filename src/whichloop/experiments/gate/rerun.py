@@ -23,7 +23,8 @@ from whichloop.runs.engine.runner import Progress, Unwatched
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
 from whichloop.runs.registry import loops_named, programs_named
-from whichloop.runs.run_state import RunState, TrialState, read_records
+from whichloop.runs.run_state import RunState, TrialState
+from whichloop.runs.store.trials import read_records
 
 from .baseline import ELSEWHERE, Baseline, GateSettings, hung_before, read_run
 from .judge import GateResult, doubtful_trials, judge

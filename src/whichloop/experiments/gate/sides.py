@@ -207,4 +207,4 @@ class Sides:
 
 def show_command(folder: Path, record: Record) -> str:
     """Return the command that shows a trial of the run in this directory; empty if it has no trace to show."""
-    return "" if record.trace_at is None else f"whichloop show {shlex.quote(str(folder))} {shlex.quote(record.name)}"
+    return "" if not record.trace_at else f"whichloop show {shlex.quote(str(folder))} {shlex.quote(record.name)}"

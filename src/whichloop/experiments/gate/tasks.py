@@ -14,7 +14,7 @@ from whichloop.metrics.trajectory.causes import Cause, Loss
 from whichloop.metrics.trajectory.divergence import ended_unread, explain, read_trial
 from whichloop.metrics.trajectory.trajectory import shortened, signatures
 from whichloop.protocol import StopReason
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 from .baseline import TaskLine, stop_of, stored_value
 from .reasons import hung

@@ -178,7 +178,7 @@ class ForeignTrial:
         scores = {} if self.score is None else {PRIMARY: self.score, **others}
         same = {name: getattr(self, name) for name in _SAME_IN_RECORD}
         if self.ours is not None:
-            return replace(self.ours, **same, suite=suite, suite_digest=suite_digest, scores=scores, trace_at=None)
+            return replace(self.ours, **same, suite=suite, suite_digest=suite_digest, scores=scores, trace_at=0)
         input_tokens, output_tokens = self.split_tokens or (self.input_tokens or 0, self.output_tokens or 0)
         return Record(
             **same,

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -16,9 +17,9 @@ from whichloop.protocol.modules import names_in, offered_by
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
 from whichloop.runs.manifest import write_manifest
-from whichloop.runs.store.files import TRACES, TRIALS, RunError, read_manifest_json
-from whichloop.runs.store.seal import tally_of
-from whichloop.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
+from whichloop.runs.store.files import RunError, read_manifest_json
+from whichloop.runs.store.traces import MAX_TEXT
+from whichloop.runs.store.trials import BATCH, TrialFile
 from whichloop.runs.trial.recorder import trace_line
 
 from .column_hints import is_measured
@@ -244,8 +245,7 @@ def _write_run(joined: Joined, folder: Path | None, replaced: Path | None, runs:
     written.mkdir(parents=True, exist_ok=folder is None)
     try:
         untraced = _write_trials(written, joined)
-        sealed = joined.manifest.model_copy(update={"sealed": tally_of(written).seal()})
-        write_manifest(written, sealed)  # last: a directory without one is not a run
+        write_manifest(written, joined.manifest.model_copy(update={"rows": len(joined.records)}))
         if replaced is not None:
             take_place(written, replaced)
     except BaseException:
@@ -320,20 +320,16 @@ def _read_and_joined(paths: Sequence[Path | GivenRows], request: ImportRequest) 
 def _write_trials(folder: Path, joined: Joined) -> int:
     """Write traces and records; return the number of traces that are too long to be kept."""
     untraced = 0
-    writer = TraceWriter(folder / TRACES, 0)
-    try:
-        with (folder / TRIALS).open("xb") as file:
-            pairs = zip(joined.records, joined.traces, strict=True)
-            while batch := list(islice(pairs, FRAME_TRACES)):
-                lines = [b"" if trace is None else trace_line(trace.trace(record)) for record, trace in batch]
-                untraced += sum(len(line) > MAX_TEXT for line in lines)
-                lines = [b"" if len(line) > MAX_TEXT else line for line in lines]
-                places = iter(writer.append([line for line in lines if line]))
-                for (record, trace), line in zip(batch, lines, strict=True):
-                    digested = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
-                    file.write(digested.line(next(places) if line else None))
-    finally:
-        writer.close()
+    pairs = zip(joined.records, joined.traces, strict=True)
+    with closing(TrialFile(folder)) as file:
+        while batch := list(islice(pairs, BATCH)):
+            trials = []
+            for record, trace in batch:
+                line = b"" if trace is None else trace_line(trace.trace(record))
+                untraced += len(line) > MAX_TEXT
+                digested = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
+                trials.append((digested, line if len(line) <= MAX_TEXT else b""))
+            file.add(trials)
     return untraced
 
 

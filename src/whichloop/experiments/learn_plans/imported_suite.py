@@ -16,14 +16,14 @@ from whichloop.protocol import Query, StopReason, render_value
 from whichloop.protocol.json_text import Json
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 
 def imported_suite(folder: Path, manifest: Manifest, records: Iterable[Record]) -> Suite:
     """Return the suite of the tasks that were solved with a trace, a question and an answer. Raises RunError if there is none."""
     by_task: dict[str, list[Record]] = {}
     for record in records:
-        if record.trace_at is not None:
+        if record.trace_at:
             by_task.setdefault(record.task, []).append(record)
     if not by_task:
         raise RunError(f"{folder}: imported from another tool's files, and they hold no traces to learn from")

@@ -35,9 +35,8 @@ from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.lookup import suite_of
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
-from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_records, read_trace
 
 from .imported_suite import imported_suite
 from .plan_from_trace import (
@@ -175,7 +174,7 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
     solved = [record for record in scored if record.is_solved]
     if not solved:
         raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
-    with_trace = [record for record in solved if record.trace_at is not None]
+    with_trace = [record for record in solved if record.trace_at]
     if not with_trace:
         raise Unlearnable(f"solved in {run}, but no trace of that was kept")
     return sorted(with_trace, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))

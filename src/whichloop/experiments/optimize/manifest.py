@@ -19,10 +19,11 @@ from whichloop.runs.config import BudgetConfig, Positive, Repeats, Seed
 from whichloop.runs.folders import OPTIMIZED, RUNS, is_optimization
 from whichloop.runs.manifest import Count, ManifestPart, fitting
 from whichloop.runs.store.files import RunError, append_whole, open_repaired, read_document, sealed_lines
-from whichloop.runs.store.journal import MAX_UNSYNCED, MAX_UNSYNCED_S
 
 from .candidates import SearchEnd
 
+MAX_UNSYNCED, MAX_UNSYNCED_S = 256, 1.0
+"""Rollouts, and seconds, that may wait for the disk."""
 SplitName = Literal["train", "dev", "test"]
 
 

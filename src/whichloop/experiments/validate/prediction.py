@@ -18,8 +18,8 @@ from whichloop.experiments.fit_profile.fit import fit_run, to_toml
 from whichloop.metrics.record import Record
 from whichloop.protocol.digest import digest
 from whichloop.runs.manifest import read_manifest
-from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError, read_document, write_document
+from whichloop.runs.store.trials import each_record
 
 FOLDER = "validity"
 """Below the run directory."""

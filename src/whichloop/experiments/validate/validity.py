@@ -17,8 +17,8 @@ from whichloop.metrics.paired import PairedFlip, judge_family
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import ALPHA, Floats, Interval, interval_json, unit_count
 from whichloop.metrics.summary import summarize, task_values
-from whichloop.runs.store.each_record import each_record
 from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import each_record
 
 from .prediction import Predicted
 

@@ -16,7 +16,7 @@ from whichloop.metrics.record_table import where
 from whichloop.metrics.statistics import ALPHA, fisher_greater
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.trajectory.divergence import explain, read_trial
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 MAX_SOLVED = 150
 """Solved trials of a run that are looked at, as many of each arm, evenly spread over its tasks: to read all takes several times as
@@ -69,7 +69,7 @@ def base_rates(
     """
     arms = {arm for arm, causes in named.items() if not LOST_ONLY.issuperset(causes)}
     solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
-    traced = Counter(record.arm for record in solved if record.trace_at is not None)
+    traced = Counter(record.arm for record in solved if record.trace_at)
     shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in named}
     for record in _spread(solved, traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):
         shown[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
@@ -88,7 +88,7 @@ def _spread(records: Iterable[Record], trials: Mapping[str, int], most: int) -> 
     """Yield of each arm at most so many records with a trace, evenly spread over those that it has."""
     passed: Counter[str] = Counter()
     for record in records:
-        if record.trace_at is not None:
+        if record.trace_at:
             place, many = passed[record.arm], max(trials[record.arm], most)
             passed[record.arm] += 1
             if place * most // many != (place + 1) * most // many:

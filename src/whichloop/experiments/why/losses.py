@@ -22,7 +22,7 @@ from whichloop.metrics.trajectory.divergence import divergence, explain, read_tr
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import SCRIPTED, meant, near, several
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 from whichloop.text.numbers import short_name
 
 from .base_rates import BaseRate, base_rates
@@ -315,7 +315,7 @@ class _Collected:
                     against.setdefault(loser, []).append((pair, winner))
                     self._tasks[pair].add(records[loser].task)
         winners = sorted({winner for lost in against.values() for _, winner in lost})
-        courses = {arm: course(self._traces.read(records[arm])) for arm in winners if records[arm].trace_at is not None}
+        courses = {arm: course(self._traces.read(records[arm])) for arm in winners if records[arm].trace_at}
         for record in cell:
             if not record.is_solved and (record.arm in against or record.arm in self._alone):
                 self._explain(record, cell, [(pair, arm, courses.get(arm, ())) for pair, arm in against.get(record.arm, ())])
@@ -323,7 +323,7 @@ class _Collected:
     def _explain(
         self, record: Record, cell: Sequence[Record], winners: Sequence[tuple[ArmPair, str, Sequence[TracedStep]]]
     ) -> None:
-        if record.trace_at is None:
+        if not record.trace_at:
             self.untraced += 1
             if record.arm in self._ended:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1

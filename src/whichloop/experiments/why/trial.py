@@ -16,8 +16,7 @@ from whichloop.metrics.trajectory.failure_text import without_bytes
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol.receipts import instructions_in
 from whichloop.runs.manifest import read_manifest
-from whichloop.runs.store.each_record import each_record
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import each_record, read_trace
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, TraceLines, lines_of
 from whichloop.text.numbers import counts
 from whichloop.text.trace_text import JudgedTrace, as_judged, blocks, ending
@@ -109,7 +108,7 @@ def missed_doc(folder: Path, arms: Collection[str] = ()) -> Doc:
     by_arm = {arm: [record for record in missed if record.arm == arm] for arm in dict.fromkeys(record.arm for record in missed)}
     sums = tuple((arm, Cell(str(len(own)), value=len(own)), counts(Counter(map(_ending, own)))) for arm, own in by_arm.items())
     each = [Table(arm, ("trial", "ended", "faults", "tokens"), tuple(map(_row, own)), detail=True) for arm, own in by_arm.items()]
-    one = next((record.name for record in missed if record.trace_at is not None), "")
+    one = next((record.name for record in missed if record.trace_at), "")
     answer: tuple[Block, ...] = (
         Table("", ("arm", "not solved", "ended"), sums),
         *each,

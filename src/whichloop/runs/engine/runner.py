@@ -8,7 +8,7 @@ from typing import Protocol
 
 from whichloop.metrics.record import Record
 from whichloop.runs.schedule import Trial
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.setting import FinishedTrial, NotRun
 
 FIRST_FAILURES = 50
@@ -49,7 +49,7 @@ class Unwatched:
         self.noted(text)
 
 
-async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal, progress: Progress, concurrency: int) -> str:
+async def run_trials(trials: Iterable[Trial], execute: Execute, journal: TrialWriter, progress: Progress, concurrency: int) -> str:
     """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works stops early.
 
     Cancellation stops at once: trials in flight are not recorded, and run again on resume.

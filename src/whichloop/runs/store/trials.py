@@ -1,0 +1,415 @@
+"""The trials of a run: one SQLite file, which grows by whole batches and can be read meanwhile.
+
+What trials have in common that went alike is one row of `kinds`; a row of `trials` names its kind and has what is the trial's own.
+Of several rows for one trial the last counts. Each row has a CRC-32; the manifest says how many trials there are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any, Self
+from zlib import crc32
+
+import numpy as np
+import zstandard
+
+from whichloop.metrics.record import Record, Shared
+from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.record_table import OWN, ROW, RecordStore, RecordTable, Rows, common_json, shared_fields
+from whichloop.metrics.trace import Trace, TraceError
+from whichloop.protocol.files import open_regular
+from whichloop.protocol.json_text import load_json
+from whichloop.protocol.names import meant, most_like, several
+from whichloop.protocol.values import one_line
+
+from .files import MANIFEST, DiskError, RunError, acquire_lock, own_file, read_manifest_json, write_manifest_json
+from .traces import MAX_TEXT, TracePolicy, why_untraced
+
+TRIALS = "trials.sqlite"
+SCHEMA = (
+    "CREATE TABLE kinds (kind INTEGER PRIMARY KEY, record TEXT NOT NULL, crc INTEGER NOT NULL) STRICT",
+    "CREATE TABLE traces (number INTEGER PRIMARY KEY, trace BLOB NOT NULL, crc INTEGER NOT NULL) STRICT",
+    """CREATE TABLE trials (number INTEGER PRIMARY KEY, kind INTEGER NOT NULL, repeat INTEGER NOT NULL, seed INTEGER NOT NULL,
+wall_s REAL NOT NULL, started_at REAL NOT NULL, attempt INTEGER NOT NULL,
+trace_at INTEGER NOT NULL, crc INTEGER NOT NULL) STRICT""",
+    """CREATE VIEW records AS SELECT record ->> 'arm' AS arm, record ->> 'task' AS task, repeat, record ->> 'status' AS status,
+record ->> '$.scores.accuracy' AS accuracy, record FROM trials JOIN kinds USING (kind)""",
+)
+"""`trace_at` is a number in `traces`, 0 for none; `records` is for whoever opens the file with SQLite."""
+MAX_VALUE = 1 << 26
+"""Bytes of the longest value; a file with a longer one is refused."""
+MAX_KINDS = 8_192
+"""Kinds that a writer remembers; then it forgets them all, and writes them anew."""
+LEVEL = 3
+"""Level of compression. Higher ones save a quarter, and take three times as long."""
+_BLOCK = 65_536
+"""Rows that are read at a time."""
+_BLANK = dict.fromkeys(OWN, 0)
+_GUARDED = np.dtype([("number", "<i8"), *((name, ROW[name]) for name in ("kind", *OWN)), ("crc", "<i8")])
+"""What the CRC-32 of a trial is of: all else of its row, and last the CRC-32 of its kind."""
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open the trials of a run to read them, and check what the manifest says of them. Raises RunError for what cannot be read."""
+    path = folder / TRIALS
+    with ExitStack() as stack:
+        try:
+            if path.exists():
+                open_regular(path).close()
+                db = stack.enter_context(closing(_connected(path, "ro")))
+                try:
+                    found = _schema_of(db)
+                except sqlite3.OperationalError:  # killed while it was written, then copied to where nothing can be written
+                    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                    for each in folder.glob(f"{TRIALS}*"):
+                        shutil.copy(each, scratch)
+                    db = stack.enter_context(closing(_connected(scratch / TRIALS, "rw")))
+                    found = _schema_of(db)
+            if not path.exists() or not found:  # a writer is about to begin
+                db = stack.enter_context(closing(_begun(sqlite3.connect(":memory:"))))
+            elif found != set(SCHEMA):
+                raise RunError(f"{path}: not the trials of a run")
+            told = read_manifest_json(folder).get("rows") if (folder / MANIFEST).exists() else None
+            if isinstance(told, int) and told > (there := _last(db)):
+                raise RunError(f"{path}: {MANIFEST} tells of {told} rows, and {there} are there: it was damaged or edited")
+            yield db
+        except (sqlite3.Error, OSError) as error:
+            raise RunError(f"{path}: {one_line(str(getattr(error, 'strerror', None) or error))}") from None
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+    db.execute("PRAGMA trusted_schema=OFF")
+    return db
+
+
+def _schema_of(db: sqlite3.Connection) -> set[str]:
+    return {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema")}
+
+
+def _begun(db: sqlite3.Connection) -> sqlite3.Connection:
+    for statement in SCHEMA:
+        db.execute(statement)
+    return db
+
+
+def _last(db: sqlite3.Connection) -> int:
+    (count,) = db.execute("SELECT count(*) FROM trials").fetchone()
+    return int(count)
+
+
+def count_rows(folder: Path) -> int:
+    """Return how many rows a run has, those of earlier attempts included. Raises RunError."""
+    with _opened(folder) as db:
+        return _last(db)
+
+
+def read_all(folder: Path, after: int = 0) -> RecordStore:
+    """Return all records of a run, also those that a later one of the same trial replaces. `after`: without so many first ones.
+
+    Raises RunError for a row that is damaged or not a record.
+    """
+    with _opened(folder) as db:
+        kinds, places, crcs = list[Record](), dict[int, int](), dict[int, int]()
+        shared = Shared()
+        for kind, text, crc in db.execute("SELECT kind, record, crc FROM kinds"):
+            if crc32(text.encode()) != crc:
+                raise _damaged(folder, f"kind {kind}")
+            places[kind], crcs[kind] = len(kinds), crc
+            try:
+                kinds.append(shared_fields(Record.from_json({**shared.of(load_json(text, finite=True)), **_BLANK})))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise RunError(f"{folder / TRIALS}: kind {kind}: not a record of a trial: {one_line(str(error))}") from None
+        rows = db.execute("SELECT * FROM trials WHERE number > ? ORDER BY number", (after,))
+        blocks = [np.empty(0, dtype=ROW)]
+        while block := rows.fetchmany(_BLOCK):
+            blocks.append(_checked(folder, block, places, crcs))
+        return RecordStore(kinds, np.concatenate(blocks))
+
+
+def _checked(folder: Path, block: Sequence[tuple[Any, ...]], places: dict[int, int], crcs: dict[int, int]) -> Rows:
+    """Return rows of the file as those of a table. Raises RunError for the first that is damaged or out of bounds."""
+    guarded = np.array([(*row[:-1], crcs.get(row[1], -1)) for row in block], dtype=_GUARDED)
+    raw, size = guarded.tobytes(), _GUARDED.itemsize
+    for place, row in enumerate(block):
+        if crc32(raw[place * size : (place + 1) * size]) != row[-1] or row[1] not in places:
+            raise _damaged(folder, f"row {row[0]}")
+    rows = np.empty(len(block), dtype=ROW)
+    for name in OWN:
+        rows[name] = guarded[name]
+        most = np.iinfo(np.int64).max if name == "seed" else MAX_COUNT
+        if not (np.abs(rows[name]) <= most).all() or (name in ("repeat", "attempt", "trace_at") and (rows[name] < 0).any()):
+            raise RunError(f"{folder / TRIALS}: {name} of a trial is out of bounds")
+    rows["kind"] = [places[row[1]] for row in block]
+    return rows
+
+
+def _damaged(folder: Path, where: str) -> RunError:
+    return RunError(f"{folder / TRIALS}: {where}: its checksum does not fit, so it was damaged or edited after it was written")
+
+
+def read_records(folder: Path) -> RecordTable:
+    """Return the records of a run, the last one of each trial, in the order in which trials first ended. Raises RunError."""
+    return read_all(folder).latest()
+
+
+def each_record(folder: Path) -> Iterator[Record]:
+    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises RunError."""
+    store = read_all(folder)
+    return store.records(np.arange(len(store.rows)))
+
+
+def find_trial(folder: Path, trial: str) -> Record:
+    """Return the record of `ARM/TASK/REPEAT`, or a part of that, see `name_meant`. Raises RunError if none or several match."""
+    records = read_records(folder)
+    names = [f"{kind.arm}/{kind.task}/{repeat}" for kind, repeat in zip(records.kinds(), records.column("repeat"), strict=True)]
+    return records[names.index(name_meant(names, trial, folder))]
+
+
+def name_meant(names: Sequence[str], trial: str, folder: Path) -> str:
+    """Return the name `ARM/TASK/REPEAT` that is typed whole or in part, see `meant`. Raises RunError if none or several match."""
+    matching = meant(trial, names)
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}; type more of ARM/TASK/REPEAT")
+    arms = dict.fromkeys(name.rsplit("/", 2)[0] for name in names)
+    arm = next((arm for arm in arms if trial.startswith(f"{arm}/")), None) or most_like(trial.rsplit("/", 2)[0], arms)
+    near = next((name for name in names if arm is not None and name.startswith(f"{arm}/")), next(iter(names), "(none)"))
+    raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {near}")
+
+
+class Traces:
+    """Reads the traces of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._opened: ExitStack | None = None
+        self._db: sqlite3.Connection
+
+    def read(self, record: Record) -> Trace:
+        """Read the trace of one trial. Raises RunError if it has none, or what is there is damaged."""
+        if not record.trace_at:
+            raise RunError(f"{self.folder}: trial {record.name} has no trace: {why_untraced(self.folder, record)}")
+        if self._opened is None:
+            self._opened = ExitStack()
+            self._db = self._opened.enter_context(_opened(self.folder))
+        path = self.folder / TRIALS
+        try:
+            row = self._db.execute("SELECT trace, crc FROM traces WHERE number = ?", (record.trace_at,)).fetchone()
+            if row is None or crc32(row[0]) != row[1] or not 0 <= zstandard.frame_content_size(row[0]) <= MAX_TEXT:
+                raise _damaged(self.folder, f"trace of {record.name}")
+            text = zstandard.ZstdDecompressor().decompress(row[0], allow_extra_data=False)
+            trace = Trace.from_json(load_json(text, finite=True))
+        except (TraceError, sqlite3.Error, zstandard.ZstdError) as error:
+            raise RunError(f"{path}: trial {record.name}: {one_line(str(error))}") from None
+        except RunError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{path}: no trace of {record.name}: {one_line(str(error))}") from None
+        if (trace.head.arm, trace.head.task, trace.head.repeat) != record.key:
+            raise RunError(f"{path}: the trace of {record.name} is that of another trial")
+        return trace
+
+    def __del__(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+
+def read_trace(folder: Path, record: Record) -> Trace:
+    """Read the trace of one trial. Raises RunError if it has none. `Traces` reads many."""
+    return Traces(folder).read(record)
+
+
+def traces_bytes(folder: Path) -> int:
+    """Return how many bytes the traces of a run take, those of earlier attempts included. Raises RunError."""
+    with _opened(folder) as db:
+        return int(db.execute("SELECT coalesce(sum(length(trace)), 0) FROM traces").fetchone()[0])
+
+
+# --- writing ---
+
+
+class TrialFile:
+    """The trials of a run, to be added to by one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the file, or make it. Raises RunError."""
+        self.folder = folder
+        path = folder / TRIALS
+        own_file(path, os.O_CREAT).close()
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self._kinds = dict[str, tuple[int, int]]()
+        self._db = _connected(path, "rw")
+        with self._told():
+            found = _schema_of(self._db)
+            if found not in (set(), set(SCHEMA)):
+                raise RunError(f"{path}: not the trials of a run")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            if not found:
+                _begun(self._db)
+            (self._kind,) = self._db.execute("SELECT coalesce(max(kind), 0) FROM kinds").fetchone()
+            (self._rows,) = self._db.execute("SELECT coalesce(max(number), 0) FROM trials").fetchone()
+
+    def add(self, trials: Iterable[tuple[Record, bytes]]) -> None:
+        """Add trials with their traces, empty for none, all or nothing; then the disk has them. Raises DiskError."""
+        with self._told():
+            self._db.execute("BEGIN IMMEDIATE")
+            for record, trace in trials:
+                self._add(record, trace)
+            self._db.execute("COMMIT")
+
+    def _add(self, record: Record, trace: bytes) -> None:
+        text = common_json(record)
+        if text not in self._kinds:
+            self._kinds = {} if len(self._kinds) >= MAX_KINDS else self._kinds
+            self._kind += 1
+            self._kinds[text] = self._kind, crc32(text.encode())
+            self._db.execute("INSERT INTO kinds VALUES (?, ?, ?)", (self._kind, text, self._kinds[text][1]))
+        self._rows += 1
+        own = {name: getattr(record, name) for name in OWN} | ({"trace_at": self._rows} if trace else {})
+        kind, crc = self._kinds[text]
+        row = (self._rows, kind, *own.values())
+        guard = crc32(np.array((*row, crc), dtype=_GUARDED).tobytes())
+        self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, guard))
+        if trace:
+            frame = self._compressor.compress(trace)
+            self._db.execute("INSERT INTO traces VALUES (?, ?, ?)", (self._rows, frame, crc32(frame)))
+
+    def close(self) -> None:
+        """Fold all into one plain file, and let the manifest say how many rows there are. Raises RunError."""
+        path = self.folder / MANIFEST
+        with closing(self._db):
+            with suppress(sqlite3.Error):  # where somebody reads it meanwhile, the next writer does it
+                self._db.execute("PRAGMA journal_mode=DELETE")
+            with self._told():
+                rows = _last(self._db)
+        if path.exists():
+            try:
+                write_manifest_json(self.folder, read_manifest_json(self.folder) | {"rows": rows})
+            except OSError as error:
+                raise DiskError(f"{path}: {error.strerror}; all trials are whole, and the run can be resumed") from None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self._db.rollback()
+            if isinstance(error, sqlite3.Error):
+                path, why = self.folder / TRIALS, one_line(str(error))
+                raise DiskError(f"{path}: {why}; what was written before is whole, and the run can be resumed") from None
+            raise
+
+
+MAX_UNSYNCED = 256
+"""Maximum number of finished trials that wait for the disk; after a kill they run again."""
+BATCH = 64
+"""Finished trials that start a write."""
+BATCH_S = 0.5
+"""Seconds that fewer trials wait for others before they are written."""
+
+
+class TrialWriter:
+    """Adds finished trials to a run directory. One process at a time: a second one gets RunError.
+
+    A thread of its own encodes, compresses and writes: whoever appends waits only where the disk falls behind. After a write that
+    failed every call raises what it failed with; the run can be resumed.
+    """
+
+    def __init__(self, folder: Path, policy: TracePolicy | None = None) -> None:
+        self.folder, self._policy = folder, policy or TracePolicy()
+        with ExitStack() as opened:
+            self._lock = opened.enter_context(acquire_lock(folder))
+            count_rows(folder)  # a damaged file is not added to
+            self._file = TrialFile(folder)
+            opened.pop_all()
+        self._changed = Condition()
+        """Guards all fields below."""
+        self._pending = list[tuple[Record, bytes]]()
+        self._writing = 0
+        self._since = 0.0
+        """Time at which the first pending trial came."""
+        self._is_hurried = self._closing = False
+        self._failure: BaseException | None = None
+        self._writer = Thread(target=self._write_on, name=f"trials of {folder}", daemon=True)
+        self._writer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, record: Record, trace: bytes) -> None:
+        """Append a finished trial, which reaches the disk in about a second. Waits while too many are pending. Raises RunError."""
+        is_kept = 0 < len(trace) <= MAX_TEXT and self._policy.keeps(record)
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or len(self._pending) + self._writing < MAX_UNSYNCED)
+            self._check()
+            if self._closing:
+                raise RunError(f"{self.folder}: a trial has ended after its file was closed")
+            if not self._pending:
+                self._since = time.monotonic()
+            self._pending.append((record, trace if is_kept else b""))
+            if len(self._pending) in (1, BATCH):
+                self._changed.notify_all()
+
+    def sync(self) -> None:
+        """Wait until everything appended is on the disk. Raises RunError."""
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failure is not None or (not self._pending and not self._writing))
+            self._is_hurried = False
+            self._check()
+
+    def close(self) -> None:
+        """Write what is pending, and let another process write. Raises RunError."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._writer.join()
+        with self._lock:
+            self._file.close()
+            self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _write_on(self) -> None:
+        """Write batches until the end, in the writer's thread."""
+        try:
+            while batch := self._next():
+                self._file.add(batch)
+        except BaseException as error:  # whoever appends is told
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _next(self) -> Sequence[tuple[Record, bytes]]:
+        """Wait for the next trials to write; return none at the end."""
+        with self._changed:
+            self._writing = 0
+            self._changed.notify_all()
+            while not (self._closing or (self._pending and (self._is_hurried or len(self._pending) >= BATCH or self._waits <= 0))):
+                self._changed.wait(self._waits if self._pending else None)
+            batch, self._pending = self._pending, []
+            self._writing = len(batch)
+            return batch
+
+    @property
+    def _waits(self) -> float:
+        return self._since + BATCH_S - time.monotonic()
