@@ -25,9 +25,10 @@ from whichloop.models.profiles import load_profile
 from whichloop.protocol.digest import open_document, open_line
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records, read_state
-from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
-from whichloop.runs.store.traces import Traces, TraceWriter
+from whichloop.runs.run_state import read_state
+from whichloop.runs.store.files import MANIFEST, TRACES
+from whichloop.runs.store.traces import TraceWriter
+from whichloop.runs.store.trials import TRIALS, Traces, read_records
 
 BASELINE, PROGRAM, RECORDING, CONFIG, PROFILE = "baseline.json", "optimized.json", "m.jsonl", "config.toml", "own.toml"
 

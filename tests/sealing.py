@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from whichloop.protocol.digest import open_document, seal_document, seal_line
-from whichloop.runs.store.files import MANIFEST, TRIALS, write_manifest_json
+from whichloop.runs.store.files import MANIFEST, write_manifest_json
+from whichloop.runs.store.trials import TRIALS
 
 _CHECKSUM = re.compile(rb',\s*"checksum":\s*"[0-9a-f]{16}"(?=\s*\}\s*$)', re.MULTILINE)
 _RECORDING_SEAL = re.compile(rb'(?<=\}),\s*"sealed":\s*\{"lines":\s*\d+,\s*"checksum":\s*"[0-9a-f]{32}"\}(?=\}$)', re.MULTILINE)

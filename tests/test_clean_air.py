@@ -14,7 +14,7 @@ from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import generated_suites
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 WHOLE = "stateless(history_as=messages, max_history_length=none)"

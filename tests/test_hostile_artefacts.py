@@ -25,10 +25,9 @@ from whichloop.experiments.gate.baseline import Baseline, bless, read_run
 from whichloop.protocol.digest import open_document
 from whichloop.protocol.files import MAX_SETTINGS
 from whichloop.runs.config import MAX_REPEATS
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.files import MANIFEST, TRACES, RunError
 from whichloop.runs.store.traces import MAX_TEXT
+from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
 
 FEW = cases(12)
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -115,7 +114,7 @@ def test_what_is_not_a_regular_file_is_never_read(copied: Path, name: str, targe
         refused(name, copied)
     if name == TRIALS:
         with pytest.raises(RunError, match=TRIALS):
-            Journal(copied)
+            TrialWriter(copied)
 
 
 def test_what_a_run_names_as_files_of_its_loop_is_never_waited_for(copied: Path, monkeypatch: pytest.MonkeyPatch):

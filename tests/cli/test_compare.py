@@ -202,14 +202,14 @@ def test_what_a_model_says_cannot_touch_the_terminal(whichloop, here, monkeypatc
 
 def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
     from whichloop.metrics.record import FaultRecord, Record
-    from whichloop.runs.store.journal import Journal
+    from whichloop.runs.store.trials import TrialWriter
 
     whichloop("compare", *QUICK, "-q")
     run = machine.only_run()
     rows = [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_text().splitlines()]
     (run / "trials.jsonl").unlink()
     unseal(run)
-    with Journal(run) as journal:
+    with TrialWriter(run) as journal:
         for row in rows:
             lost = Record(**{**row.to_json(), "faults": (FaultRecord("wire.empty", "decide:c1"),), "trace_at": None})
             journal.append(lost, b"")

@@ -15,8 +15,8 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
+from whichloop.runs.store.files import MANIFEST, TRACES
+from whichloop.runs.store.trials import TRIALS, read_records
 
 TAPE = "tape"
 QUICK = ("--loop", "bare", "--suite", "arithmetic", "--tasks", "1", "--quiet")

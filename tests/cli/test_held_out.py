@@ -20,7 +20,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest, write_manifest
 from whichloop.runs.store.files import read_document, write_document
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 RUN = ["compare", "--quiet", "--suite", "arithmetic(size=16)", "--profile", "text-2024"]
 LOOPS = ("bare", "finish", "react_extract")

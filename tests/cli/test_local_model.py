@@ -20,7 +20,7 @@ from whichloop.models.local.server import Weights
 from whichloop.protocol import NativeCall
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.manifest import read_manifest
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 
 @pytest.fixture(scope="module")

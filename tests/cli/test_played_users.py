@@ -24,8 +24,8 @@ from whichloop.models.limits import Waits
 from whichloop.protocol import Act, Answer, ToolCall
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
 from whichloop.runs.schedule import Trial, make_arms
+from whichloop.runs.store.trials import read_records
 from whichloop.runs.trial import trial_parts as played_user
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial.trial import run_trial

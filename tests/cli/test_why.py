@@ -15,9 +15,9 @@ import pytest
 
 from tests.sealing import reseal
 from whichloop.cli.main import main
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.files import TRACES, TRIALS
-from whichloop.runs.store.traces import TraceWriter, read_trace
+from whichloop.runs.store.files import TRACES
+from whichloop.runs.store.traces import TraceWriter
+from whichloop.runs.store.trials import TRIALS, read_records, read_trace
 
 pytestmark = pytest.mark.thorough
 

@@ -40,8 +40,8 @@ from whichloop.protocol.receipts import strip_receipts
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import make_loop, make_suite
-from whichloop.runs.run_state import read_records
 from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.store.trials import read_records
 from whichloop.runs.trial.setting import TrialContext
 from whichloop.runs.trial.trial import run_trial
 

@@ -13,7 +13,7 @@ from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import make_loop
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 LISTED = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0].split("\n")[:-1]

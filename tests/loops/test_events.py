@@ -59,7 +59,7 @@ from whichloop.runs.built_in import builtin_names
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import find
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 from whichloop.runs.trial import trial_parts
 from whichloop.runs.trial.recorder import Recorder
 

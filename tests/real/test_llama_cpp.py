@@ -43,8 +43,7 @@ from whichloop.runs.config import CompareConfig, ProviderConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.registry import make_loop
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_records, read_trace
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

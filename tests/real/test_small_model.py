@@ -21,7 +21,7 @@ from whichloop.models.real import RealModel, RealOptions
 from whichloop.protocol import Answer, Grammar, JsonValue, Message, Reply, Request, Sampling, TextLine, ToolSpec
 from whichloop.runs.config import CompareConfig, ProviderConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 

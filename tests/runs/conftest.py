@@ -16,7 +16,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 NASTY = '''
 """Designs that misbehave, each in one way."""

@@ -17,7 +17,7 @@ from whichloop.experiments.compare.run import run
 from whichloop.metrics.record_table import records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 FORMAT_AND_TOOLS = ("flaky-format", "flaky-tools")
 RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {

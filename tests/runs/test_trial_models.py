@@ -26,7 +26,7 @@ from whichloop.runs.config import BudgetConfig, CompareConfig, ProviderConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")

@@ -26,7 +26,8 @@ from whichloop.metrics.statistics import PairVerdict, VerdictWord
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
-from whichloop.runs.store.files import MANIFEST, TRIALS, RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.trials import TRIALS
 from whichloop.text.doc import Lines
 
 pytestmark = pytest.mark.thorough

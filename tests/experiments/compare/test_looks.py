@@ -20,7 +20,8 @@ from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store.files import TRIALS, RunError
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import TRIALS
 
 pytestmark = pytest.mark.thorough
 

@@ -26,9 +26,9 @@ from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, resume_flags
-from whichloop.runs.run_state import Spent, covered_s, larger, read_records, read_state
-from whichloop.runs.store.files import TRIALS, RunError, locked, read_manifest_json, write_manifest_json
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.run_state import Spent, covered_s, larger, read_state
+from whichloop.runs.store.files import RunError, locked, read_manifest_json, write_manifest_json
+from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
 
 BARE = "bare(check_types=true)"
 
@@ -185,7 +185,7 @@ def test_seconds_are_those_in_which_any_trial_was_under_way(spans):
 
 
 def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, tmp_path):
-    with Journal(tmp_path) as journal:
+    with TrialWriter(tmp_path) as journal:
         journal.append(record(status="errored", calls={"decide": 3}, started_at=0.0, wall_s=2.0), b"")
         journal.append(record(attempt=1, calls={"decide": 4}, started_at=1.0, wall_s=2.0), b"")
         journal.append(record(attempt=1, calls={"decide": 4}, started_at=1.0, wall_s=2.0, scores={"accuracy": 0.0}), b"")

@@ -18,7 +18,7 @@ from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans, 
 from whichloop.protocol.digest import open_line
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 
 class Receiver(HTTPServer):

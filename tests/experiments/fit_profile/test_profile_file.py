@@ -24,7 +24,7 @@ from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, remark
 from whichloop.metrics.statistics import Interval
 from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from whichloop.runs.store.files import RunError, write_manifest_json
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.setting import FinishedTrial
 
 UNIT = st.floats(0, 1)
@@ -105,7 +105,7 @@ def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tupl
         "platform": "Linux",
     }
     write_manifest_json(folder, manifest)
-    with Journal(folder) as journal:
+    with TrialWriter(folder) as journal:
         for item in done:
             journal.append(item.record, item.trace)
     return folder
@@ -173,7 +173,7 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
     with pytest.raises(RunError, match="no traces"):
         fit_run(folder)
     done = run(["bare"], known(), size=1, repeats=1)[0]
-    with Journal(folder) as journal:
+    with TrialWriter(folder) as journal:
         journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
     with pytest.raises(RunError, match="event 0 of the trace: role is missing"):
         fit_run(folder)

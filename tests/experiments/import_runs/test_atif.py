@@ -30,7 +30,7 @@ from whichloop.metrics.trace import ModelExchange, ToolRun
 from whichloop.reports.dataframes import load
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 FILES = Path(__file__).with_name("files") / "atif"
 WHERE = {"task": "extra.task", "score": "extra.reward"}

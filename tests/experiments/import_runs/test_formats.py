@@ -12,7 +12,7 @@ import pytest
 from whichloop.experiments.import_runs import ImportRequest, import_files, known_formats
 from whichloop.experiments.import_runs.foreign_file import open_file
 from whichloop.experiments.import_runs.importing import FORMATS_PACKAGE
-from whichloop.runs.run_state import read_records
+from whichloop.runs.store.trials import read_records
 
 STARS = """
 from whichloop.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from whichloop.experiments.import_runs.foreign_file import ZSTD, ZipArchive
 from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 EVENTS: list[dict[str, Any]] = [
     {"event": "span_begin", "id": "s", "type": "solvers"},

@@ -9,7 +9,7 @@ import pytest
 
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import ModelExchange
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 ATIF = Path(__file__).with_name("files") / "atif"
 

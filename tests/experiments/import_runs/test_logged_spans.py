@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 
 def events_of(found, record):

@@ -16,7 +16,7 @@ from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, imp
 from whichloop.experiments.learn_plans.learn import learn_run
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 
 def value(item):

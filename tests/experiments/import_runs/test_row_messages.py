@@ -13,7 +13,7 @@ from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.trace_formats.row_messages import read_messages
 from whichloop.metrics.trace import ToolRun
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 ASKED = {"role": "user", "content": "What does item 10 cost?"}
 SAID = {"role": "assistant", "content": "12"}

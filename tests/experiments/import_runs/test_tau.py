@@ -8,7 +8,7 @@ import pytest
 
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 
 def call(number, name, arguments):

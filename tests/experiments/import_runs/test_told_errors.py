@@ -10,7 +10,7 @@ from whichloop.experiments.import_runs import parse_map
 from whichloop.experiments.import_runs.table_rows import ERROR_WITHOUT_TEXT, error_in
 from whichloop.metrics.trace import ModelExchange
 from whichloop.metrics.trajectory.divergence import cause_of
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 
 @pytest.mark.parametrize("cell", [False, "False", "FALSE", 0, "0", 0.0, "no", "None", "null", "nan", "ok", "", None, [], "-"])

@@ -18,8 +18,8 @@ from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, Sco
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.table_rows import list_of_rows
 from whichloop.experiments.import_runs.values import off_scale
-from whichloop.runs.store.each_record import each_record, find_trial
 from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import each_record, find_trial
 
 ROWS = [{"task": f"t{n}", "score": n % 2} for n in range(6)]
 

@@ -27,7 +27,7 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import make_arms
-from whichloop.runs.store.files import TRIALS
+from whichloop.runs.store.trials import TRIALS
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 

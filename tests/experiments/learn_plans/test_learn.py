@@ -25,8 +25,9 @@ from whichloop.metrics.scorers import is_abstention
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
-from whichloop.runs.store.files import TRACES, TRIALS
-from whichloop.runs.store.traces import TraceWriter, read_trace
+from whichloop.runs.store.files import TRACES
+from whichloop.runs.store.traces import TraceWriter
+from whichloop.runs.store.trials import TRIALS, read_trace
 
 # --- from a run ---
 

@@ -30,8 +30,9 @@ from whichloop.experiments.learn_plans.plan_from_trace import Kind, TrialCall, U
 from whichloop.metrics.trace import Trace, TraceError, TraceEvent
 from whichloop.protocol import Plan, Query, Ref, Tool, refs
 from whichloop.protocol.digest import canonical_json
-from whichloop.runs.store.files import TRACES, TRIALS
+from whichloop.runs.store.files import TRACES
 from whichloop.runs.store.traces import TraceWriter
+from whichloop.runs.store.trials import TRIALS
 
 # --- traces of any kind ---
 

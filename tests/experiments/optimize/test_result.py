@@ -21,7 +21,7 @@ from whichloop.experiments.optimize.result import optimization_result
 from whichloop.metrics.record import Record
 from whichloop.runs.folders import TEST, is_optimization, trials_folder
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.trials import TrialWriter
 from whichloop.text.doc import Table, to_markdown
 
 # A whole one.
@@ -321,7 +321,7 @@ def test_an_invalid_test_has_no_verdict(write):
         {"kind": "tool.slow", "point": f"decide:c{n}", "landed": False, "absorbed": False, "recovered": False} for n in range(3)
     ]
     folder = write(A, tasks=0)
-    with Journal(folder / TEST) as journal:
+    with TrialWriter(folder / TEST) as journal:
         for arm in ("bare/clean", f"bare@{PROGRAM}/clean"):
             journal.append(Record.from_json(record(arm, 1, 9).to_json() | {"faults": faults}), b"")
     found = optimization_result(folder)

@@ -14,7 +14,7 @@ from whichloop.experiments.optimize.manifest import AGAIN, CANDIDATES, ENDED, PR
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt, program_digest
 from whichloop.runs.store.files import read_manifest_json, write_manifest_json
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.trials import TrialWriter
 
 OWN = program_digest({"decide": Prompt("Own.", {}, {})})
 TASKS = 60
@@ -153,7 +153,7 @@ def write_test(
         "arms": listed,
     }
     write_manifest_json(folder, {name: value for name, value in comparison.items() if name != "kind"})
-    with Journal(folder) as journal:
+    with TrialWriter(folder) as journal:
         for task in range(tasks):
             for name, _, solved in arms:
                 tokens = after_tokens if PROGRAM in name else 190

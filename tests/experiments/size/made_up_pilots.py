@@ -15,7 +15,8 @@ from whichloop.experiments.size.pilot import SizeRequest
 from whichloop.experiments.size.sizes import Sizing, size
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.store.files import TRIALS, write_manifest_json
+from whichloop.runs.store.files import write_manifest_json
+from whichloop.runs.store.trials import TRIALS
 
 Draw = Callable[[random.Random, int], float]
 

@@ -19,7 +19,7 @@ from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trajectory.divergence import explain, read_trial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 
 @pytest.fixture(scope="module")

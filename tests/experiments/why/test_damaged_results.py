@@ -7,7 +7,7 @@ from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import GARBAGE, ToolRun
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.traces import Traces
+from whichloop.runs.store.trials import Traces
 
 
 def test_noise_that_was_passed_on_is_named_as_what_made_the_call_impossible(tmp_path):

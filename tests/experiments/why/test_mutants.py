@@ -25,7 +25,7 @@ from whichloop.metrics.trajectory.alterations import alterations
 from whichloop.metrics.trajectory.divergence import read_trial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_trace
 
 MIN_NAMED = 0.93
 """Share of the tasks that a defect cost whose cause is named."""

@@ -26,7 +26,8 @@ from whichloop.metrics.trajectory.trajectory import course
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import TRACES, RunError
-from whichloop.runs.store.traces import TraceWriter, read_trace
+from whichloop.runs.store.traces import TraceWriter
+from whichloop.runs.store.trials import read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")

@@ -37,8 +37,8 @@ from whichloop.protocol import (
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import read_records
 
 from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completion, failure, in_turn, serving
 

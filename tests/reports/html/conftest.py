@@ -20,8 +20,9 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import MANIFEST, TRACES, TRIALS
-from whichloop.runs.store.traces import TraceWriter, read_trace
+from whichloop.runs.store.files import MANIFEST, TRACES
+from whichloop.runs.store.traces import TraceWriter
+from whichloop.runs.store.trials import TRIALS, read_trace
 from whichloop.text.output import terminal_safe
 
 VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})

@@ -19,8 +19,7 @@ from whichloop.experiments.compare.run import run
 from whichloop.metrics.record_table import records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_records
-from whichloop.runs.store.traces import read_trace
+from whichloop.runs.store.trials import read_records, read_trace
 
 ROOT = Path(__file__).parents[3]
 SLOW = """\

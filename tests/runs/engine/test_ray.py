@@ -31,7 +31,7 @@ from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.ray import PREFIX, cluster_links, ray_folder
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store.each_record import each_record
+from whichloop.runs.store.trials import each_record
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""

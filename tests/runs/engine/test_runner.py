@@ -29,11 +29,11 @@ from whichloop.protocol.names import Spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import SLICE, Unwatched, run_trials
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.run_state import MAX_ATTEMPTS, read_records
+from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store import journal
-from whichloop.runs.store.files import TRIALS, RunError
-from whichloop.runs.store.journal import Journal
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
 from whichloop.runs.trial.setting import NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 
@@ -150,7 +150,7 @@ def test_cancellation_keeps_what_was_finished(configured):
 
     async def go() -> None:
         setting = TrialContext(experiment.suite)
-        with Journal(experiment.folder) as opened:
+        with TrialWriter(experiment.folder) as opened:
             execute = partial(run_trial, setting=setting)
             running = asyncio.create_task(run_trials(experiment.missing(), execute, opened, progress, 8))
             while len(progress.records) < 20:
@@ -192,7 +192,7 @@ def test_replies_to_the_first_trials_are_not_kept_waiting_until_all_have_begun(t
         raise NotRun("no more")
 
     async def go() -> None:
-        with Journal(tmp_path / "run") as kept:
+        with TrialWriter(tmp_path / "run") as kept:
             await run_trials(trials_of(tiny(), written(execute)) * (3 * SLICE), execute, kept, Unwatched(), 3 * SLICE)
 
     (tmp_path / "run").mkdir()
@@ -224,7 +224,7 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
         return Outcome("42", StopReason.FINISHED, 0)
 
     started: list[int] = []
-    with Journal(tmp_path) as opened:
+    with TrialWriter(tmp_path) as opened:
         execute = partial(run_trial, setting=TrialContext(suite))
         asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), execute, opened, Count(), 2))
     assert seen == [["quick"]]
@@ -256,7 +256,7 @@ def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tin
                 await asyncio.sleep(0.01)
 
     suite, began = tiny(), time.monotonic()
-    with Journal(tmp_path) as opened:
+    with TrialWriter(tmp_path) as opened:
         execute = partial(run_trial, setting=TrialContext(suite, timeout_s=0.1))
         asyncio.run(run_trials(trials_of(suite, written(immortal)), execute, opened, Count(), 2))
     assert time.monotonic() - began < 5

@@ -14,8 +14,8 @@ from tests.prepared import start_command
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.runs.engine import pool
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.run_state import read_records
 from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import read_records
 from whichloop.runs.trial import watchdog
 
 UNRULY = '''

@@ -6,6 +6,7 @@ Of several rows for one trial the last counts. Each row has a CRC-32; the manife
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sqlite3
@@ -71,7 +72,7 @@ def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
                 except sqlite3.OperationalError:  # killed while it was written, then copied to where nothing can be written
                     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                     for each in folder.glob(f"{TRIALS}*"):
-                        shutil.copy(each, scratch)
+                        shutil.copyfile(each, scratch / each.name)
                     db = stack.enter_context(closing(_connected(scratch / TRIALS, "rw")))
                     found = _schema_of(db)
             if not path.exists() or not found:  # a writer is about to begin
@@ -250,6 +251,7 @@ class TrialFile:
         own_file(path, os.O_CREAT).close()
         self._compressor = zstandard.ZstdCompressor(level=LEVEL)
         self._kinds = dict[str, tuple[int, int]]()
+        """The JSON of a kind → its number, and its CRC-32."""
         self._db = _connected(path, "rw")
         with self._told():
             found = _schema_of(self._db)
@@ -258,8 +260,12 @@ class TrialFile:
             self._db.execute("PRAGMA journal_mode=WAL")
             if not found:
                 _begun(self._db)
-            (self._kind,) = self._db.execute("SELECT coalesce(max(kind), 0) FROM kinds").fetchone()
-            (self._rows,) = self._db.execute("SELECT coalesce(max(number), 0) FROM trials").fetchone()
+            self._count()
+
+    def _count(self) -> None:
+        self._kinds = {}
+        (self._kind,) = self._db.execute("SELECT coalesce(max(kind), 0) FROM kinds").fetchone()
+        (self._rows,) = self._db.execute("SELECT coalesce(max(number), 0) FROM trials").fetchone()
 
     def add(self, trials: Iterable[tuple[Record, bytes]]) -> None:
         """Add trials with their traces, empty for none, all or nothing; then the disk has them. Raises DiskError."""
@@ -279,6 +285,8 @@ class TrialFile:
         self._rows += 1
         own = {name: getattr(record, name) for name in OWN} | ({"trace_at": self._rows} if trace else {})
         kind, crc = self._kinds[text]
+        if not all(map(math.isfinite, own.values())):
+            raise ValueError(f"trial {record.name}: {own}: a number is not finite")
         row = (self._rows, kind, *own.values())
         guard = crc32(np.array((*row, crc), dtype=_GUARDED).tobytes())
         self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, guard))
@@ -290,7 +298,8 @@ class TrialFile:
         """Fold all into one plain file, and let the manifest say how many rows there are. Raises RunError."""
         path = self.folder / MANIFEST
         with closing(self._db):
-            with suppress(sqlite3.Error):  # where somebody reads it meanwhile, the next writer does it
+            with suppress(sqlite3.Error):  # the second one is the next writer's where somebody reads meanwhile
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._db.execute("PRAGMA journal_mode=DELETE")
             with self._told():
                 rows = _last(self._db)
@@ -307,6 +316,7 @@ class TrialFile:
         except BaseException as error:
             with suppress(sqlite3.Error):
                 self._db.rollback()
+                self._count()
             if isinstance(error, sqlite3.Error):
                 path, why = self.folder / TRIALS, one_line(str(error))
                 raise DiskError(f"{path}: {why}; what was written before is whole, and the run can be resumed") from None

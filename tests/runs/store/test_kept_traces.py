@@ -1,0 +1,174 @@
+"""The compressed traces: each is read by itself, nothing in the file is trusted, and what was not kept is said to be missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.fit_profile.fit import fit_run
+from whichloop.experiments.gate.baseline import bless
+from whichloop.experiments.learn_plans.learn import learn_run
+from whichloop.experiments.why.losses import losses_explained
+from whichloop.reports.html.page import report_html
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import TRACES, RunError, write_manifest_json
+from whichloop.runs.store.traces import TracePolicy
+from whichloop.runs.store.trials import read_trace
+
+# --- which are kept ---
+
+CELLS = st.lists(st.tuples(st.text(max_size=5), st.integers(0, 3)), unique=True, max_size=30)
+
+
+@given(CELLS, st.integers(1, 40), st.integers(), st.randoms())
+def test_a_sample_is_that_of_so_many_cells_for_all_arms_and_in_any_order(record, cells, size, seed, order):
+    kept = TracePolicy.of(f"sample={size}", cells, seed)
+    assert len(kept.cells) == min(size, len(cells))
+    shuffled = list(cells)
+    order.shuffle(shuffled)
+    assert TracePolicy.of(f"sample={size}", shuffled, seed) == kept
+    for task, repeat in cells:
+        asked = {kept.keeps(record(arm=arm, task=task, repeat=repeat, scores={"accuracy": 0.0})) for arm in ("a", "b")}
+        assert asked == {(task, repeat) in kept.cells}
+
+
+@given(CELLS, st.integers(1, 10), st.integers(), st.data())
+def test_where_cells_are_added_no_new_one_of_the_old_is_drawn(cells, size, seed, data):
+    """So that a run which is extended has all traces of its new sample that can be had."""
+    before = data.draw(st.lists(st.sampled_from(cells), unique=True)) if cells else []
+    old, new = (TracePolicy.of(f"sample={size}", part, seed).cells for part in (before, cells))
+    assert new & set(before) <= old
+
+
+def test_failures_are_what_did_not_solve_its_task(record):
+    kept = TracePolicy.of("failures", (), 0)
+    assert not kept.keeps(record())
+    assert kept.keeps(record(scores={"accuracy": 0.5}))
+    assert kept.keeps(record(status="errored", scores={}))
+    assert not any(TracePolicy.of("none", (), 0).keeps(record(scores={"accuracy": score})) for score in (0.0, 1.0))
+
+
+def ran(folder: Path, traces: str, **config: Any) -> Results:
+    loops, profiles = ("bare", "react_extract"), ("flaky-format",)
+    settings = {"loops": loops, "profiles": profiles, "suite": "arithmetic(size=8)", "repeats": 2} | config
+    experiment = prepare(CompareConfig(runs=folder, mlflow=False, traces=traces, **settings))
+    assert run(experiment, Unwatched()) == ""
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Results:
+    """A run that kept all traces."""
+    return ran(tmp_path_factory.mktemp("all"), "all")
+
+
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory) -> Results:
+    return ran(tmp_path_factory.mktemp("failures"), "failures")
+
+
+@pytest.fixture(scope="module")
+def some(tmp_path_factory) -> Results:
+    return ran(tmp_path_factory.mktemp("sample"), "sample=5", concurrency=3)
+
+
+@pytest.fixture(scope="module")
+def untraced(tmp_path_factory) -> Results:
+    return ran(tmp_path_factory.mktemp("none"), "none")
+
+
+def traced(found: Results) -> set[tuple[str, str, int]]:
+    return {record.key for record in found.records if record.trace_at is not None}
+
+
+def test_what_is_kept_changes_no_result(whole, failures, some, untraced):
+    assert len({found.digest for found in (whole, failures, some, untraced)}) == 1
+    assert traced(whole) == {record.key for record in whole.records}
+    assert traced(failures) == {record.key for record in whole.records if record.accuracy < 1}
+    assert traced(untraced) == set()
+    assert not (untraced.folder / TRACES).exists()
+    cells = {(task, repeat) for _, task, repeat in traced(some)}
+    assert traced(some) == {record.key for record in whole.records if (record.task, record.repeat) in cells}
+    assert len(cells) == 5
+    for found in (whole, failures, some):
+        for record in found.records:
+            if record.key in traced(found):
+                assert read_trace(found.folder, record).head.task == record.task
+
+
+def test_a_trace_that_was_not_kept_is_said_not_to_have_been(failures, some, untraced):
+    for found, said in [
+        (failures, "the run kept traces of failures only (-s traces=failures)"),
+        (some, "it is none of those drawn to be kept (-s traces=sample=5)"),
+        (untraced, "the run kept none (-s traces=none)"),
+    ]:
+        record = next(record for record in found.records if record.trace_at is None)
+        with pytest.raises(RunError) as caught:
+            read_trace(found.folder, record)
+        assert str(caught.value) == f"{found.folder}: trial {record.name} has no trace: {said}"
+
+
+def test_losses_are_told_from_failures_alone(whole, failures):
+    """The trials that were solved, to hold them against, were not kept."""
+    reasons = losses_explained(failures)
+    assert not any(pair.divergences for pair in reasons.pairs)
+    assert reasons.untraced == 0
+    assert [arm.lost for arm in reasons.arms] == [arm.lost for arm in losses_explained(whole).arms]
+    assert all(sum(arm.causes.values()) == arm.lost for arm in reasons.arms)
+    assert "<h2>Why trials were lost</h2>" in report_html(failures)
+
+
+def test_a_page_is_made_whatever_was_kept(some, untraced):
+    assert "lost trials: the step is not known" in report_html(some)
+    assert "lost trials: the step is not known" in report_html(untraced)
+
+
+def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced):
+    with pytest.raises(RunError, match="only the traces of failures were kept"):
+        fit_run(failures.folder)
+    with pytest.raises(RunError, match="no traces to fit"):
+        fit_run(untraced.folder)
+    assert fit_run(some.folder).trials == len(traced(some))
+    assert fit_run(whole.folder).trials == len(whole.records)
+
+
+def test_plans_are_learned_from_the_traces_there_are(some, failures, untraced):
+    for found in (failures, untraced):
+        learned = learn_run(found.folder)
+        assert all(
+            f"solved in {found.folder.name}, but no trace of that was kept" in why_not for why_not in learned.not_learned.values()
+        )
+    learned = learn_run(some.folder)
+    solved = {record.task for record in some.records if record.accuracy == 1 and record.trace_at is not None}
+    assert {lesson.task for lesson in learned.lessons} == solved
+
+
+def test_a_baseline_is_blessed_without_traces(whole, untraced, failures):
+    assert not any(line.course for arm in bless(untraced).arms.values() for line in arm.tasks.values())
+    assert bless(failures).arms.keys() == bless(whole).arms.keys()
+
+
+# --- how much they take ---
+
+
+def test_of_an_imported_trial_without_a_trace_it_says_what_is_known(tmp_path, record):
+    write_manifest_json(tmp_path, {"config": {}, "imported": {"from": [], "format": "csv"}})
+    lost = record(scores={"accuracy": 0.0}, reason="ToolError: db down", stop="crashed")
+    with pytest.raises(RunError, match=r"files hold none; it is scored 0 \(ToolError: db down; stop: crashed\)$"):
+        read_trace(tmp_path, lost)
+    with pytest.raises(RunError, match=r"files hold none; it is errored$"):
+        read_trace(tmp_path, record(status="errored", stop=None))
+
+
+def test_a_run_that_is_none_has_no_policy(tmp_path, record):
+    write_manifest_json(tmp_path, {"config": {}})
+    with pytest.raises(RunError, match="none was recorded"):
+        read_trace(tmp_path, record())

@@ -1,0 +1,468 @@
+"""The laws of the file of trials: what was written is read, through kills, full disks and other readers; damage is told in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cases import cases
+from tests.kept import execute, trace_text
+from tests.prepared import Prepared, ran_in_fork
+from whichloop.metrics.record import FaultRecord, Record, Shared
+from whichloop.metrics.record_table import OWN, common_json, records_digest
+from whichloop.metrics.trace import Note, Trace
+from whichloop.runs.store import trials as module
+from whichloop.runs.store.files import MANIFEST, DiskError, RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.trials import (
+    MAX_UNSYNCED,
+    TRIALS,
+    Traces,
+    TrialFile,
+    TrialWriter,
+    count_rows,
+    each_record,
+    find_trial,
+    read_records,
+    read_trace,
+)
+
+ROOT = Path(__file__).parents[3]
+COUNT, NUMBER = st.integers(0, 10**6), st.floats(0, 1e9)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+RECORDS = st.builds(
+    Record,
+    arm=st.text(),
+    suite=st.text(),
+    suite_digest=st.text(),
+    task=st.text(),
+    repeat=COUNT,
+    seed=st.integers(-(2**63) + 1, 2**63 - 1),
+    status=st.sampled_from(["scored", "errored", "excluded"]),
+    reason=st.text(st.characters()),
+    stop=st.none() | st.text(),
+    answer=JSON,
+    scores=st.dictionaries(st.text(), st.floats(0, 1) | st.sampled_from([0, 1, 1.0, -0.0]), max_size=2),
+    calls=st.dictionaries(st.text(), COUNT, max_size=2),
+    cost_usd=st.none() | NUMBER,
+    errors=st.dictionaries(st.text(), COUNT, max_size=2),
+    faults=st.lists(st.builds(FaultRecord, st.text(), st.text(), st.booleans(), st.booleans()), max_size=2).map(tuple),
+    confidence=st.none() | st.floats(0, 1),
+    wall_s=NUMBER,
+)
+
+
+def trace_of(record: Record, pad: str = "") -> bytes:
+    head = {"arm": record.arm, "task": record.task, "repeat": record.repeat, "attempt": record.attempt}
+    return (json.dumps({**head, "events": [{"event": "note", "kind": "pad", "pad": pad}]}) + "\n").encode()
+
+
+def add(folder: Path, records: list[Record], pad: str = "") -> None:
+    with TrialWriter(folder) as writer:
+        for each in records:
+            writer.append(each, trace_of(each, pad))
+
+
+def pad_in(trace: Trace) -> object:
+    (note,) = trace.events
+    assert isinstance(note, Note)
+    return note.data["pad"]
+
+
+@pytest.fixture
+def three(tmp_path: Path, record: Callable[..., Record]) -> list[Record]:
+    write_manifest_json(tmp_path, {"config": {}})
+    add(tmp_path, [record(task=f"t{number}") for number in range(3)], "x" * 3000)
+    return list(read_records(tmp_path))
+
+
+# --- what was written is read ---
+
+
+@settings(max_examples=cases(12))
+@given(st.lists(RECORDS, max_size=6))
+def test_every_record_is_read_as_it_was_written(tmp_path_factory, made):
+    folder = tmp_path_factory.mktemp("run")
+    with closing(TrialFile(folder)) as file:
+        file.add((record, b"") for record in made)
+    again = list(each_record(folder))
+    assert again == made
+    assert records_digest(again) == records_digest(made)
+    assert count_rows(folder) == len(made)
+    assert list(read_records(folder)) == list({record.key: record for record in made}.values())
+
+
+@given(RECORDS)
+def test_a_record_is_read_back_from_its_json(made):
+    again = Record.from_json(Shared().of(json.loads(json.dumps(made.to_json(), allow_nan=False))))
+    assert again == made
+    common = json.loads(common_json(made))
+    assert common == {name: value for name, value in json.loads(json.dumps(made.to_json())).items() if name not in OWN}
+
+
+NO_NUMBER = st.sampled_from([float("nan"), float("inf"), -float("inf")])
+
+
+@settings(max_examples=cases(12))
+@given(
+    RECORDS,
+    st.sampled_from(["cost_usd", "confidence", "wall_s", "seconds", "started_at", "answer", "scores"]),
+    NO_NUMBER | st.tuples(st.none(), NO_NUMBER).map(list) | NO_NUMBER.map(lambda number: {"null": number, "none": None}),
+)
+def test_what_is_no_number_is_refused_and_never_written_as_null(tmp_path_factory, made, name, value):
+    folder = tmp_path_factory.mktemp("run")
+    with closing(TrialFile(folder)) as file:
+        with pytest.raises((ValueError, TypeError)):
+            file.add([(replace(made, **{name: value}), b"")])
+        file.add([(made, b"")])
+    assert list(each_record(folder)) == [made]
+
+
+def test_a_record_that_cannot_be_written_stops_the_run_which_goes_on_later(tmp_path, record):
+    writer = TrialWriter(tmp_path)
+    writer.append(record(task="t0"), b"")
+    writer.sync()
+    writer.append(record(task="t1", cost_usd=float("nan")), b"")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        writer.sync()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        writer.append(record(task="t2"), b"")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        writer.close()
+    add(tmp_path, [record(task="t1")])
+    assert [found.task for found in read_records(tmp_path)] == ["t0", "t1"]
+
+
+def test_the_last_record_of_a_trial_counts_and_keeps_its_place(tmp_path, record):
+    add(tmp_path, [record(task="t1", answer="old"), record(task="t2"), record(task="t1", answer="new", attempt=1)])
+    assert [(found.task, found.answer) for found in read_records(tmp_path)] == [("t1", "new"), ("t2", record().answer)]
+    assert find_trial(tmp_path, "t1").answer == "new"
+    assert len(list(each_record(tmp_path))) == 3
+
+
+def test_a_new_run_has_no_records(tmp_path):
+    assert len(read_records(tmp_path)) == count_rows(tmp_path) == 0
+
+
+def test_a_trial_that_no_other_follows_gets_to_the_disk_by_itself(tmp_path, record):
+    with TrialWriter(tmp_path) as writer:
+        writer.append(record(), b"")
+        until = time.monotonic() + 30
+        while not len(read_records(tmp_path)) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(read_records(tmp_path)) == 1
+    with pytest.raises(RunError, match="a trial has ended after its file was closed"):
+        writer.append(record(), b"")
+
+
+def test_whoever_appends_waits_where_the_disk_falls_behind(tmp_path, record, monkeypatch):
+    goes_on, real = threading.Event(), TrialFile.add
+
+    def slow(self, trials):
+        goes_on.wait(60)
+        real(self, trials)
+
+    monkeypatch.setattr(TrialFile, "add", slow)
+    with TrialWriter(tmp_path) as writer:
+        appended: list[int] = []
+
+        def append() -> None:
+            for number in range(MAX_UNSYNCED + 1):
+                writer.append(record(task=f"t{number}"), b"")
+                appended.append(number)
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        thread.join(0.5)
+        assert len(appended) == MAX_UNSYNCED
+        goes_on.set()
+        thread.join()
+    assert len(read_records(tmp_path)) == MAX_UNSYNCED + 1
+
+
+@settings(max_examples=cases(8))
+@given(sizes=st.lists(st.sampled_from([0, 10, 70_000]), max_size=8), order=st.randoms())
+def test_every_trace_is_read_back_in_any_order(tmp_path_factory, record, sizes, order):
+    folder = tmp_path_factory.mktemp("run")
+    with TrialWriter(folder) as writer:
+        for number, size in enumerate(sizes):
+            made = record(task=f"t{number}")
+            writer.append(made, trace_of(made, "é" * size) if size else b"")
+    found, traces = list(read_records(folder)), Traces(folder)
+    order.shuffle(found)
+    for each in found:
+        size = sizes[int(each.task[1:])]
+        assert bool(each.trace_at) == bool(size)
+        assert not size or pad_in(traces.read(each)) == "é" * size
+
+
+def test_a_trace_that_is_too_long_is_not_kept(tmp_path, record, monkeypatch):
+    monkeypatch.setattr(module, "MAX_TEXT", 200)
+    add(tmp_path, [record()], "x" * 300)
+    (found,) = read_records(tmp_path)
+    with pytest.raises(RunError, match="has no trace: none was recorded"):
+        read_trace(tmp_path, found)
+
+
+# --- while it is written, and after kills ---
+
+
+def test_a_run_can_be_read_while_it_is_written_and_written_by_one_process_only(tmp_path, record):
+    with TrialWriter(tmp_path) as writer:
+        for number in range(3):
+            writer.append(record(task=f"t{number}"), trace_of(record(task=f"t{number}"), "x"))
+            writer.sync()
+            assert len(read_records(tmp_path)) == number + 1
+            assert pad_in(read_trace(tmp_path, find_trial(tmp_path, f"t{number}"))) == "x"
+        with pytest.raises(RunError, match=f"{tmp_path}: another process is writing to this run"):
+            TrialWriter(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.lock", TRIALS]
+
+
+def start_writer(folder: Path, trials: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.runs.store.writer_to_kill", str(folder), str(trials)]
+    return Prepared(command, cwd=folder, env={"PATH": os.defpath, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.thorough
+def test_a_process_killed_again_and_again_ends_with_every_trial_once(tmp_path):
+    """What it said is on the disk is on the disk, whenever it is killed; also where the folder is copied and only read."""
+    moments, looked_at = random.Random(8), set[str]()
+    for _ in range(4):
+        with start_writer(tmp_path, 10**9) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == f"open {len(looked_at)}\n"
+            said = [child.stdout.readline().strip() for _ in range(moments.randrange(4))]
+            time.sleep(moments.uniform(0, 0.02))
+            child.send_signal(signal.SIGKILL)
+            said += child.stdout.read().split()
+        assert child.returncode == -signal.SIGKILL
+        copy = shutil.copytree(tmp_path, tmp_path.with_name("copy"), dirs_exist_ok=True)
+        for folder in (copy, tmp_path):
+            found, traces = read_records(folder), Traces(folder)
+            assert set(said) | looked_at <= {each.task for each in found}
+            assert all(traces.read(each).head.task == each.task for each in found if each.task not in looked_at)
+        shutil.rmtree(copy)
+        looked_at = {each.task for each in found}
+    trials = len(looked_at) + 100
+    with start_writer(tmp_path, trials) as child:
+        assert child.communicate()[0].endswith("end\n")
+    assert sorted(each.task for each in each_record(tmp_path)) == sorted(f"t{number}" for number in range(trials))
+    assert sorted(path.name for path in tmp_path.iterdir())[:2] == ["run.lock", TRIALS]
+    assert len((tmp_path / TRIALS).read_bytes()) > 100 * trials  # all is in the one file, though `traces` still reads it
+
+
+def test_a_killed_run_can_be_read_where_nothing_can_be_written(tmp_path, record, three):
+    killed, read_only = tmp_path / "killed", tmp_path / "read-only"
+    killed.mkdir()
+    file = TrialFile(killed)
+    file.add((each, b"") for each in three)
+    shutil.copytree(killed, read_only)  # with what is not folded into one file yet
+    file.close()
+    (read_only / f"{TRIALS}-shm").unlink()
+    for path in (*read_only.iterdir(), read_only):
+        path.chmod(0o555)
+    for path in tmp_path.parents[:3]:
+        path.chmod(0o755)
+    tmp_path.chmod(0o755)
+    code = f"import os, sys; os.setuid(65534) if os.getuid() == 0 else None\nfrom pathlib import Path\n{COUNTS}"
+    ended = ran_in_fork(code, tmp_path, str(read_only))
+    read_only.chmod(0o755)
+    assert ended.stdout == "3\n", ended.stderr
+
+
+COUNTS = "from whichloop.runs.store.trials import read_records; print(len(read_records(Path(sys.argv[1]))))"
+
+FILLS = """
+import resource, sys
+from pathlib import Path
+from whichloop.metrics.record import Record
+from whichloop.runs.store.trials import TrialWriter
+{limit}
+with TrialWriter(Path(sys.argv[1])) as writer:
+    for number in range(4000):
+        noise = "".join(f"{{number * k % 99991:05d}}" for k in range(1, 400))
+        head = f'{{{{"arm":"a","task":"t{{number}}","repeat":0,"events":[],"noise":"{{noise}}"}}}}'
+        writer.append(Record("a", "s", "d", f"t{{number}}", 0, 0, "scored"), head.encode() + b"\\n")
+        if number % 3 == 0:
+            writer.sync()
+"""
+
+
+def check_it_goes_on(folder: Path, record: Callable[..., Record]) -> None:
+    """What a full disk left is whole, and can be gone on with once there is room."""
+    kept = len(read_records(folder))
+    assert kept > 5
+    add(folder, [record(task=f"t{number}") for number in range(kept, kept + 20)])
+    found = read_records(folder)
+    assert [each.task for each in found] == [f"t{number}" for number in range(kept + 20)]
+    assert all(read_trace(folder, each).head.task == each.task for each in found)
+
+
+def test_a_file_that_may_not_grow_leaves_a_run_that_goes_on(tmp_path, tmp_path_factory, record):
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))"
+    ended = ran_in_fork(FILLS.format(limit=limit), tmp_path_factory.mktemp("code"), str(tmp_path))
+    assert f"DiskError: {tmp_path / TRIALS}: disk I/O error; what was written before is whole" in ended.stderr
+    check_it_goes_on(tmp_path, record)
+
+
+def test_a_file_system_that_is_full_leaves_a_run_that_goes_on(tmp_path, record):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(small)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        ended = ran_in_fork(FILLS.format(limit=""), tmp_path, str(small))
+        assert "database or disk is full; what was written before is whole" in ended.stderr
+        subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+        check_it_goes_on(small, record)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+# --- files that come from anywhere ---
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE trials SET wall_s = wall_s + 1 WHERE number = 2", "row 2: its checksum does not fit"),
+        ("UPDATE trials SET number = 9 WHERE number = 2", "row 9: its checksum does not fit"),
+        ("UPDATE trials SET repeat = 5 WHERE number = 3", "row 3: its checksum does not fit"),
+        ("UPDATE kinds SET record = replace(record, 'scored', 'errored')", "kind 1: its checksum does not fit"),
+        ("UPDATE trials SET trace_at = 1 WHERE number = 2", "row 2: its checksum does not fit"),
+        ("DELETE FROM kinds WHERE kind = 1", "row 1: its checksum does not fit"),
+        ("DELETE FROM trials WHERE number = 2", "manifest.json tells of 3 rows, and 2 are there"),
+        ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM kinds; END", "not the trials of a run"),
+        ("DROP TABLE traces", "not the trials of a run"),
+    ],
+)
+def test_what_is_changed_removed_or_added_is_told(tmp_path, three, statement, said):
+    execute(tmp_path, statement)
+    for read in (read_records, lambda folder: find_trial(folder, "t2"), lambda folder: list(each_record(folder))):
+        with pytest.raises(RunError, match=f"^{tmp_path / TRIALS}: {said}"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE traces SET trace = x'00'", "DELETE FROM traces", "UPDATE traces SET crc = 1"])
+def test_a_trace_that_was_changed_or_removed_is_told(tmp_path, three, statement):
+    execute(tmp_path, statement)
+    assert len(read_records(tmp_path)) == 3
+    with pytest.raises(RunError, match=f"{TRIALS}: trace of .*/t1/0: its checksum does not fit"):
+        read_trace(tmp_path, three[1])
+
+
+def test_a_trace_of_another_trial_is_none_of_ones_own(tmp_path, three):
+    with pytest.raises(RunError, match="the trace of .*/t1/0 is that of another trial"):
+        read_trace(tmp_path, replace(three[1], trace_at=three[2].trace_at))
+
+
+@settings(max_examples=cases(25))
+@given(place=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
+def test_a_changed_byte_is_told_or_changes_nothing(tmp_path_factory, finished, place, change, cut):
+    folder = tmp_path_factory.mktemp("run")
+    expected = [(record, read_trace(finished, record)) for record in read_records(finished)]
+    for name in (MANIFEST, TRIALS):
+        shutil.copy(finished / name, folder)
+    raw = bytearray((folder / TRIALS).read_bytes())
+    at = int(place * len(raw))
+    raw[at] ^= change
+    (folder / TRIALS).write_bytes(raw[:at] if cut else raw)
+    try:
+        assert [(record, read_trace(folder, record)) for record in read_records(folder)] == expected
+        add(folder, [])
+    except RunError as error:
+        assert str(error).startswith(f"{folder / TRIALS}: ")
+        assert "\n" not in str(error)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, record) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    write_manifest_json(folder, {"config": {}})
+    add(folder, [record(task=f"t{number}", answer=f"x{number}" * 40) for number in range(12)], "y" * 2000)
+    assert read_manifest_json(folder)["rows"] == 12
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("repeat", -1), ("attempt", 10**16), ("trace_at", -1), ("wall_s", 1e300), ("started_at", -1e300)]
+)
+def test_a_number_out_of_bounds_is_refused_whatever_its_checksum_says(tmp_path, record, field, value):
+    with closing(TrialFile(tmp_path)) as file:
+        file.add([(replace(record(), **{field: value}), b"")])
+    with pytest.raises(RunError, match=f"{TRIALS}: {field} of a trial is out of bounds"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"no database at all, but long enough to be told from an empty one", b"SQLite format 3\x00" + b"\xff" * 90]
+)
+def test_what_is_no_database_is_one_line(tmp_path, raw):
+    (tmp_path / TRIALS).write_bytes(raw)
+    for act in (read_records, TrialWriter):
+        with pytest.raises(RunError, match=f"^{tmp_path / TRIALS}: .*(not a database|malformed|disk image|truncated).*$"):
+            act(tmp_path)
+
+
+def test_a_trace_that_would_fill_the_memory_is_not_opened(tmp_path, record, three, monkeypatch):
+    monkeypatch.setattr(module, "MAX_TEXT", 100)
+    with pytest.raises(RunError, match="trace of .*/t0/0: its checksum does not fit"):
+        read_trace(tmp_path, three[0])
+    assert len(trace_text(tmp_path, three[0].trace_at)) > 100
+
+
+@pytest.mark.parametrize("name", [TRIALS, "run.lock"])
+@pytest.mark.parametrize("dangles", [True, False])
+def test_nothing_is_written_through_a_link(tmp_path, record, name, dangles):
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    add(folder, [record()])
+    shutil.copy(folder / name, outside)
+    before = outside.read_bytes()
+    if dangles:
+        outside.unlink()
+    (folder / name).unlink()
+    (folder / name).symlink_to(outside)
+    with pytest.raises(RunError, match=f"{name}: a symbolic link; nothing is written through one"):
+        add(folder, [record(task="t2")])
+    assert (outside.read_bytes() if outside.exists() else None) == (None if dangles else before)
+
+
+def test_a_trial_is_found_by_a_part_of_its_name(tmp_path, record):
+    add(tmp_path, [record(arm=arm, task=task) for arm in ("a/clean", "b/clean") for task in ("t1", "t2")])
+    assert find_trial(tmp_path, "a/clean/t2/0").key == find_trial(tmp_path, "a/t2").key == ("a/clean", "t2", 0)
+    with pytest.raises(RunError, match="'t2' matches 2 trials: a/clean/t2/0, b/clean/t2/0; type more of ARM/TASK/REPEAT"):
+        find_trial(tmp_path, "t2")
+    with pytest.raises(RunError, match="no trial 'b/clean/t9/0'; a trial is ARM/TASK/REPEAT, such as b/clean/t1/0"):
+        find_trial(tmp_path, "b/clean/t9/0")
+
+
+def test_anybody_can_read_the_records_with_sqlite(tmp_path, three):
+    with closing(sqlite3.connect(tmp_path / TRIALS)) as db:
+        found = db.execute("SELECT task, status, accuracy FROM records ORDER BY task").fetchall()
+    assert found == [(record.task, record.status, record.accuracy) for record in three]
+
+
+def test_a_disk_error_is_a_cut_run():
+    assert issubclass(DiskError, RunError)
