@@ -6,19 +6,25 @@ import copy
 import json
 import math
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 from hypothesis import strategies as st
 
+from tests.kept import put
 from tests.models.cassettes import RECORD, ask, use
-from tests.sealing import reseal, unseal
+from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
 from whichloop.experiments.optimize.program_text import program_named
+from whichloop.metrics.record_table import OWN
 from whichloop.models.cassette import Recording
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
@@ -26,11 +32,14 @@ from whichloop.protocol.digest import open_document, open_line
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_state
-from whichloop.runs.store.files import MANIFEST, TRACES
-from whichloop.runs.store.traces import TraceWriter
-from whichloop.runs.store.trials import TRIALS, Traces, read_records
+from whichloop.runs.store.files import MANIFEST
+from whichloop.runs.store.trials import GUARDED, TRIALS, Traces, read_records
 
 BASELINE, PROGRAM, RECORDING, CONFIG, PROFILE = "baseline.json", "optimized.json", "m.jsonl", "config.toml", "own.toml"
+
+
+TRACES = "traces"
+"""Not a file: the traces in that of the trials."""
 
 
 def read_run_whole(folder: Path) -> object:
@@ -136,16 +145,25 @@ def mutate_lines(draw: Callable[..., Any], path: Path) -> None:
     reseal(path)
 
 
+def mutate_records(draw: Callable[..., Any], path: Path) -> None:
+    """Change what trials have in common, with a checksum that fits."""
+    with closing(sqlite3.connect(path)) as db:
+        kinds = db.execute("SELECT kind, record FROM kinds").fetchall()
+        kind, record = draw(st.sampled_from(kinds))
+        text = heavy(json.dumps(mutated(draw, json.loads(record))))
+        db.execute("UPDATE kinds SET record = ?, crc = ? WHERE kind = ?", (text, crc32(text.encode()), kind))
+        for number, *own in db.execute(f"SELECT number, {', '.join(OWN)} FROM trials WHERE kind = ?", (kind,)).fetchall():
+            guard = crc32(np.array((number, kind, *own, crc32(text.encode())), dtype=GUARDED).tobytes())
+            db.execute("UPDATE trials SET crc = ? WHERE number = ?", (guard, number))
+        db.commit()
+
+
 def mutate_traces(draw: Callable[..., Any], path: Path) -> None:
     """Change a trace, and write all traces anew, so that only the reader of a trace can notice."""
-    records = read_records(path.parent)
+    records = list(read_records(path.parent))
     kept = [trace.to_json() for trace in map(Traces(path.parent).read, records)]
     kept[0] = mutated(draw, kept[0])
-    writer = TraceWriter(path, 0)
-    at = writer.append([heavy(json.dumps(each)).encode() + b"\n" for each in kept])
-    writer.close()
-    (path.parent / TRIALS).write_bytes(b"".join(record.line(place) for record, place in zip(records, at, strict=True)))
-    unseal(path.parent)
+    put(path.parent, records, [heavy(json.dumps(each)).encode() + b"\n" for each in kept])
 
 
 def mutate_document(draw: Callable[..., Any], path: Path) -> None:
@@ -167,7 +185,7 @@ def mutate_toml(draw: Callable[..., Any], path: Path) -> None:
 
 MUTATIONS: Mapping[str, Callable[[Callable[..., Any], Path], None]] = {
     MANIFEST: mutate_document,
-    TRIALS: mutate_lines,
+    TRIALS: mutate_records,
     TRACES: mutate_traces,
     BASELINE: mutate_baseline,
     PROGRAM: mutate_document,

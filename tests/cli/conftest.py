@@ -21,6 +21,7 @@ import whichloop as package
 from tests.prepared import start_command
 from whichloop.cli.main import main
 from whichloop.reports import html
+from whichloop.runs.store.trials import count_rows
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class BareMachine:
     def only_run(self) -> Path:
         """Return the one run directory, as soon as it has a line of results."""
         for _ in range(6_000):
-            found = [path.parent for path in (self.folder / "runs").glob("*/trials.jsonl") if path.stat().st_size]
+            found = [path.parent for path in (self.folder / "runs").glob("*/trials.sqlite") if count_rows(path.parent)]
             if found:
                 return found[0]
             time.sleep(0.01)

@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from tests.kept import rows
+
 MODULE = '''
 import ctypes
 import os
@@ -15,6 +17,7 @@ import sys
 import threading
 from dataclasses import dataclass
 
+from tests.kept import rows
 from whichloop.datasets.arithmetic import load
 from whichloop.loops.bare import Bare
 
@@ -164,10 +167,10 @@ def test_a_gate_is_not_passed_by_a_module_that_ends_its_process(machine):
 @pytest.mark.thorough
 def test_a_scorer_that_ends_its_process_leaves_a_run_that_can_be_judged_again(machine, own):
     assert machine.run("compare", "--profile", "clean", "-q", "--loop", "bare", "--suite", *SCORED).code == 0
-    before = (machine.only_run() / "trials.jsonl").read_bytes()
+    before = rows(machine.only_run())
     again = ["resume", "latest", "--rescore", "--allow", "own_dying:scorer", "--allow", "own_dying"]
     assert_no_success(machine.run(*again, DIES_AT="scorer", DIES_BY="segfault"), "segfault")
-    assert (machine.only_run() / "trials.jsonl").read_bytes() == before
+    assert rows(machine.only_run()) == before
     assert machine.run(*again).code == 0
 
 

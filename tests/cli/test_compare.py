@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept import put, rows
 from tests.models.real.provider import SECRET, completion, serving
 from tests.prepared import start_command
-from tests.sealing import unseal
 from whichloop.cli import running
 from whichloop.cli.process import _OutlastingOutput
 
@@ -75,8 +75,7 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
         "manifest.json",
         "report.html",
         "run.lock",
-        "traces.zst",
-        "trials.jsonl",
+        "trials.sqlite",
     ]
 
 
@@ -170,8 +169,7 @@ def test_quiet_is_quiet_and_flags_win_over_a_file(whichloop, here):
 
 def test_show_explains_a_trial_that_failed(machine, whichloop):
     whichloop("compare", "--loop", "bare", "--profile", "stubborn", "--suite", "arithmetic(size=30)", "-q")
-    rows = [json.loads(line) for line in (machine.only_run() / "trials.jsonl").read_text().splitlines()]
-    failed = next(row for row in rows if row["stop"] == "error_valve" and "wire" in row["errors"])
+    failed = next(row for row in rows(machine.only_run()) if row["stop"] == "error_valve" and "wire" in row["errors"])
     brief = whichloop("show", "latest", failed["task"])
     assert brief.code == 0
     for needed in (failed["faults"][0]["kind"], " → ", "Stop       error_valve", "Expected   ", "parse, step "):
@@ -201,18 +199,11 @@ def test_what_a_model_says_cannot_touch_the_terminal(whichloop, here, monkeypatc
 
 
 def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
-    from whichloop.metrics.record import FaultRecord, Record
-    from whichloop.runs.store.trials import TrialWriter
+    from whichloop.metrics.record import FaultRecord
 
     whichloop("compare", *QUICK, "-q")
     run = machine.only_run()
-    rows = [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_text().splitlines()]
-    (run / "trials.jsonl").unlink()
-    unseal(run)
-    with TrialWriter(run) as journal:
-        for row in rows:
-            lost = Record(**{**row.to_json(), "faults": (FaultRecord("wire.empty", "decide:c1"),), "trace_at": None})
-            journal.append(lost, b"")
+    put(run, [row | {"faults": [FaultRecord("wire.empty", "decide:c1").to_json()]} for row in rows(run)])
     found = whichloop("report", "latest")
     assert (found.code, "\nInvalid " in found.out) == (4, True)
 

@@ -15,7 +15,7 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import MANIFEST, TRACES
+from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store.trials import TRIALS, read_records
 
 TAPE = "tape"
@@ -23,7 +23,6 @@ QUICK = ("--loop", "bare", "--suite", "arithmetic", "--tasks", "1", "--quiet")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     MANIFEST: ("report", "."),
     TRIALS: ("report", "."),
-    TRACES: ("show", ".", "{trial}"),
     BASELINE: ("gate", ".", "--baseline", BASELINE),
     PROGRAM: ("prompts", PROGRAM),
     TAPE: ("compare", *QUICK, "--profile", "clean", "-s", f"cassette={TAPE}", "-s", "cassette_mode=replay"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept import rows
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.validate import prediction
@@ -49,7 +50,7 @@ def few(monkeypatch) -> None:
 
 
 def folder() -> Path:
-    return next(path for path in Path("runs").iterdir() if (path / "trials.jsonl").exists())
+    return next(path for path in Path("runs").iterdir() if (path / "trials.sqlite").exists())
 
 
 def test_a_run_is_validated_and_the_report_shows_it(ran, few) -> None:
@@ -165,7 +166,7 @@ def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them
     told = ran("learn", "profile", "latest", "--runs", "first", "--ahead", "8")
     assert all(loop in told.out for loop in LOOPS)
     assert "whichloop resume first/run --tasks 16" in told.out
-    records = [json.loads(line.split("\t")[0]) for line in (ahead.parents[1] / "trials.jsonl").read_text().splitlines()]
+    records = rows(ahead.parents[1])
     assert set(written["fitted"]) == {record["task"] for record in records}
     assert len(written["held_out"]) == 8
     assert not set(written["held_out"]) & set(written["fitted"])

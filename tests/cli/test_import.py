@@ -109,7 +109,7 @@ def test_the_report_of_an_imported_run_says_nothing_of_our_own_model(monday, whi
     assert "scripted" not in shown.out
     assert "simulated" not in shown.out
     names = sorted(path.name for path in (here / "runs" / "monday").iterdir())
-    assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
+    assert names == ["manifest.json", "report.html", "trials.sqlite"]
 
 
 def test_an_imported_run_is_blessed_and_a_worse_one_fails_the_gate(monday, whichloop):

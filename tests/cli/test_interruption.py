@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept import rows
+
 QUICK = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 LOOP = """
+from tests.kept import rows
 from whichloop.loops import Bare
 from whichloop.protocol import Outcome, StopReason
 
@@ -31,8 +34,7 @@ class {name}:
 
 
 def lines(run: Path) -> list[tuple[str, str, int]]:
-    rows = [json.loads(line) for line in (run / "trials.jsonl").read_bytes().splitlines()]
-    return [(row["arm"], row["task"], row["repeat"]) for row in rows]
+    return [(row["arm"], row["task"], row["repeat"]) for row in rows(run)]
 
 
 # --- code of the user's own ---
@@ -73,13 +75,13 @@ def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
     assert whichloop("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="2") + "# changed\n")
-    before = (machine.only_run() / "trials.jsonl").read_bytes()
+    before = rows(machine.only_run())
     found = machine.run("resume", "latest", "--allow", "own_changing:Mine")
     assert (found.code, found.out) == (2, "")
     assert "changed since this run began: arm own_changing:Mine/clean (its code)" in found.err
     assert "results are never mixed, nothing was written" in found.err
     assert found.err.count("\n") == 1
-    assert (machine.only_run() / "trials.jsonl").read_bytes() == before
+    assert rows(machine.only_run()) == before
 
 
 # --- interruption ---
@@ -93,9 +95,9 @@ def test_a_budget_stops_with_130_and_is_that_of_the_whole_run(machine, whichloop
     run = machine.only_run()
     assert "budget of 15 model calls used up: " in found.err
     (command,) = re.findall(rf"\n  whichloop (resume runs/{run.name} --budget \d+calls)\n", found.err)
-    before = (run / "trials.jsonl").read_bytes()
+    before = rows(run)
     again = whichloop("resume", run.name, "-q")
-    assert (again.code, (run / "trials.jsonl").read_bytes()) == (130, before)
+    assert (again.code, rows(run)) == (130, before)
     assert f"  whichloop {command}\n" in again.err
     assert whichloop(*command.split(), "-q").code == 0
     assert json.loads(whichloop("report", run.name, "--json").out)["digest"] == whole["digest"]
@@ -132,15 +134,15 @@ def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(machine, whichloo
     with machine.running("compare", *size, "-s", "concurrency=64", "-q") as child:
         run = machine.only_run()
         time.sleep(moments.uniform(0, 0.2))
-    kept = [len((run / "trials.jsonl").read_bytes().splitlines())]
+    kept = [len(rows(run))]
     with machine.running("resume", run.name, "-q") as child:
         waited = time.monotonic() + 30
         while child.poll() is None and time.monotonic() < waited:
-            if len((run / "trials.jsonl").read_bytes().splitlines()) > kept[-1]:
+            if len(rows(run)) > kept[-1]:
                 time.sleep(moments.uniform(0, 0.1))
                 break
             time.sleep(0.01)
-    kept.append(len((run / "trials.jsonl").read_bytes().splitlines()))
+    kept.append(len(rows(run)))
     finished = machine.run("resume", run.name, "--json")
     assert finished.code == 0, (kept, finished.err)
     assert len(lines(run)) == len(set(lines(run))) == 100, kept

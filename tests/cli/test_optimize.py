@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import whichloop as package
+from tests.kept import rows
 from tests.prepared import start_command
 from tests.sealing import reseal
 from whichloop.experiments.optimize.config import load_optimize_config
@@ -133,7 +134,7 @@ def test_its_test_is_a_comparison(ran, whichloop):
 
 @pytest.mark.thorough
 def test_a_trial_of_its_test_is_shown(ran, whichloop):
-    records = [json.loads(line) for line in (ran.folder / "test/trials.jsonl").read_text().splitlines()]
+    records = rows(ran.folder / "test")
     name = f"{records[0]['arm']}/{records[0]['task']}/{records[0]['repeat']}"
     assert name in whichloop("show", str(ran.folder), name).out
     assert " not solved" in whichloop("show", str(ran.folder)).out
@@ -158,10 +159,10 @@ def test_its_programs_are_shown_compared_and_used(ran, whichloop):
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_a_whole_optimization_is_only_printed_again_by_resume(ran, whichloop):
-    before = (ran.folder / "test/trials.jsonl").read_bytes()
+    before = rows(ran.folder / "test")
     again = whichloop("resume", str(ran.folder), "--quiet", "--json")
     assert again.json["digest"] == whichloop("report", str(ran.folder), "--json").json["digest"]
-    assert (ran.folder / "test/trials.jsonl").read_bytes() == before
+    assert rows(ran.folder / "test") == before
 
 
 @pytest.mark.thorough

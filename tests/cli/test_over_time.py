@@ -21,12 +21,16 @@ from typing import Any
 import pytest
 
 import whichloop as package
+from tests.kept import put, rows
 from tests.prepared import start_command
 from tests.sealing import reseal
+from whichloop.runs.store.trials import count_rows
 
 SOURCE = Path(package.__file__).parents[1]
 BRIEF = ["--profile", "clean", "--suite", "arithmetic(size=6)", "--quiet"]
 LOOP = """
+from tests.kept import put, rows
+from whichloop.runs.store.trials import count_rows
 from whichloop.protocol import Outcome, StopReason
 
 class {name}:
@@ -55,7 +59,7 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     child = process(folder, *arguments)
     try:
         for _ in range(1_200):
-            if any(path.stat().st_size for path in folder.glob("runs/*/trials.jsonl")) or child.poll() is not None:
+            if any(count_rows(path) for path in folder.glob("runs/*/")) or child.poll() is not None:
                 break
             time.sleep(0.05)
         yield child
@@ -191,10 +195,8 @@ def test_results_are_logged_only_to_a_store_that_was_typed(whichloop, here, comp
 
 
 def test_trials_that_are_tried_again_are_left_too(whichloop, compared_once):
-    trials = compared_once("--loop", "bare", *BRIEF) / "trials.jsonl"
-    rows = [json.loads(line) | {"status": "errored", "reason": "down"} for line in trials.read_text().splitlines()]
-    trials.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reseal(trials)
+    folder = compared_once("--loop", "bare", *BRIEF)
+    put(folder, [row | {"status": "errored", "reason": "down"} for row in rows(folder)])
     ended = whichloop("resume", "latest", "--budget", "1calls", "-q")
     assert ended.code == 130
     assert "used up: 6 trials left; go on with\n" in ended.err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from whichloop.metrics.record import Record
+from whichloop.runs.store.trials import each_record
 
 QUICK = ["--suite", "arithmetic(size=2)", "-q", "--profile", "clean"]
 AGENT = """
@@ -45,7 +46,7 @@ def agent(here: Path) -> str:
 
 
 def records(run: Path) -> list[Record]:
-    return [Record.from_json(json.loads(line)) for line in (run / "trials.jsonl").read_bytes().splitlines()]
+    return list(each_record(run))
 
 
 def latest(here: Path) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept import put, rows
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
@@ -41,7 +42,7 @@ def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(whichloop, compa
     page.unlink()
     assert whichloop("report", "latest", "--format", "html", "-o", "other.html").err == "page: other.html\n"
     assert (here / "other.html").read_bytes() == first
-    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.zst", "trials.jsonl"]
+    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "trials.sqlite"]
 
 
 def test_a_page_that_cannot_be_written_is_a_mistake(whichloop, compared, here):
@@ -100,12 +101,11 @@ def test_what_cannot_be_read_together_is_refused(whichloop, compared, here):
 
 def test_an_invalid_run_makes_several_invalid(whichloop, compared, here):
     whole, broken = compared("arithmetic"), compared("events")
-    lines = [json.loads(line) for line in (broken / "trials.jsonl").read_text().splitlines()]
+    lines = rows(broken)
     for line in lines:
         for fault in line["faults"]:
             fault["landed"] = False
-    (broken / "trials.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    reseal(broken / "trials.jsonl")
+    put(broken, lines)
     found = whichloop("report", whole.name, broken.name)
     assert found.code == 4
     assert re.search(rf"^Invalid +{broken.name}$", found.out, re.MULTILINE)
@@ -155,7 +155,7 @@ def test_an_optimization_has_a_page_of_its_own(whichloop, compared, here):
 def test_a_path_below_the_last_run_is_taken(whichloop, compared, here):
     run = compared("arithmetic")
     (run / "copy").mkdir()
-    for name in ("manifest.json", "trials.jsonl", "traces.zst"):
+    for name in ("manifest.json", "trials.sqlite"):
         (run / "copy" / name).write_bytes((run / name).read_bytes())
     assert whichloop("report", "latest/copy", "--format", "html").err == f"page: runs/{run.name}/copy/report.html\n"
     missing = whichloop("report", "latest/test")

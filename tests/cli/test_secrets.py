@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from tests.kept import rows
 from tests.models.real.provider import NAME, CannedAnswer, SeenRequest, completion, failure, serving
 from tests.protocol.planted import SHAPES, planted
 from whichloop.protocol.redact import MARK
@@ -149,7 +150,11 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callab
         call("compare", *flags, "--loop", "bare", "-s", f"base_url={server.url}", *recorded)
         call("compare", *flags, "--loop", "bare", "--mlflow", "-s", f"base_url={url}")
         call("check", "model", NAME, "--base-url", url)
-    (run,) = {path.parent.name for path in shop.glob("runs/*/trials.jsonl") if "crashing" in path.read_text()}
+    (run,) = {
+        path.parent.name
+        for path in shop.glob("runs/*/trials.sqlite")
+        if any("crashing" in row["arm"].lower() for row in rows(path.parent))
+    }
     allow = ["--allow", "leaking", "--allow", "crashing:Crashing"]
     shown = ("bare/openai/test-model/t1/0", "bare/openai/test-model/t3/0", "Crashing/openai/test-model/t1")
     for arguments in (
@@ -167,7 +172,7 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callab
     assert not found
     assert any(name.endswith("mlflow.db") for name in files)
     assert all(MARK in text for command, text in said if command.startswith("show"))
-    traces = files[f"runs/{run}/traces.zst"]
+    traces = files[f"runs/{run}/trials.sqlite"]
     assert traces.count(MARK.encode()) > 5 * len(SHAPES)  # all of them did get there
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 
 import pytest
 
+from tests.kept import rows
 from tests.models.real.provider import SECRET, completion, serving
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.protocol import Answer
@@ -113,8 +113,7 @@ def test_a_fault_that_the_trial_does_not_come_to_is_told(whichloop, here, lost):
 
 
 def test_what_was_solved_has_no_set_to_look_for(whichloop, here, lost):
-    rows = [json.loads(line) for line in next(here.glob("runs/*/trials.jsonl")).read_text().splitlines()]
-    solved = next(row for row in rows if row["scores"]["accuracy"] == 1)
+    solved = next(row for row in rows(next(here.glob("runs/2*"))) if row["scores"]["accuracy"] == 1)
     ended = whichloop("show", "latest", f"{solved['arm']}/{solved['task']}/{solved['repeat']}", "--minimal")
     assert (ended.code, ended.out) == (2, "")
     assert "was solved; --minimal is about a lost trial" in ended.err

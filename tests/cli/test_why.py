@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.sealing import reseal
+from tests.kept import execute, put, rows
 from whichloop.cli.main import main
-from whichloop.runs.store.files import TRACES
-from whichloop.runs.store.traces import TraceWriter
-from whichloop.runs.store.trials import TRIALS, read_records, read_trace
+from whichloop.runs.store.trials import read_records, read_trace
 
 pytestmark = pytest.mark.thorough
 
@@ -169,9 +167,7 @@ def test_what_is_not_there_is_said_in_a_line(compared, words, says):
 
 
 def test_a_run_without_traces_still_tells_about_its_tasks(compared):
-    lines = [json.loads(line) | {"trace_at": None} for line in (run_folder() / TRIALS).read_text().splitlines()]
-    (run_folder() / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    reseal(run_folder() / TRIALS)
+    put(run_folder(), [row | {"trace_at": 0} for row in rows(run_folder())])
     out = compared("report", "--why", "latest", "-v").out
     assert re.search(r"^Untraced +\d+ lost trials: the step is not known$", out, re.MULTILINE)
     assert "arithmetic, flaky-format: 12 tasks" in out
@@ -192,30 +188,25 @@ def test_results_of_another_tool_are_told_too(whichloop):
 def rewrite(change: Callable[[bytes], bytes]) -> None:
     """Put changed traces in the place of a run's own."""
     folder = run_folder()
-    records = read_records(folder)
+    records = list(read_records(folder))
     traces = [
         change(json.dumps(read_trace(folder, record).to_json(), separators=(",", ":")).encode()) + b"\n" for record in records
     ]
-    writer = TraceWriter(folder / TRACES, 0)
-    places = writer.append(traces)
-    writer.close()
-    (folder / TRIALS).write_bytes(b"".join(record.line(place) for record, place in zip(records, places, strict=True)))
-    reseal(folder / TRIALS)
+    put(folder, records, traces)
 
 
 def test_a_damaged_trace_is_one_line(compared):
     rewrite(lambda trace: trace.replace(b'"role":"decide"', b'"role":["...."]'))
     ended = compared("report", "--why", "latest")
     assert ended.code == 2
-    assert re.search(r"traces.zst: trial \S+: event \d+ of the trace: role is not text$", ended.err.strip())
+    assert re.search(r"trials.sqlite: trial \S+: event \d+ of the trace: role is not text$", ended.err.strip())
 
 
 def test_a_damaged_file_of_traces_is_one_line(compared):
-    traces = run_folder() / TRACES
-    traces.write_bytes(traces.read_bytes()[:1])  # of every trial: which one ended last, and whether it was lost, is the machine's
+    execute(run_folder(), "UPDATE traces SET trace = x'00'")
     ended = compared("report", "--why", "latest")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert re.search(r"traces.zst: no trace of \S+ at \d+: beyond the end of the file$", ended.err.strip())
+    assert re.search(r"trials.sqlite: trace of \S+: its checksum does not fit, ", ended.err.strip())
 
 
 def test_control_characters_of_a_model_reach_no_terminal(compared):

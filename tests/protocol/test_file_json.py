@@ -23,7 +23,6 @@ from whichloop.experiments.import_runs.joining import ImportRequest
 from whichloop.models.cassette.lines import decode
 from whichloop.protocol.json_text import DuplicateKeyError, LongNumberError, load_json
 from whichloop.protocol.program import read_program
-from whichloop.runs.store.each_record import record_of
 from whichloop.runs.store.files import read_manifest_json
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "whichloop"
@@ -132,7 +131,6 @@ READERS = {
     "log.json": ('{"eval": {"a": 1, "a": 2}}', lambda path: read_file(path, ImportRequest())),
     "program.json": ('{"react": {"demos": [], "demos": [1]}}', read_program),
     "manifest.json": ('{"config": {"seed": 1, "seed": 2}}', _manifest),
-    "trials.jsonl": ('{"arm": "a", "arm": "b"}', lambda path: record_of(path.read_bytes(), str(path))),
     "cassette.jsonl": ('{"request": "a", "request": "b"}\n', lambda path: decode(path.read_bytes())),
 }
 

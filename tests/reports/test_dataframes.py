@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import whichloop
 from tests.cases import cases
+from tests.kept import put
 from tests.prepared import said_by
 from tests.sealing import reseal
 from whichloop.experiments.ablate.ablation import ablation_result
@@ -103,8 +104,7 @@ def write_run(folder: Path, arms: Sequence[Mapping[str, Any]], found: Sequence[R
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     reseal(folder / "manifest.json")
-    (folder / "trials.jsonl").write_text("".join(json.dumps(record.to_json()) + "\n" for record in found))
-    reseal(folder / "trials.jsonl")
+    put(folder, found)
     return folder
 
 
@@ -397,8 +397,7 @@ def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
         "empty": {},
         "no manifest": {"manifest.json": "[]"},
         "no arms": {"manifest.json": '{"config": {}}'},
-        "no record": {"trials.jsonl": "[]\n"},
-        "another arm": {"trials.jsonl": (folder / "trials.jsonl").read_text().replace('"arm":"bare/', '"arm":"x/', 1)},
+        "no records": {"trials.sqlite": "[]\n" * 40},
     }
     for name, files in broken.items():
         if files:
@@ -411,16 +410,6 @@ def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
         with pytest.raises(RunError) as caught:
             whichloop.load(run)
         assert "\n" not in str(caught.value)
-
-
-def test_a_value_of_another_type_is_one_line(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "run")
-    text = (folder / "trials.jsonl").read_text()
-    (tmp_path / "run" / "trials.jsonl").write_text(text.replace('"attempt":0', '"attempt":"many"', 1))
-    reseal(tmp_path / "run" / "trials.jsonl")
-    with pytest.raises(RunError, match=r"trials\.jsonl:1: .*attempt is not a whole number") as caught:
-        whichloop.load(tmp_path / "run")
-    assert "\n" not in str(caught.value)
 
 
 def test_neither_the_package_nor_what_loads_a_run_imports_pandas(tmp_path):

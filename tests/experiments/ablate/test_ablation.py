@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from tests.sealing import unseal
+from tests.kept import put, rows
 from whichloop.experiments.ablate import prepare as preparing
 from whichloop.experiments.ablate.ablation import AblationResult, ablation_result
 from whichloop.experiments.ablate.doc import MAX_SETTINGS, ablation_doc
@@ -27,7 +27,6 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
-from whichloop.runs.store.trials import TRIALS
 from whichloop.text.doc import Lines
 
 pytestmark = pytest.mark.thorough
@@ -95,9 +94,7 @@ def test_effects_are_differences_between_the_arms(retried):
 def test_a_stopped_run_goes_on_to_the_same_effects(retried, tmp_path):
     whole, folder = retried, tmp_path / retried.results.folder.name
     shutil.copytree(whole.results.folder, folder)
-    trials = folder / TRIALS
-    trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:20]))  # as a kill leaves it
-    unseal(trials.parent)
+    put(folder, rows(folder)[:20])  # as a kill leaves it
     stopped = ablation_result(results(folder))
     assert stopped is not None
     assert not stopped.results.is_complete

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kept import put, rows
 from tests.sealing import reseal
 from whichloop.datasets.task import Suite
 from whichloop.experiments.compare.prepare import prepare
@@ -22,6 +24,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import named_alike, new_folder, run_folder
 from whichloop.runs.store.files import MANIFEST, RunError, write_manifest_json
+from whichloop.runs.store.trials import TRIALS
 
 BLIND = "whichloop.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
@@ -173,8 +176,7 @@ def copy(breeze, tmp_path: Path) -> Any:
     """Writes a copy of the run with another manifest; gives its folder."""
 
     def write(manifest: Any) -> Path:
-        for name in ("trials.jsonl", "traces.zst"):
-            (tmp_path / name).write_bytes((breeze.folder / name).read_bytes())
+        shutil.copy(breeze.folder / TRIALS, tmp_path)
         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
         reseal(tmp_path / "manifest.json")
         return tmp_path
@@ -186,10 +188,9 @@ def test_reading_a_run_imports_no_code_that_it_names(breeze, copy, tmp_path, mon
     (tmp_path / "own_evil.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     text = json.dumps(breeze.manifest.to_json()).replace(BLIND, "own_evil:Blind").replace('"arithmetic"', '"own_evil:suite"')
-    records = (breeze.folder / "trials.jsonl").read_text().replace(BLIND, "own_evil:Blind")
+    records = json.loads(json.dumps(rows(breeze.folder)).replace(BLIND, "own_evil:Blind"))
     folder = copy(json.loads(text))
-    (folder / "trials.jsonl").write_text(records)
-    reseal(folder / "trials.jsonl")
+    put(folder, records)
     assert len(results(folder).to_json()["arms"]) == 6
 
 
@@ -206,8 +207,7 @@ def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(
         return spoiled
 
     folder = copy({})
-    head = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)[:1]
-    (folder / "trials.jsonl").write_bytes(b"".join(head))
+    put(folder, rows(folder)[:1])
     for manifest in holes({**breeze.manifest.to_json(), "packages": {}}):
         (folder / "manifest.json").write_text(json.dumps(manifest))
         reseal(folder / "manifest.json")

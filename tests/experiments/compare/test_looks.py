@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.sealing import reseal, unseal
+from tests.kept import put, rows
+from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
@@ -21,7 +22,6 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.trials import TRIALS
 
 pytestmark = pytest.mark.thorough
 
@@ -124,17 +124,15 @@ def test_a_kill_at_any_point_changes_nothing(whole, tmp_path, kept):
     """16: between the second look's last trial and the look itself."""
     folder = tmp_path / whole.folder.name
     shutil.copytree(whole.folder, folder)
-    path = folder / TRIALS
-    rows = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(rows[:kept]) + (rows[kept][:30] if kept % 2 else b""))
-    unseal(folder)
+    whole_rows = rows(folder)
+    put(folder, whole_rows[:kept])
     part, heard = results(folder), Heard()
     assert part.looked is not None
     assert (part.looked.reached, part.looked.between, part.is_complete) == (kept // 8, kept % 8 > 0 or kept < 8, False)
     if part.looked.between:
         assert {pair.verdict.word for pair in part.comparison.pairs if pair.look is None} <= {"undecided"}
     assert run(reopen(folder), heard) == ""
-    assert len(heard.records) == len(rows) - kept
+    assert len(heard.records) == len(whole_rows) - kept
     assert results(folder).digest == whole.digest
 
 
@@ -146,15 +144,13 @@ def test_a_run_that_was_killed_before_the_look_that_ends_it_runs_nothing_more(de
 
 
 def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(decided, copied):
-    heard, path = Heard(), copied / TRIALS
-    rows = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(rows[:41]))
-    unseal(copied)
+    heard, whole_rows = Heard(), rows(copied)
+    put(copied, whole_rows[:41])
     part = results(copied)
     assert not part.is_complete
     assert any(note.startswith("On the way to look 1 of 4: nothing is decided before it") for note in part.comparison.remarks)
     assert run(again(copied), heard) == ""
-    assert len(heard.records) == len(rows) - 41
+    assert len(heard.records) == len(whole_rows) - 41
     assert results(copied).digest == decided.digest
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.sealing import unseal
+from tests.kept import put, rows
 from whichloop.experiments.compare.extend import Additions, extend
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
@@ -28,7 +27,7 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, resume_flags
 from whichloop.runs.run_state import Spent, covered_s, larger, read_state
 from whichloop.runs.store.files import RunError, locked, read_manifest_json, write_manifest_json
-from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
+from whichloop.runs.store.trials import TrialWriter, read_records
 
 BARE = "bare(check_types=true)"
 
@@ -72,15 +71,12 @@ def went_on(experiment: Experiment) -> list[Record]:
 
 
 def lines(folder: Path) -> list[tuple[str, str, int]]:
-    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
-    return [(row["arm"], row["task"], row["repeat"]) for row in rows]
+    return [(row["arm"], row["task"], row["repeat"]) for row in rows(folder)]
 
 
 def kill(folder: Path, kept: int) -> None:
-    """As if the process had been killed when so many trials were on the disk, and the next one torn."""
-    rows = (folder / TRIALS).read_bytes().splitlines(keepends=True)
-    (folder / TRIALS).write_bytes(b"".join(rows[:kept]) + b"".join(rows[kept : kept + 1])[:40])
-    unseal(folder)
+    """As if the process had been killed when so many trials were on the disk."""
+    put(folder, rows(folder)[:kept])
 
 
 def change(folder: Path, **parts: Any) -> None:
@@ -193,7 +189,7 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
     assert (past.spent.calls, past.spent.seconds) == (7, 3.0)
     assert [(ended.status, ended.attempt) for ended in past.ended.values()] == [("scored", 1)]
     of_results = read_state(tmp_path, read=read_records(tmp_path).store)
-    assert (of_results.spent, of_results.size, dict(of_results.ended)) == (past.spent, past.size, dict(past.ended))
+    assert (of_results.spent, of_results.rows, dict(of_results.ended)) == (past.spent, past.rows, dict(past.ended))
 
 
 # --- how a run goes on ---
@@ -385,10 +381,10 @@ def test_a_sitting_that_knows_nothing_of_an_extension_is_refused(configured):
     kill(folder, 1)
     stale = reopen(folder)
     went_on(extend(folder, Additions(repeats=2)))
-    before = (folder / TRIALS).read_bytes()
+    before = rows(folder)
     with pytest.raises(RunError, match="another process has changed this run meanwhile; type the command again"):
         run(stale, Count())
-    assert (folder / TRIALS).read_bytes() == before
+    assert rows(folder) == before
 
 
 @pytest.mark.parametrize("kept", [0, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.sealing import reseal, unseal
+from tests.kept import put, rows
 from whichloop.experiments.compare import rescore as rescoring
 from whichloop.experiments.compare.extend import Additions, extend
 from whichloop.experiments.compare.prepare import prepare
@@ -29,7 +28,7 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.run_state import read_state
 from whichloop.runs.store.files import RunError, read_manifest_json
-from whichloop.runs.store.trials import TRIALS, read_records
+from whichloop.runs.store.trials import read_records
 
 SUITES = """
 from dataclasses import replace
@@ -111,11 +110,11 @@ def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(ow
     own.changed = first
     folder = ran()
     before = {record.key: record for record in read_records(folder)}
-    spent, lines = read_state(folder).spent, (folder / TRIALS).read_bytes()
+    spent, lines = read_state(folder).spent, rows(folder)
     own.changed = then
     made = rescore(folder, ALLOWED)
     assert made.results.digest == results(ran()).digest
-    assert (folder / TRIALS).read_bytes().startswith(lines)
+    assert rows(folder)[: len(lines)] == lines
     assert read_state(folder).spent == spent
     after = {record.key: record for record in read_records(folder)}
     assert made.changed == sum(before[key].scores != after[key].scores for key in before)
@@ -133,9 +132,7 @@ def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(ow
 
 def test_a_run_goes_on_and_is_added_to_on_the_new_ground(own, ran):
     folder = ran()
-    kept = (folder / TRIALS).read_bytes().splitlines(keepends=True)[:2]
-    (folder / TRIALS).write_bytes(b"".join(kept))
-    unseal(folder)
+    put(folder, rows(folder)[:2])
     own.changed = {"all": {"expected": 7}}
     with pytest.raises(RunError, match="the questions are the same, so the answers can be judged again: whichloop resume"):
         reopen(folder, Permissions(ALLOWED))
@@ -177,9 +174,7 @@ def test_whoever_gave_up_is_not_right_afterwards(own, ran):
 def test_a_plan_that_was_never_seen_makes_a_wrong_answer_a_false_success(own, ran):
     own.changed = {"all": {"expected": 7}}  # the loop asks no tool, and says so: right, by luck
     folder = ran(loops=("own_judged:Stubborn",), profiles=("clean",))
-    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
-    (folder / TRIALS).write_text("".join(json.dumps({**row, "gave_up": False}) + "\n" for row in rows))
-    reseal(folder / TRIALS)
+    put(folder, [row | {"gave_up": False} for row in rows(folder)])
     assert rescore(folder, ALLOWED).changed == 6
     own.changed = {"all": {"expected": 8}}
     assert rescore(folder, ALLOWED).changed == 6
@@ -199,11 +194,11 @@ def test_end_states_are_judged_again_from_the_traces(own, ran):
 
 def test_end_states_that_were_not_kept_cannot_be_judged(own, ran):
     folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",), traces="none")
-    before = (folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()
+    before = rows(folder), (folder / "manifest.json").read_bytes()
     own.changed = {"all": {"scorer": "contains"}}
     with pytest.raises(RunError, match=r"the end state that it left was not kept, .*-s traces=all"):
         rescore(folder, ALLOWED)
-    assert ((folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()) == before
+    assert (rows(folder), (folder / "manifest.json").read_bytes()) == before
 
 
 def test_without_traces_answers_alone_are_judged(own, ran):
@@ -224,11 +219,11 @@ def test_trials_that_could_not_be_scored_are_scored_once_that_works(own, ran):
 
 def test_a_scorer_that_fails_now_is_told_and_nothing_is_written(own, ran):
     folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
-    before = (folder / TRIALS).read_bytes()
+    before = rows(folder)
     own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
     with pytest.raises(RunError, match="RuntimeError: no such scorer yet; nothing was written"):
         rescore(folder, ALLOWED)
-    assert (folder / TRIALS).read_bytes() == before
+    assert rows(folder) == before
 
 
 def test_answers_that_were_kept_without_their_secrets_keep_their_scores(own, ran):
@@ -262,12 +257,12 @@ def test_a_task_that_is_quarantined_now_leaves_the_denominator(own, ran):
 )
 def test_other_questions_are_refused_and_nothing_is_written(own, ran, change, said):
     folder = ran()
-    before = (folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()
+    before = rows(folder), (folder / "manifest.json").read_bytes()
     own.changed = {"arithmetic-0001": {name: Query(value) if name == "query" else value for name, value in change.items()}}
     with pytest.raises(RunError, match=said) as caught:
         rescore(folder, ALLOWED)
     assert "\n" not in str(caught.value)
-    assert ((folder / TRIALS).read_bytes(), (folder / "manifest.json").read_bytes()) == before
+    assert (rows(folder), (folder / "manifest.json").read_bytes()) == before
 
 
 def test_code_is_imported_only_where_it_was_typed(ran):

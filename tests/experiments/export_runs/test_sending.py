@@ -15,7 +15,6 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.export_runs import sending
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
-from whichloop.protocol.digest import open_line
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_records
@@ -148,18 +147,6 @@ def test_a_redirect_is_a_failure_and_takes_no_key_elsewhere(ran: Path, receiver:
     with pytest.raises(OSError, match="answers 302"):
         send_run(ran, receiver.address)
     assert asked == []
-
-
-def test_no_line_of_the_file_of_trials_is_read_twice(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[bytes] = []
-
-    def noted(line: bytes) -> bytes:
-        read.append(line)
-        return open_line(line)
-
-    monkeypatch.setattr(sending, "open_line", noted)
-    folder = a_run(tmp_path / "run", lambda made: live_spans(Notes(), made, SpanEndpoint(receiver.address)))
-    assert sorted(read) == sorted((folder / "trials.jsonl").read_bytes().splitlines(keepends=True))
 
 
 @pytest.mark.parametrize("headers", ["a=b%0Ac", "a b=c", "a=%E2%82%AC"])

@@ -27,7 +27,7 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import make_arms
-from whichloop.runs.store.trials import TRIALS
+from whichloop.runs.store.trials import each_record
 
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 
@@ -154,4 +154,4 @@ HONEST_NAMES = [function.__name__ for function in HONEST]
 
 
 def read(folder: Path) -> list[Record]:
-    return [Record.from_json(json.loads(line)) for line in (folder / TRIALS).read_text().splitlines()]
+    return list(each_record(folder))

@@ -17,7 +17,7 @@ from tests.experiments.learn_plans.helpers import (
     replanned,
     without_plans,
 )
-from tests.sealing import reseal
+from tests.kept import put
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.experiments.learn_plans.learn import write_suite
@@ -25,9 +25,7 @@ from whichloop.metrics.scorers import is_abstention
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
-from whichloop.runs.store.files import TRACES
-from whichloop.runs.store.traces import TraceWriter
-from whichloop.runs.store.trials import TRIALS, read_trace
+from whichloop.runs.store.trials import read_trace
 
 # --- from a run ---
 
@@ -198,16 +196,14 @@ def test_the_successful_trial_with_the_fewest_calls_is_taken_and_the_next_where_
 def joined(folder: Path, *runs: Path) -> Path:
     """Trials of several runs in one, those of the later ones under arms of their own."""
     folder.mkdir()
-    lines, writer = [], TraceWriter(folder / TRACES, 0)
+    records, traces = [], []
     for number, other in enumerate(runs):
         for found in read(other):
             trace = read_trace(other, found)
             arm = found.arm if number == 0 else "bare/again" if number == 1 else "a/first"
-            (place,) = writer.append([json.dumps(trace.to_json() | {"arm": arm}).encode() + b"\n"])
-            lines.append(json.dumps(replace(found, arm=arm, trace_at=place).to_json()))
-    writer.close()
-    (folder / TRIALS).write_text("\n".join(lines) + "\n")
-    reseal(folder / TRIALS)
+            traces.append(json.dumps(trace.to_json() | {"arm": arm}).encode() + b"\n")
+            records.append(replace(found, arm=arm))
+    put(folder, records, traces)
     return folder
 
 

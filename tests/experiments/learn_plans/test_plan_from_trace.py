@@ -23,16 +23,13 @@ from tests.experiments.learn_plans.helpers import (
     slow,
     suite_of,
 )
-from tests.sealing import reseal
+from tests.kept import put
 from whichloop.datasets.task import Task
 from whichloop.experiments.learn_plans.learn import result_kind, write_suite
 from whichloop.experiments.learn_plans.plan_from_trace import Kind, TrialCall, Unlearnable, draft_of, plan_of, successful_calls
 from whichloop.metrics.trace import Trace, TraceError, TraceEvent
 from whichloop.protocol import Plan, Query, Ref, Tool, refs
 from whichloop.protocol.digest import canonical_json
-from whichloop.runs.store.files import TRACES
-from whichloop.runs.store.traces import TraceWriter
-from whichloop.runs.store.trials import TRIALS
 
 # --- traces of any kind ---
 
@@ -98,12 +95,7 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     """Whatever stands in the files, each task gets a plan that a file can hold, or a reason."""
     folder = tmp_path_factory.mktemp("any")
     trace = json.dumps({"arm": "a", "task": "t0", "repeat": 0, "events": events})[: 20 if torn else None].encode()
-    writer = TraceWriter(folder / TRACES, 0)
-    (place,) = writer.append([trace])
-    writer.close()
-    line = record(task="t0", answer=answer, trace_at=place, tool_calls=1).to_json()
-    (folder / TRIALS).write_text(f"{json.dumps(line)}\n")
-    reseal(folder / TRIALS)
+    put(folder, [record(task="t0", answer=answer, tool_calls=1)], [trace])
     suite = suite_of([(Plan((), 1), answer), (Plan((), 1), 1)])
     found = learned(folder, suite, check=check)
     assert set(found.not_learned) | {lesson.task for lesson in found.lessons} == {"t0", "t1"}

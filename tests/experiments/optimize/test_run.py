@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.experiments.optimize.conftest import Remembers
-from tests.sealing import reseal, unseal
+from tests.kept import put, rows
+from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from whichloop.experiments.optimize.manifest import read_log, read_optimization_manifest
@@ -207,9 +208,7 @@ def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher:
 def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watcher: Any, tmp_path: Path) -> None:
     folder = finished(prepare(configured(optimizer="LabeledFewShot")), watcher)
     expected = digests(folder)
-    trials = folder / "test" / "trials.jsonl"
-    trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:9]))
-    unseal(trials.parent)
+    put(folder / "test", rows(folder / "test")[:9])
     moved = folder.rename(tmp_path / "moved")
     assert not results(moved / "test").is_complete
     assert digests(finished(reopen(moved), watcher)) == expected

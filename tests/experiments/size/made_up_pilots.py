@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.sealing import reseal
+from tests.kept import put
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.size.doc import size_doc
 from whichloop.experiments.size.pilot import SizeRequest
@@ -16,7 +16,6 @@ from whichloop.experiments.size.sizes import Sizing, size
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.store.files import write_manifest_json
-from whichloop.runs.store.trials import TRIALS
 
 Draw = Callable[[random.Random, int], float]
 
@@ -55,15 +54,14 @@ def pilots_in(root: Path) -> Callable[..., Results]:
         made |= {"suite": suite_facts, "profiles": {"clean": "p"}, "arms": arms}
         made |= {"packages": {}, "python": "3.11", "platform": "Linux"}
         write_manifest_json(folder, made | (manifest or {}))
-        lines = []
+        records = []
         for repeat in range(repeats):
             for task in range(tasks):
                 for name, draw in draws.items():
                     record = change(trial(name, task, repeat, draw(rng, task), rng))
                     if record is not None:
-                        lines.append(json.dumps(record.to_json()))
-        (folder / TRIALS).write_text("".join(f"{line}\n" for line in lines))
-        reseal(folder / TRIALS)
+                        records.append(record)
+        put(folder, records)
         return results(folder)
 
     return make

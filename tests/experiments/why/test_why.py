@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kept import put
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -25,9 +26,8 @@ from whichloop.metrics.trace import ToolRun
 from whichloop.metrics.trajectory.trajectory import course
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import TRACES, RunError
-from whichloop.runs.store.traces import TraceWriter
-from whichloop.runs.store.trials import read_trace
+from whichloop.runs.store.files import RunError
+from whichloop.runs.store.trials import TRIALS, read_records, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
@@ -193,7 +193,7 @@ def test_repeated_calls_are_no_part_of_the_digest(found):
 
 
 def test_without_traces_the_tasks_are_told_all_the_same(found, reasons):
-    untraced = losses_explained(replace(found, records=tuple(replace(record, trace_at=None) for record in found.records)))
+    untraced = losses_explained(replace(found, records=tuple(replace(record, trace_at=0) for record in found.records)))
     assert untraced.untraced == sum(arm.lost for arm in untraced.arms) > 0
     assert all(not arm.causes for arm in untraced.arms)
     assert [(pair.only_a, pair.only_b) for pair in untraced.pairs] == [(pair.only_a, pair.only_b) for pair in reasons.pairs]
@@ -202,7 +202,7 @@ def test_without_traces_the_tasks_are_told_all_the_same(found, reasons):
 
 def test_where_only_the_winner_has_no_trace_the_loss_is_told_alone(found):
     pair = ("bare/flaky-format", "react_extract/flaky-format")
-    bare = [replace(record, trace_at=None) if record.arm == pair[0] else record for record in found.records]
+    bare = [replace(record, trace_at=0) if record.arm == pair[0] else record for record in found.records]
     reasons = losses_explained(replace(found, records=tuple(bare)), pairs=[pair])
     assert reasons.pairs[0].divergences == ()
     assert sum(reasons.arms[1].causes.values()) == reasons.arms[1].lost > 0
@@ -213,10 +213,8 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
     record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
     trace = read_trace(found.folder, record).to_json()
     change(trace)
-    writer = TraceWriter(folder / TRACES, 0)
-    (place,) = writer.append([json.dumps(trace).encode() + b"\n"])
-    writer.close()
-    return replace(found, folder=folder, records=(replace(record, trace_at=place),))
+    put(folder, [record], [json.dumps(trace).encode() + b"\n"])
+    return replace(found, folder=folder, records=tuple(read_records(folder)))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +233,7 @@ def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path,
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)
-        assert said.startswith(f"{tmp_path / TRACES}: trial {record.arm}/{record.task}/{record.repeat}: ")
+        assert said.startswith(f"{tmp_path / TRIALS}: trial {record.arm}/{record.task}/{record.repeat}: ")
         assert "\n" not in said
 
 
@@ -269,10 +267,8 @@ def copied(found: Results, folder: Path, times: int) -> Results:
             task = f"{record.task}-{k}"
             records.append(replace(record, task=task))
             traces.append(json.dumps(trace | {"task": task}).encode() + b"\n")
-    writer = TraceWriter(folder / TRACES, 0)
-    placed = zip(records, writer.append(traces), strict=True)
-    writer.close()
-    return replace(found, folder=folder, records=tuple(replace(record, trace_at=place) for record, place in placed))
+    put(folder, records, traces)
+    return replace(found, folder=folder, records=tuple(read_records(folder)))
 
 
 @pytest.mark.thorough

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
+from tests.kept import put
 from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import MANIFEST, TRACES
-from whichloop.runs.store.traces import TraceWriter
-from whichloop.runs.store.trials import TRIALS, read_trace
+from whichloop.runs.store.files import MANIFEST
+from whichloop.runs.store.trials import read_trace
 from whichloop.text.output import terminal_safe
 
 VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
@@ -70,17 +70,13 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Results, str]
         manifest = with_text(json.loads((found.folder / MANIFEST).read_text()), text)
         (folder / MANIFEST).write_text(json.dumps(manifest))
         reseal(folder / MANIFEST)
-        lines, writer = [], TraceWriter(folder / TRACES, 0)
+        records, traces = [], []
         for record in found.records:
             line = with_text(record.to_json(), text, kept=("suite_digest", "status"))
-            if record.trace_at is not None:
-                trace = json.dumps(with_text(read_trace(found.folder, record).to_json(), text, kept=EVENTS)) + "\n"
-                (place,) = writer.append([trace.encode()])
-                line["trace_at"] = list(place)
-            lines.append(json.dumps(line) + "\n")
-        writer.close()
-        (folder / TRIALS).write_text("".join(lines))
-        reseal(folder / TRIALS)
+            trace = with_text(read_trace(found.folder, record).to_json(), text, kept=EVENTS) if record.trace_at else None
+            traces.append(b"" if trace is None else json.dumps(trace).encode() + b"\n")
+            records.append(line)
+        put(folder, records, traces)
         return results(folder)
 
     return spoil

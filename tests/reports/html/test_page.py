@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.sealing import unseal
+from tests.kept import execute, unfinished
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -38,7 +38,6 @@ from whichloop.reports.html.charts import READ
 from whichloop.reports.html.page import MAX_LOOPS, collection_html, compared, optimization_html, report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.manifest import ArmEntry
-from whichloop.runs.store.files import TRACES
 from whichloop.text.doc import Doc, Table
 from whichloop.text.output import terminal_safe
 
@@ -126,7 +125,7 @@ def test_headings_landmarks_tables_and_charts_can_be_read_aloud(name, safe, requ
 
 def test_a_run_without_a_result_has_a_page(calm, tmp_path, safe):
     shutil.copy(calm.folder / "manifest.json", tmp_path)
-    unseal(tmp_path)
+    unfinished(tmp_path)
     found = safe(report_html(results(tmp_path)))
     assert "incomplete: 0 of 6 trials" in found.named("header")[0].text
     assert "Next" in labels(found)
@@ -145,7 +144,7 @@ def test_an_invalid_run_says_so_first_and_gives_no_verdict(breeze, safe):
 def test_a_run_whose_traces_are_gone_says_so_and_has_all_else(breeze, tmp_path, safe):
     folder = tmp_path / breeze.folder.name
     shutil.copytree(breeze.folder, folder)
-    (folder / TRACES).unlink()
+    execute(folder, "DELETE FROM traces")
     found = safe(report_html(results(folder)))
     assert headings(found)[0] == "The traces of this run cannot be read"
     assert str(tmp_path) not in found.named("main")[0].text

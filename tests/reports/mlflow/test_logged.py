@@ -14,7 +14,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from tests.sealing import reseal
+from tests.kept import put, rows
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
@@ -146,9 +146,7 @@ def test_logging_again_changes_nothing(run, uri, client):
 def test_a_run_that_goes_on_keeps_its_entries_and_is_brought_up_to_date(run, uri, client, tmp_path):
     folder = tmp_path / run.folder.name
     shutil.copytree(run.folder, folder)
-    lines = (folder / "trials.jsonl").read_text().splitlines(keepends=True)
-    (folder / "trials.jsonl").write_text("".join(lines[: len(lines) // 2]))
-    reseal(folder / "trials.jsonl")
+    put(folder, rows(folder)[: len(run.records) // 2])
     log(results(folder), uri, "resumed", PAGE)
     part, parts = logged(client, "resumed")
     assert part.info.status == "KILLED"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -12,6 +11,7 @@ import time
 
 import pytest
 
+from tests.kept import rows
 from tests.prepared import Prepared
 from tests.processes import is_alive
 from whichloop.experiments.compare.prepare import prepare
@@ -78,8 +78,7 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
         assert not any(map(is_alive, workers))
     assert run(reopen(folder), told()) == ""
     assert results(folder).digest == whole.digest
-    lines = [json.loads(line) for line in (folder / "trials.jsonl").read_bytes().splitlines()]
-    keys = [(line["arm"], line["task"], line["repeat"]) for line in lines]
+    keys = [(row["arm"], row["task"], row["repeat"]) for row in rows(folder)]
     assert len(keys) == len(set(keys))
 
 

@@ -31,7 +31,7 @@ from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.ray import PREFIX, cluster_links, ray_folder
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store.trials import each_record
+from whichloop.runs.store.trials import count_rows, each_record
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""
@@ -154,8 +154,8 @@ class Driver:
 
     @property
     def finished(self) -> int:
-        """Trials in the journal."""
-        return sum(file.read_bytes().count(b"\n") for file in self.runs.glob("*/trials.jsonl"))
+        """Trials on the disk."""
+        return sum(map(count_rows, self.runs.glob("*/")))
 
     def wait_for(self, trials: int) -> None:
         wait_until(lambda: self.finished >= trials or self.process.poll() is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.sealing import reseal, unseal
+from tests.kept import put, rows
+from tests.sealing import reseal
 from whichloop.datasets.task import Suite
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
@@ -31,7 +33,6 @@ from whichloop.runs.engine.runner import SLICE, Unwatched, run_trials
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.store import journal
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
 from whichloop.runs.trial.setting import NotRun, TrialContext
@@ -67,9 +68,8 @@ def trials_of(suite: Suite, loop: Loop) -> list[Trial]:
 
 
 def lines(folder: Path) -> list[tuple[str, str, int]]:
-    """Which trial each line of the journal is of."""
-    rows = [json.loads(line) for line in (folder / TRIALS).read_bytes().splitlines()]
-    return [(row["arm"], row["task"], row["repeat"]) for row in rows]
+    """Which trial each row is of."""
+    return [(row["arm"], row["task"], row["repeat"]) for row in rows(folder)]
 
 
 def done(config: CompareConfig) -> Results:
@@ -111,25 +111,23 @@ def test_progress_hears_of_each_trial_once(configured):
 
 def test_a_resume_of_a_finished_run_runs_nothing(configured):
     first = done(configured())
-    before = (first.folder / TRIALS).read_bytes()
+    before = rows(first.folder)
     again, progress = reopen(first.folder), Count()
     assert len(again.missing()) == len(list(again.missing())) == 0
     assert run(again, progress) == ""
     assert progress.records == []
-    assert (first.folder / TRIALS).read_bytes() == before
+    assert rows(first.folder) == before
 
 
 @pytest.mark.parametrize("kept", [0, 8, 11])
 def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     whole = done(configured())
-    rows = (whole.folder / TRIALS).read_bytes().splitlines(keepends=True)
-    (whole.folder / TRIALS).write_bytes(b"".join(rows[:kept]) + rows[kept][:30])
-    unseal(whole.folder)
+    put(whole.folder, rows(whole.folder)[:kept])
     again, progress = reopen(whole.folder), Count()
-    assert len(again.missing()) == len(rows) - kept
+    assert len(again.missing()) == whole.scheduled - kept
     run(again, progress)
-    assert len(progress.records) == len(rows) - kept
-    assert len(lines(whole.folder)) == len(set(lines(whole.folder))) == len(rows)
+    assert len(progress.records) == whole.scheduled - kept
+    assert len(lines(whole.folder)) == len(set(lines(whole.folder))) == whole.scheduled
     assert results(whole.folder).digest == whole.digest
 
 
@@ -173,9 +171,9 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert 0 < len(found.records) < found.scheduled
     assert not found.is_complete
     assert sum(record.lm_calls for record in found.records) <= 50
-    before = (experiment.folder / TRIALS).read_bytes()
+    before = rows(experiment.folder)
     assert run(reopen(experiment.folder), Count()) == stopped  # nothing is run: the budget is the whole run's
-    assert (experiment.folder / TRIALS).read_bytes() == before
+    assert rows(experiment.folder) == before
     assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Count()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
@@ -211,7 +209,7 @@ def test_a_run_that_another_process_stops_lets_no_request_through_though_its_own
 
 
 def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("whichloop.runs.store.journal.BATCH_S", 0.05)
+    monkeypatch.setattr("whichloop.runs.store.trials.BATCH_S", 0.05)
     suite = tiny()
     suite = replace(suite, tasks=tuple(replace(suite.tasks[0], id=name) for name in ("quick", "slow")))
     seen: list[list[str]] = []
@@ -233,12 +231,12 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
 def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeypatch):
     experiment = prepare(configured())
 
-    def full(file: int) -> None:
-        raise OSError(28, "No space left on device")
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(journal, "MAX_UNSYNCED", 5)
-    monkeypatch.setattr("whichloop.runs.store.files.os.fsync", full)
-    with pytest.raises(RunError, match=r"traces\.zst: No space left on device"):
+    monkeypatch.setattr("whichloop.runs.store.trials.MAX_UNSYNCED", 5)
+    monkeypatch.setattr("whichloop.runs.store.trials.TrialFile._add", full)
+    with pytest.raises(RunError, match=r"trials\.sqlite: database or disk is full; what was written before is whole"):
         run(experiment, Count())
     monkeypatch.undo()
     assert lines(experiment.folder) == []

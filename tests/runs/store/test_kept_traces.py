@@ -19,7 +19,7 @@ from whichloop.experiments.why.losses import losses_explained
 from whichloop.reports.html.page import report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import TRACES, RunError, write_manifest_json
+from whichloop.runs.store.files import RunError, write_manifest_json
 from whichloop.runs.store.traces import TracePolicy
 from whichloop.runs.store.trials import read_trace
 
@@ -86,7 +86,7 @@ def untraced(tmp_path_factory) -> Results:
 
 
 def traced(found: Results) -> set[tuple[str, str, int]]:
-    return {record.key for record in found.records if record.trace_at is not None}
+    return {record.key for record in found.records if record.trace_at}
 
 
 def test_what_is_kept_changes_no_result(whole, failures, some, untraced):
@@ -94,7 +94,6 @@ def test_what_is_kept_changes_no_result(whole, failures, some, untraced):
     assert traced(whole) == {record.key for record in whole.records}
     assert traced(failures) == {record.key for record in whole.records if record.accuracy < 1}
     assert traced(untraced) == set()
-    assert not (untraced.folder / TRACES).exists()
     cells = {(task, repeat) for _, task, repeat in traced(some)}
     assert traced(some) == {record.key for record in whole.records if (record.task, record.repeat) in cells}
     assert len(cells) == 5
@@ -147,7 +146,7 @@ def test_plans_are_learned_from_the_traces_there_are(some, failures, untraced):
             f"solved in {found.folder.name}, but no trace of that was kept" in why_not for why_not in learned.not_learned.values()
         )
     learned = learn_run(some.folder)
-    solved = {record.task for record in some.records if record.accuracy == 1 and record.trace_at is not None}
+    solved = {record.task for record in some.records if record.accuracy == 1 and record.trace_at}
     assert {lesson.task for lesson in learned.lessons} == solved
 
 

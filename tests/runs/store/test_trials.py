@@ -1,10 +1,11 @@
-"""The laws of the file of trials: what was written is read, through kills, full disks and other readers; damage is told in one line."""
+"""The laws of the file of trials: what was written is read, through kills and full disks; damage is told in one line."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -373,7 +374,7 @@ def test_a_trace_that_was_changed_or_removed_is_told(tmp_path, three, statement)
 
 
 def test_a_trace_of_another_trial_is_none_of_ones_own(tmp_path, three):
-    with pytest.raises(RunError, match="the trace of .*/t1/0 is that of another trial"):
+    with pytest.raises(RunError, match=r"the trace of .*/t1/0 is that of another trial"):
         read_trace(tmp_path, replace(three[1], trace_at=three[2].trace_at))
 
 
@@ -388,16 +389,17 @@ def test_a_changed_byte_is_told_or_changes_nothing(tmp_path_factory, finished, p
     at = int(place * len(raw))
     raw[at] ^= change
     (folder / TRIALS).write_bytes(raw[:at] if cut else raw)
+    told = ""
     try:
-        assert [(record, read_trace(folder, record)) for record in read_records(folder)] == expected
+        found = [(record, read_trace(folder, record)) for record in read_records(folder)]
         add(folder, [])
     except RunError as error:
-        assert str(error).startswith(f"{folder / TRIALS}: ")
-        assert "\n" not in str(error)
+        told = str(error)
+    assert found == expected if not told else re.fullmatch(f"{folder / TRIALS}: .+", told)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, record) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, record: Callable[..., Record]) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     write_manifest_json(folder, {"config": {}})
     add(folder, [record(task=f"t{number}", answer=f"x{number}" * 40) for number in range(12)], "y" * 2000)
@@ -427,7 +429,7 @@ def test_what_is_no_database_is_one_line(tmp_path, raw):
 
 def test_a_trace_that_would_fill_the_memory_is_not_opened(tmp_path, record, three, monkeypatch):
     monkeypatch.setattr(module, "MAX_TEXT", 100)
-    with pytest.raises(RunError, match="trace of .*/t0/0: its checksum does not fit"):
+    with pytest.raises(RunError, match=r"trace of .*/t0/0: its checksum does not fit"):
         read_trace(tmp_path, three[0])
     assert len(trace_text(tmp_path, three[0].trace_at)) > 100
 

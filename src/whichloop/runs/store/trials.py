@@ -54,7 +54,7 @@ LEVEL = 3
 _BLOCK = 65_536
 """Rows that are read at a time."""
 _BLANK = dict.fromkeys(OWN, 0)
-_GUARDED = np.dtype([("number", "<i8"), *((name, ROW[name]) for name in ("kind", *OWN)), ("crc", "<i8")])
+GUARDED = np.dtype([("number", "<i8"), *((name, ROW[name]) for name in ("kind", *OWN)), ("crc", "<i8")])
 """What the CRC-32 of a trial is of: all else of its row, and last the CRC-32 of its kind."""
 
 
@@ -140,8 +140,8 @@ def read_all(folder: Path, after: int = 0) -> RecordStore:
 
 def _checked(folder: Path, block: Sequence[tuple[Any, ...]], places: dict[int, int], crcs: dict[int, int]) -> Rows:
     """Return rows of the file as those of a table. Raises RunError for the first that is damaged or out of bounds."""
-    guarded = np.array([(*row[:-1], crcs.get(row[1], -1)) for row in block], dtype=_GUARDED)
-    raw, size = guarded.tobytes(), _GUARDED.itemsize
+    guarded = np.array([(*row[:-1], crcs.get(row[1], -1)) for row in block], dtype=GUARDED)
+    raw, size = guarded.tobytes(), GUARDED.itemsize
     for place, row in enumerate(block):
         if crc32(raw[place * size : (place + 1) * size]) != row[-1] or row[1] not in places:
             raise _damaged(folder, f"row {row[0]}")
@@ -288,7 +288,7 @@ class TrialFile:
         if not all(map(math.isfinite, own.values())):
             raise ValueError(f"trial {record.name}: {own}: a number is not finite")
         row = (self._rows, kind, *own.values())
-        guard = crc32(np.array((*row, crc), dtype=_GUARDED).tobytes())
+        guard = crc32(np.array((*row, crc), dtype=GUARDED).tobytes())
         self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, guard))
         if trace:
             frame = self._compressor.compress(trace)
