@@ -17,7 +17,6 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from tests.kept import rows
 from whichloop.datasets.arithmetic import load
 from whichloop.loops.bare import Bare
 

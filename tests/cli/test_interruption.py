@@ -17,7 +17,6 @@ from tests.kept import rows
 
 QUICK = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 LOOP = """
-from tests.kept import rows
 from whichloop.loops import Bare
 from whichloop.protocol import Outcome, StopReason
 

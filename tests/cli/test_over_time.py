@@ -29,8 +29,6 @@ from whichloop.runs.store.trials import count_rows
 SOURCE = Path(package.__file__).parents[1]
 BRIEF = ["--profile", "clean", "--suite", "arithmetic(size=6)", "--quiet"]
 LOOP = """
-from tests.kept import put, rows
-from whichloop.runs.store.trials import count_rows
 from whichloop.protocol import Outcome, StopReason
 
 class {name}:

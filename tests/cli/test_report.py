@@ -176,13 +176,6 @@ def test_a_run_is_called_as_it_was_named(whichloop, compared, here):
 # --- traces ---
 
 
-def test_what_traces_take_is_told_above_the_tables(whichloop, compared):
-    compared("arithmetic")
-    lines = whichloop("report", "latest", "-v").out.splitlines()
-    assert lines[0].startswith("traces: ")
-    assert whichloop("report", "latest", "--json").json["traces"]["kept"] == 24
-
-
 def test_a_trace_that_was_not_kept_is_said_not_to_have_been(whichloop, compared):
     run = compared("arithmetic", "-s", "traces=failures")
     trials = [f"{arm}/flaky-format/arithmetic-{number:04d}/0" for arm in ("bare", "react_extract") for number in range(1, 13)]

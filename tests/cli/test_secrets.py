@@ -6,7 +6,9 @@ import base64
 import functools
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.models.real.provider import NAME, CannedAnswer, SeenRequest, completi
 from tests.protocol.planted import SHAPES, planted
 from whichloop.protocol.redact import MARK
 from whichloop.runs.registry import generated_suites
+from whichloop.runs.store.trials import TRIALS
 
 # MLflow's own, at its first store
 pytestmark = pytest.mark.thorough
@@ -112,9 +115,10 @@ def left_on_disk(folder: Path, skipped: frozenset[str]) -> Iterator[tuple[str, b
     for path in folder.rglob("*"):
         if path.is_file() and path.name not in skipped and "__pycache__" not in path.parts:
             data = path.read_bytes()
-            if path.suffix == ".zst":
-                with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as frames:
-                    data = frames.read()
+            if path.name == TRIALS:
+                with closing(sqlite3.connect(path)) as db:
+                    traces = [zstandard.ZstdDecompressor().decompress(trace) for (trace,) in db.execute("SELECT trace FROM traces")]
+                data += b"".join(traces)
             yield str(path.relative_to(folder)), data
 
 
@@ -185,7 +189,7 @@ def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(whichloop: Callable[..
     profiles = ["--profile", "flaky-format", "--profile", "flaky-tools"]
     assert whichloop("compare", "--suite", suite, "--tasks", "1", *profiles).code == 0
     files = dict(left_on_disk(here / "runs", frozenset()))
-    assert len([data for name, data in files.items() if name.endswith("traces.zst") and data.count(b"\n") == 10]) == 1
+    assert len([data for name, data in files.items() if name.endswith(TRIALS) and data.count(b'"events":') == 10]) == 1
     assert not [name for name, data in files.items() if MARK.encode() in data]
 
 

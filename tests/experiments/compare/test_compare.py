@@ -154,11 +154,11 @@ def test_a_trial_is_found_by_its_name(breeze, name):
         ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
         (
             "bare/flaky-tols",
-            r"did you mean 'bare/flaky-tools'\? a trial is .*, such as bare/flaky-tools/arithmetic-0001/0$",
+            "a trial is ARM/TASK/REPEAT, such as bare/flaky-tools/arithmetic-00",
         ),
-        ("bare/flaky-tols/arithmetic-0002/0", r"did you mean 'bare/flaky-tools/arithmetic-0002/0'\? "),
+        ("bare/flaky-tols/arithmetic-0002/0", "such as bare/flaky-tools/arithmetic-0002/0"),
         ("", "matches 72 trials"),
-        ("arithmetic-0007", "matches 6 trials: .*…; give more of one's ARM/TASK/REPEAT, such as .*/arithmetic-0007/0$"),
+        ("arithmetic-0007", "matches 6 trials: .*…; type more of ARM/TASK/REPEAT"),
         ("bare/clean", "matches 12 trials"),
         ("bare/clean/arithmetic-000", "matches 9 trials"),
     ],
@@ -206,7 +206,7 @@ def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(
             spoiled += [[inner, *value[1:]] for inner in holes(value[0])]
         return spoiled
 
-    folder = copy({})
+    folder = copy(breeze.manifest.to_json())
     put(folder, rows(folder)[:1])
     for manifest in holes({**breeze.manifest.to_json(), "packages": {}}):
         (folder / "manifest.json").write_text(json.dumps(manifest))

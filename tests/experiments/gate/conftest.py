@@ -66,7 +66,7 @@ def baseline(wind) -> Baseline:
 def alone(wind) -> Callable[[Change], Results]:
     """Gives its first arm alone with other records, without traces, to read which takes most of a judgement: for laws."""
     manifest = wind.manifest.model_copy(update={"arms": wind.manifest.arms[:1]})
-    records = tuple(replace(record, trace_at=None) for record in wind.records if record.arm == ARM)
+    records = tuple(replace(record, trace_at=0) for record in wind.records if record.arm == ARM)
     return lambda change: changed(replace(wind, manifest=manifest, records=records), change)
 
 

@@ -63,7 +63,7 @@ def test_the_outcome_is_all_that_a_trial_gave_but_times_and_costs(wind, field):
 
 def test_what_infrastructure_spoiled_is_not_known_and_without_traces_there_is_no_course(ran):
     found = ran(loops=("bare",), profiles=("clean",), suite="arithmetic(size=60)")
-    spoiled = replace(found.records[0], status="errored", reason="provider: down", trace_at=None)
+    spoiled = replace(found.records[0], status="errored", reason="provider: down", trace_at=0)
     line = bless(replace(found, records=(spoiled, *found.records[1:]))).arms[ARM].tasks[spoiled.task]
     assert (line.values("accuracy"), line.stop, line.outcome, line.course) == ((None,), (None,), (None,), ())
 

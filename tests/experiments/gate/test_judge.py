@@ -301,7 +301,7 @@ def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_by_what_there_i
     """Three tasks of four arms, of which one has hung each time."""
 
     def begun(record: Record) -> Record | None:
-        return hanging(*ALL, reason=why, trace_at=None)(record) if record.repeat == 0 and record.task in ALL[:3] else None
+        return hanging(*ALL, reason=why, trace_at=0)(record) if record.repeat == 0 and record.task in ALL[:3] else None
 
     judged = judge(changed(wind, begun), baseline)
     assert (judged.outcome, judged.lines, [each.code for each in judged.reasons]) == ("regression", (), ["hang"])
@@ -427,7 +427,7 @@ def test_changed_tasks_stand_worst_first_each_with_the_trial_that_changed_most(w
     worse = judged.tasks[0]
     assert (worse.repeat, worse.was, worse.now, worse.command.split(" ")[-1]) == (1, 1.0, 0.5, f"{ARM}/{ALL[4]}/1")
     assert [task.cause is None for task in judged.tasks] == [False, True, True]
-    (bare,) = judge(changed(wind, of(ALL[:1], scores={"accuracy": 0.0}, trace_at=None)), bless(wind)).tasks
+    (bare,) = judge(changed(wind, of(ALL[:1], scores={"accuracy": 0.0}, trace_at=0)), bless(wind)).tasks
     assert (bare.step, bare.cause, bare.detail, bare.command) == (None, None, "", "")
 
 

@@ -443,6 +443,6 @@ def test_the_transcripts_of_a_real_log(kit):
     """Requests without the scorers' own, counted in the file: two in six samples, one in that with a limit, none after an error."""
     found = kit.imported(kit.files / "capitals.eval", scorer="letters")
     for record in found.records:
-        events = read_trace(found.folder, record).events if record.trace_at is not None else ()
+        events = read_trace(found.folder, record).events if record.trace_at else ()
         assert len([event for event in events if isinstance(event, ModelExchange)]) == record.lm_calls
     assert sorted(record.lm_calls for record in found.records) == [0, 1, 2, 2, 2, 2, 2, 2]

@@ -335,7 +335,7 @@ def test_anything_anywhere_is_read_or_refused_in_a_line(kit, name, data, leaf):
         said = str(error)
     else:
         for record in found.records:
-            if record.trace_at is not None:
+            if record.trace_at:
                 read_trace(found.folder, record)
         return
     assert str(path) in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kept import rows as rows_of
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.pooled import PooledBy, pooled_by
@@ -148,7 +150,7 @@ def test_a_run_is_replaced_whole_or_not_at_all(kit, tmp_path):
     again = ImportRequest(replace=True)
     with pytest.raises(ValueError, match="line 2: the score"):
         import_files([bad], again, folder)
-    assert '"x"' in (folder / "trials.jsonl").read_text()
+    assert '"x"' in json.dumps(rows_of(folder))
     made = import_files([second], again, folder)
     assert (made.folder, made.trials) == (folder, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["monday"]

@@ -138,7 +138,7 @@ def test_tasks_that_differ_only_in_case_or_spaces_are_told_once(kit, one, other)
 def test_a_trial_that_ran_in_several_arms_is_told_with_the_arms(kit):
     path = kit.put(table(*([arm, "t1", 1, 1] for arm in ("old", "new"))), ".csv")
     made = import_files([path], ImportRequest(), path.with_suffix(""))
-    with pytest.raises(RunError, match=r"'t1/0' is in 2 arms, old, new; put one before it, such as old/t1/0$"):
+    with pytest.raises(RunError, match=r"'t1/0' matches 2 trials: old/t1/0, new/t1/0; type more of ARM/TASK/REPEAT$"):
         find_trial(made.folder, "t1/0")
     assert find_trial(made.folder, "new/t1/0").arm == "new"
 

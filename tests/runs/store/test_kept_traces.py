@@ -109,7 +109,7 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(failures, some, untr
         (some, "it is none of those drawn to be kept (-s traces=sample=5)"),
         (untraced, "the run kept none (-s traces=none)"),
     ]:
-        record = next(record for record in found.records if record.trace_at is None)
+        record = next(record for record in found.records if not record.trace_at)
         with pytest.raises(RunError) as caught:
             read_trace(found.folder, record)
         assert str(caught.value) == f"{found.folder}: trial {record.name} has no trace: {said}"

@@ -188,7 +188,7 @@ def own_trial(own: object, content: object, events: Sequence[TraceEvent]) -> Own
         return CHANGED
     try:
         trace = Trace.from_json(patched(Trace(TraceHead(), tuple(events)).to_json(), own.get("trace")))
-        record = Record.from_json({**mapping(own.get("record"), "the record"), "trace_at": None})
+        record = Record.from_json({**mapping(own.get("record"), "the record"), "trace_at": 0})
         task = ImportedTask.from_json(own.get("task"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"what whichloop keeps beside it: {' '.join(str(error).split())}") from None

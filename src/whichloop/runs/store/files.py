@@ -17,8 +17,6 @@ from whichloop.protocol.files import MAX_LINE, check_regular, each_line, naming,
 from whichloop.protocol.json_text import Json, load_json
 
 MANIFEST = "manifest.json"
-TRIALS = "trials.jsonl"
-TRACES = "traces.zst"
 
 _BLOCK = 1 << 20
 

@@ -53,6 +53,8 @@ LEVEL = 3
 """Level of compression. Higher ones save a quarter, and take three times as long."""
 _BLOCK = 65_536
 """Rows that are read at a time."""
+MAX_LIKENED = 2_000
+"""Trials among which the one is looked for that is most like a mistyped name: some tenths of a second."""
 _BLANK = dict.fromkeys(OWN, 0)
 GUARDED = np.dtype([("number", "<i8"), *((name, ROW[name]) for name in ("kind", *OWN)), ("crc", "<i8")])
 """What the CRC-32 of a trial is of: all else of its row, and last the CRC-32 of its kind."""
@@ -68,20 +70,16 @@ def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
                 open_regular(path).close()
                 db = stack.enter_context(closing(_connected(path, "ro")))
                 try:
-                    found = _schema_of(db)
-                except sqlite3.OperationalError:  # killed while it was written, then copied to where nothing can be written
+                    _check(db, folder)
+                except sqlite3.OperationalError:  # killed while it was written, and here nothing can be written
                     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                     for each in folder.glob(f"{TRIALS}*"):
                         shutil.copyfile(each, scratch / each.name)
                     db = stack.enter_context(closing(_connected(scratch / TRIALS, "rw")))
-                    found = _schema_of(db)
-            if not path.exists() or not found:  # a writer is about to begin
-                db = stack.enter_context(closing(_begun(sqlite3.connect(":memory:"))))
-            elif found != set(SCHEMA):
-                raise RunError(f"{path}: not the trials of a run")
-            told = read_manifest_json(folder).get("rows") if (folder / MANIFEST).exists() else None
-            if isinstance(told, int) and told > (there := _last(db)):
-                raise RunError(f"{path}: {MANIFEST} tells of {told} rows, and {there} are there: it was damaged or edited")
+                    _check(db, folder)
+            else:  # a writer is about to begin
+                db = stack.enter_context(closing(sqlite3.connect(":memory:")))
+                _check(db, folder)
             yield db
         except (sqlite3.Error, OSError) as error:
             raise RunError(f"{path}: {one_line(str(getattr(error, 'strerror', None) or error))}") from None
@@ -98,10 +96,19 @@ def _schema_of(db: sqlite3.Connection) -> set[str]:
     return {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema")}
 
 
-def _begun(db: sqlite3.Connection) -> sqlite3.Connection:
-    for statement in SCHEMA:
-        db.execute(statement)
-    return db
+def _check(db: sqlite3.Connection, folder: Path) -> None:
+    """Raise RunError where the trials are not those of a run, or fewer than its manifest tells of."""
+    if not (found := _schema_of(db)):
+        _begin(db)
+    elif found != set(SCHEMA):
+        raise RunError(f"{folder / TRIALS}: not the trials of a run")
+    told = read_manifest_json(folder).get("rows") if (folder / MANIFEST).exists() else None
+    if isinstance(told, int) and told > (there := _last(db)):
+        raise RunError(f"{folder / TRIALS}: {MANIFEST} tells of {told} rows, and {there} are there: it was damaged or edited")
+
+
+def _begin(db: sqlite3.Connection) -> None:
+    db.executescript(";".join(("BEGIN", *SCHEMA, "COMMIT")))
 
 
 def _last(db: sqlite3.Connection) -> int:
@@ -185,8 +192,10 @@ def name_meant(names: Sequence[str], trial: str, folder: Path) -> str:
     if matching:
         raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}; type more of ARM/TASK/REPEAT")
     arms = dict.fromkeys(name.rsplit("/", 2)[0] for name in names)
-    arm = next((arm for arm in arms if trial.startswith(f"{arm}/")), None) or most_like(trial.rsplit("/", 2)[0], arms)
-    near = next((name for name in names if arm is not None and name.startswith(f"{arm}/")), next(iter(names), "(none)"))
+    like = next((arm for arm in arms if trial.startswith(f"{arm}/")), None) or most_like(trial, arms)
+    arm = like or most_like(trial.rsplit("/", 2)[0], arms) or ""
+    own = [name for name in names if name.startswith(arm)][:MAX_LIKENED]
+    near = most_like(trial, own) or next(iter(own), "(none)")
     raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {near}")
 
 
@@ -259,7 +268,7 @@ class TrialFile:
                 raise RunError(f"{path}: not the trials of a run")
             self._db.execute("PRAGMA journal_mode=WAL")
             if not found:
-                _begun(self._db)
+                _begin(self._db)
             self._count()
 
     def _count(self) -> None:
