@@ -203,7 +203,7 @@ def test_trials_that_are_tried_again_are_left_too(whichloop, compared_once):
 FULL = """
 import resource, sys
 from whichloop.cli.main import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
 sys.argv = ["whichloop", *sys.argv[1:]]
 main()
 """
@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_the_command_that_goes_on(whichloop, here):
         _, said = child.communicate()
     assert (child.returncode, "Traceback" in said) == (130, False), said
     run = only_run(here)
-    hint = said.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
+    hint = said.rpartition("disk I/O error; what was written before is whole, and the run can be resumed: ")[2]
     assert hint.partition("trials left; go on with\n")[2].splitlines()[0] == f"  whichloop resume runs/{run.name}"
     assert whichloop("resume", run.name, "-q", "--json").json["complete"] is True
 
