@@ -11,7 +11,7 @@ import typer
 
 from whichloop.experiments.compare.prepare import Experiment, recording_command
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import forks_of, run_apart
+from whichloop.experiments.compare.run import run_apart
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans
 from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.values import counted
@@ -34,30 +34,29 @@ def carry_out(experiment: Experiment, *, as_json: bool = False, quiet: bool = Fa
     """Run what is missing, print and write the results, and exit with the command's code. Raises ValueError without a worker."""
     halted, stopped = "", ""
     spans = None if experiment.config.otlp is None else SpanEndpoint(experiment.config.otlp)
-    with forks_of(experiment) as forks:
-        if not quiet:
-            say(f"if this is cut off, go on with: {resume_command(experiment)}")
-        try:
-            with (
-                quiet_loops(),
-                own_prints_aside(),
-                watching(TrialBoard(experiment), quiet=quiet) as watched,
-                live_spans(watched, experiment.folder, spans) as progress,
-            ):
-                stopped = run_apart(experiment, progress, forks)
-        except KeyboardInterrupt:
-            halted = "interrupted"
-        except CutShort as error:
-            halted = str(error)
-        except WorkerError as error:
-            now = _as_it_stands(experiment, results(experiment.folder))
-            raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
-        try:
-            code = _conclude(experiment, halted, stopped, as_json=as_json, quiet=quiet, verbose=verbose)
-        except KeyboardInterrupt:
-            say(f"interrupted before everything was written; go on with: {resume_command(experiment)}")
-            code = INTERRUPTED
-        raise typer.Exit(code)
+    if not quiet:
+        say(f"if this is cut off, go on with: {resume_command(experiment)}")
+    try:
+        with (
+            quiet_loops(),
+            own_prints_aside(),
+            watching(TrialBoard(experiment), quiet=quiet) as watched,
+            live_spans(watched, experiment.folder, spans) as progress,
+        ):
+            stopped = run_apart(experiment, progress)
+    except KeyboardInterrupt:
+        halted = "interrupted"
+    except CutShort as error:
+        halted = str(error)
+    except WorkerError as error:
+        now = _as_it_stands(experiment, results(experiment.folder))
+        raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
+    try:
+        code = _conclude(experiment, halted, stopped, as_json=as_json, quiet=quiet, verbose=verbose)
+    except KeyboardInterrupt:
+        say(f"interrupted before everything was written; go on with: {resume_command(experiment)}")
+        code = INTERRUPTED
+    raise typer.Exit(code)
 
 
 def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: bool, quiet: bool, verbose: bool) -> int:

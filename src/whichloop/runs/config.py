@@ -185,7 +185,9 @@ class CompareConfig(BaseModel):
     """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
     address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
     """Address of a running Ray cluster."""
-    workers: Annotated[Positive | None, IfAbsent("this one, or forks; one for your own code; with Ray, one per processor")] = None
+    workers: Annotated[
+        Positive | None, IfAbsent("none; one for your own code; one per processor for many trials, and with Ray")
+    ] = None
     """Number of processes that run trials."""
     trial_timeout_s: Annotated[Limit, Field(ge=MIN_TRIAL_S)] = 60.0
     """Time limit for one trial, in seconds of wall time, at least 0.25; with the scripted model, for the time without a request or

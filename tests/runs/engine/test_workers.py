@@ -12,22 +12,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whichloop.experiments.compare import run as running
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import MAX_SHARING, MIN_SHARED, run, run_apart, workers_for
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.engine import pool
 from whichloop.runs.engine import pool_worker as arm_deaths
 from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.pool_worker import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths, PoolWorker
+from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.run_state import Spent, overrun, read_state
 
@@ -290,3 +293,49 @@ def test_ctrl_c_leaves_no_worker_and_a_resumable_run(undisturbed, configured, to
     assert 0 < len(list(again.missing())) < experiment.trials
     assert run(again, told()) == ""
     assert results(experiment.folder).digest == whole.digest
+
+
+# --- many trials ---
+
+
+def test_many_quick_trials_are_shared_among_processors(configured, monkeypatch):
+    config, counts = configured(loops=("bare", "repeat_guard(inner=finish)")), {}
+    for processors in (1, 2, MAX_SHARING, 64):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, n=processors: set(range(n)))
+        counts[processors] = workers_for(config, MIN_SHARED)
+    assert counts == {1: 0, 2: 2, MAX_SHARING: MAX_SHARING, 64: MAX_SHARING}
+    assert workers_for(config, MIN_SHARED - 1) == 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"loops": ("bare", "own:Loop")},
+        {"loops": ("bare", 'repeat_guard(inner="own:Loop")')},
+        {"loops": ("bare", "langchain")},
+        {"loops": ("program(command=agent)",)},
+        {"models": ("openai/gpt-4o-mini",), "profiles": ("clean",)},
+        {"suite": "own:tasks"},
+        {"suite": "csv", "data": Path("tasks.csv")},
+        {"workers": 1},
+        {"engine": "ray"},
+        {"concurrency": 8},
+        {"cassette": Path("tape")},
+        {"real_time": True},
+        {"budget": BudgetConfig(calls=1_000_000)},
+    ],
+    ids=str,
+)
+def test_what_is_not_ours_or_is_set_stays_in_one_process(configured, monkeypatch, changed):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    assert workers_for(configured(), MIN_SHARED) == 2
+    assert workers_for(configured(**changed), MIN_SHARED) == 0
+
+
+def test_shared_trials_give_the_digest_of_one_process(configured, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(running, "MIN_SHARED", 2)
+    shared, alone = prepare(configured()), prepare(configured())
+    assert (run_apart(shared, Unwatched()), run(alone, Unwatched())) == ("", "")
+    assert results(shared.folder).digest == results(alone.folder).digest
+    assert results(shared.folder).manifest.settings.workers is None

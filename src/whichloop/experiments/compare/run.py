@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from whichloop.metrics.sequential import Looks, looked
 from whichloop.models.metering import Meter
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.engine import Engine, opened
-from whichloop.runs.engine.forked import ForkedWorker, forked_workers
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
 from whichloop.runs.engine.job import Job, budget_of
 from whichloop.runs.engine.runner import Progress, run_trials
 from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
-from whichloop.runs.permissions import with_worker_process
+from whichloop.runs.permissions import own_code, with_worker_process
+from whichloop.runs.registry import is_generated, starts_nothing
 from whichloop.runs.run_state import Spent, read_state
 from whichloop.runs.silent_end import told_of_exit
 from whichloop.runs.store.files import CutShort, RunError
@@ -31,8 +32,8 @@ from .prepare import Experiment
 from .results import results
 
 
-def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> str:
-    """Run the missing trials; return the reason for an early stop, or an empty text. `forks`: the first workers.
+def run(experiment: Experiment, progress: Progress) -> str:
+    """Run the missing trials; return the reason for an early stop, or an empty text.
 
     Raises KeyboardInterrupt, which leaves a run that can be resumed: after the first Ctrl-C once the trials under way have ended,
     after another at once. Raises CutShort if the disk is full or a design has ended this process's event loop.
@@ -40,7 +41,7 @@ def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker
     folder, interruption = Path.cwd(), Interruption()
     try:
         with told_of_exit(), interruption.listening():
-            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption, forks))
+            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
@@ -58,22 +59,37 @@ def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker
     return stopped
 
 
-def run_apart(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> str:
-    """Run the missing trials like `run`, code of the user's own in a worker process. Raises also WorkerError.
+def run_apart(experiment: Experiment, progress: Progress) -> str:
+    """Run the missing trials like `run`, code of the user's own in a worker process, and many trials in several.
 
-    `forks`: the workers among which they are shared; with none, code of ours runs in this process.
+    Raises also WorkerError.
     """
-    config = experiment.config
-    config = config.model_copy(update={"workers": len(forks)}) if forks else with_worker_process(config)
-    return run(replace(experiment, config=config), progress, forks)
+    config = with_worker_process(experiment.config)
+    if workers := workers_for(config, len(experiment.missing())):
+        config = config.model_copy(update={"workers": workers})
+    return run(replace(experiment, config=config), progress)
 
 
-def forks_of(experiment: Experiment) -> AbstractContextManager[list[ForkedWorker]]:
-    """Give the forks among which the missing trials can be shared, for `run_apart`: none where one process does as well.
+MIN_SHARED = 1_500
+"""Trials below which one process is as quick: a worker takes a second to start, and replays the plans of its tasks itself."""
+MAX_SHARING = 4
+"""Most workers: one process hands out the trials and writes what came of them."""
+_USUAL = ("engine", "workers", "concurrency", "models", "user", "real_time", "data", "tools", "cassette", "budget")
+"""Settings that must be the usual ones."""
 
-    To be called before an event loop or a thread runs.
+
+def workers_for(config: CompareConfig, trials: int) -> int:
+    """Return among how many workers a run shares its trials unasked, one for each processor; 0 where they stay in this process.
+
+    They stay where whatever is not of whichloop runs, or is asked, and where the settings say how many run at once.
     """
-    return forked_workers(job_of(experiment), len(experiment.missing()))
+    usual = CompareConfig()
+    if trials < MIN_SHARED or any(getattr(config, name) != getattr(usual, name) for name in _USUAL):
+        return 0
+    loops = [parse_spec(text) for text in config.loops]
+    is_ours = not own_code(config) and all(map(starts_nothing, loops)) and is_generated(parse_spec(config.suite).name)
+    processors = min(MAX_SHARING, len(os.sched_getaffinity(0))) if is_ours and sys.platform == "linux" else 0
+    return processors if processors > 1 else 0
 
 
 def _ended_by(action: str, experiment: Experiment) -> CutShort:
@@ -81,7 +97,7 @@ def _ended_by(action: str, experiment: Experiment) -> CutShort:
     return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
 
 
-async def _run(experiment: Experiment, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]) -> str:
+async def _run(experiment: Experiment, progress: Progress, interruption: Interruption) -> str:
     stopped = INTERRUPTED
     try:
         with interruption.of(asyncio.current_task()), TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
@@ -90,7 +106,7 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
             if _schedule_of(experiment.manifest) != _schedule_of(now):
                 raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
             current = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
-            stopped = await _session(current, journal, progress, interruption, forks)
+            stopped = await _session(current, journal, progress, interruption)
     finally:
         experiment.trial_models.close(whole=not stopped)
     return stopped
@@ -109,9 +125,7 @@ def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
     return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
 
 
-async def _session(
-    experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]
-) -> str:
+async def _session(experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption) -> str:
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
         return ""
@@ -120,7 +134,7 @@ async def _session(
         return job.meter.exhausted
     start, stopped = time.monotonic(), INTERRUPTED
     try:
-        async with opened(job, progress, forks) as engine:
+        async with opened(job, progress) as engine:
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
             with interruption.gentle(engine.wind_down, asyncio.get_running_loop()):

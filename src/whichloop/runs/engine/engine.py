@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +21,6 @@ from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
 
-from .forked import ForkedWorker
 from .interruption import INTERRUPTED
 from .job import Job, setting_of
 from .messages import Frames, Links, WorkerError, WorkerLost, framed
@@ -37,11 +36,9 @@ DRAIN_S = 0.5
 class ProcessLink:
     """A worker process in its own group of processes, so that Ctrl-C does not reach it and its children end with it."""
 
-    def __init__(self, number: int, forked: ForkedWorker | None = None) -> None:
-        """`forked`: the process, which has been forked; None: a new one is started."""
+    def __init__(self, number: int) -> None:
         self.name = f"worker {number}"
-        self._forked = forked
-        self._process: asyncio.subprocess.Process | ForkedWorker | None = None
+        self._process: asyncio.subprocess.Process | None = None
         self._end_watch: asyncio.Task[None] | None = None
         self._inbox = _Inbox()
         self._reading: asyncio.ReadTransport | None = None
@@ -49,11 +46,7 @@ class ProcessLink:
         self._unsent: list[bytes] = []
 
     async def start(self, setup: bytes) -> None:
-        if self._forked is None:
-            self._process = await self._new_process()
-        else:
-            self._process = self._forked
-            await self._connect(*self._forked.take())
+        self._process = await self._new_process()
         self._end_watch = asyncio.create_task(self._watch(self._process))
         await self.send(setup)
         answer: dict[str, object] = json.loads(await self.receive())
@@ -113,7 +106,7 @@ class ProcessLink:
             if self._reading is not None:
                 self._reading.close()
 
-    async def _watch(self, process: asyncio.subprocess.Process | ForkedWorker) -> None:
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
         await process.wait()
         await asyncio.sleep(DRAIN_S)
         self._inbox.end()
@@ -201,15 +194,15 @@ class Engine:
 
 
 @asynccontextmanager
-async def opened(job: Job, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> AsyncIterator[Engine]:
-    """Keep an engine open within this block. `forks`: the first workers. Raises WorkerError if no worker can be had."""
+async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
+    """Keep an engine open within this block. Raises WorkerError if no worker can be had."""
     abandoned = Abandoned()
     try:
         if not job.config.is_spread:
             async with _here(job, progress) as setting:
                 yield Engine(partial(run_trial, setting=setting), job.config.in_flight, abandoned, progress)
             return
-        with _links(job.config, forks) as links:
+        with _links(job.config) as links:
             async with Pool(job, links, progress).opened() as pool:
                 yield Engine(pool.run, pool.in_flight, abandoned, progress, pool)
     finally:
@@ -218,11 +211,11 @@ async def opened(job: Job, progress: Progress, forks: Sequence[ForkedWorker] = (
 
 
 @contextmanager
-def _links(config: CompareConfig, forks: Sequence[ForkedWorker]) -> Iterator[Links]:
+def _links(config: CompareConfig) -> Iterator[Links]:
     """Return where the run's workers come from. Raises WorkerError if none can be had."""
     if config.engine == "local":
         assert config.workers is not None
-        yield Links(lambda number: ProcessLink(number, forks[number - 1] if number <= len(forks) else None), config.workers)
+        yield Links(ProcessLink, config.workers)
         return
     from .ray import cluster_links
 

@@ -23,7 +23,7 @@ from whichloop.runs.trial.trial import run_trial
 from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import open_models
 
-from .job import Job, LineWatch, budget_of, compared, setting_of
+from .job import LineWatch, budget_of, compared, setting_of
 from .messages import WorkerError, encoded
 
 SPENT_EVERY_S = 0.1
@@ -35,22 +35,16 @@ Send = Callable[[bytes], None]
 class WorkerLoop:
     """Runs trials on the event loop of one process, a worker process or an actor."""
 
-    def __init__(self, setup: bytes, inherited: Job | None = None) -> None:
-        """Look up what `setup`, made by `setup_of`, names. Blocks. Raises WorkerError if that fails or the code differs.
-
-        `inherited`: what a fork has of the process that looked it up.
-        """
+    def __init__(self, setup: bytes) -> None:
+        """Look up what `setup`, made by `setup_of`, names. Blocks. Raises WorkerError if that fails or the code differs."""
         settings = loads(setup)
         self._lines = LineWatch(settings["lines"])
         self._lines.begin()
         try:
             self._config = config_from(settings["config"], "setup")
-            if inherited is not None:
-                self._suite, self._arms, self._answering = inherited.suite, inherited.arms, inherited.trial_models
-            else:
-                self._suite, tasks, self._arms = resolve(self._config)
-                _check_same(settings["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
-                self._answering = open_models(self._config, self._arms, settings["models"])
+            self._suite, tasks, self._arms = resolve(self._config)
+            _check_same(settings["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
+            self._answering = open_models(self._config, self._arms, settings["models"])
         except WorkerError:
             raise
         except (ValueError, OSError) as error:

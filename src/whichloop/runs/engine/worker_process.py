@@ -18,22 +18,18 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from whichloop.protocol.redact import redact
 from whichloop.runs.silent_end import told_of_exit
 
 from .messages import Frames, framed
 
-if TYPE_CHECKING:
-    from .job import Job
-
 _LEAVE = os._exit
 """As it is before any trial runs."""
 
 
 class Pipes:
-    """The pipes of a worker, a process or a fork: one thread reads, any thread may write."""
+    """The pipes of a worker: one thread reads, any thread may write."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -93,11 +89,8 @@ def main() -> None:
     sys.exit(serve(pipes))
 
 
-def serve(pipes: Pipes, inherited: Job | None = None) -> int:
-    """Run trials on order until none will follow, and return the exit code.
-
-    `inherited`: what a fork knows already; None for a process that has yet to look it up.
-    """
+def serve(pipes: Pipes) -> int:
+    """Run trials on order until none will follow, and return the exit code."""
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
     logging.getLogger("whichloop.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
@@ -106,7 +99,7 @@ def serve(pipes: Pipes, inherited: Job | None = None) -> int:
     from .worker import WorkerLoop
 
     try:
-        worker = WorkerLoop(setup, inherited)
+        worker = WorkerLoop(setup)
     except WorkerError as error:
         pipes.send(json.dumps({"refused": str(error)}).encode())
         return 0
