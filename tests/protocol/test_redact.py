@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.protocol.redact import MARK, redact
+from whichloop.protocol.redact import MARK, redact, redact_json
 
 SECRET = st.text(alphabet='ABCDEFGHIJKLM0123456789/+"=-_.\\', min_size=8, max_size=40)
 """Without white space, and of no letter that the mark has: a secret `redacted` could not be taken out."""
@@ -292,3 +292,48 @@ def test_each_line_of_a_secret_of_several_lines_is_one():
     for between in ("\n", r"\n"):
         environ = {"SIGNING_PRIVATE_KEY": between.join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])}
         assert redact(f"line 2: {lines[1]} <", environ) == f"line 2: {MARK} <"
+
+
+# --- JSON ---
+
+CUT_KEY = "-----BEGIN EC PRIVATE KEY-----\nAbCd1234"
+KEY = "sk-proj-" + "a1B2" * 12
+TEXTS = st.sampled_from(
+    ["plain", CUT_KEY, f"{CUT_KEY}\nEfGh5678", KEY, f"use {KEY} now", json.dumps({"text": CUT_KEY, "next": "kept word"})]
+)
+VALUES = st.recursive(
+    TEXTS | st.none() | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "answer", "events"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def shape(value):
+    if isinstance(value, dict):
+        return {name: shape(item) for name, item in value.items()}
+    return [shape(item) for item in value] if isinstance(value, list) else type(value)
+
+
+@given(VALUES)
+def test_the_texts_of_a_json_value_lose_their_secrets_and_nothing_else_changes(value):
+    clean = redact_json(value)
+    assert shape(clean) == shape(value)
+    text = json.dumps(clean)
+    assert "AbCd1234" not in text
+    assert KEY not in text
+    assert text.count("kept word") == json.dumps(value).count("kept word")
+    assert redact_json(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"api_key": "a1b2c3d4e5f6g7h8i9"},
+        {"name": "authorization", "value": "Token a1b2c3d4e5f6g7h8i9"},
+        [["x-api-key", "a1b2c3d4e5f6g7h8i9"]],
+        {"password": "a1b2c3d4e5f6g7h8i9!"},
+    ],
+)
+def test_what_a_name_announces_in_json_goes(value):
+    assert "a1b2c3d4e5f6g7h8i9" not in json.dumps(redact_json(value))
+    assert MARK in json.dumps(redact_json(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import json
 import logging
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
 from .json_text import load_json
@@ -335,6 +336,30 @@ def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
         text = secrets.pattern.sub(MARK, text)
     text = without_passwords(_without_keys(text, secrets), MARK)
     return without_userinfo(without_private_keys(text, MARK), MARK)
+
+
+def redact_json(value: Any, name: str = "") -> Any:
+    """Return a JSON value without secrets in its texts. `name`: what stands before it, which may announce one.
+
+    To redact the encoded text would be quicker, but what ends a key there may be the quotes of the next one.
+    """
+    if isinstance(value, str):
+        before = f'"{name}": "'
+        announced = redact(f'{before}{value}"') if name else ""
+        clean = announced[len(before) : -1] if announced.startswith(before) else redact(value)
+        if clean != value and value.lstrip()[:1] in ("{", "["):
+            with contextlib.suppress(ValueError, RecursionError):  # JSON within JSON
+                return json.dumps(redact_json(load_json(value)))
+        return clean
+    if isinstance(value, Mapping):
+        named = value.get("name")
+        told = named if isinstance(named, str) else ""
+        return {redact(key): redact_json(item, told if key == "value" and told else key) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        if any(isinstance(item, str) and "PRIVATE KEY" in item for item in value):  # its lines, one by one
+            value = [MARK if isinstance(item, str) and _PEM_LINE.fullmatch(item) else item for item in value]
+        return [redact_json(item, last if isinstance(last, str) else "") for last, item in zip(("", *value), value, strict=False)]
+    return value
 
 
 def _without_keys(text: str, secrets: EnvironmentSecrets) -> str:

@@ -40,7 +40,7 @@ from whichloop.protocol import (
 from whichloop.protocol.digest import sha256
 from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.moves import MOVE_NAMES
-from whichloop.protocol.redact import redact
+from whichloop.protocol.redact import redact, redact_json
 from whichloop.protocol.tokens import estimate_input
 from whichloop.protocol.values import own_copy
 
@@ -321,7 +321,9 @@ def trace_line(trace: Trace) -> bytes:
     """Return a trace as one line of JSON, without secrets; what names the trial is kept as it is."""
     rest = trace.to_json()
     names = {name: rest.pop(name) for name in TRIAL_NAMES}
-    return f"{_encoded(names)[:-1]},{redact(_encoded(rest))[1:]}\n".encode("ascii")
+    text = _encoded(rest)
+    text = text if redact(text) == text else _encoded(redact_json(rest))
+    return f"{_encoded(names)[:-1]},{text[1:]}\n".encode("ascii")
 
 
 _AT_ONCE, _IN_TURN = "at once", "in turn"
