@@ -14,6 +14,9 @@ PATIENCE_S = 10.0
 def main() -> None:
     """Run the command. Ctrl-C is one line even while modules are still being imported."""
     code: int | str | None = 1
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     try:
         from whichloop.cli.main import main as commands  # takes a moment
 

@@ -337,3 +337,17 @@ def test_the_texts_of_a_json_value_lose_their_secrets_and_nothing_else_changes(v
 def test_what_a_name_announces_in_json_goes(value):
     assert "a1b2c3d4e5f6g7h8i9" not in json.dumps(redact_json(value))
     assert MARK in json.dumps(redact_json(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -s -u me:hunter-seven https://api.example.test",
+        "curl --user 'me:hunter-seven' https://api.example.test",
+        "machine api.example.test login me password hunter-seven",
+        "https://example.test/x?a=1&amp;sig=hunter-seven-0123456789",
+        "xapp-1-A0123456789-hunter-seven",
+    ],
+)
+def test_passwords_as_tools_have_them_go(text):
+    assert "hunter-seven" not in redact(text, {})

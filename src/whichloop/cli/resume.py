@@ -61,7 +61,7 @@ def resume(
         raise typer.BadParameter("of settings it takes data alone", param_hint="--rescore")
     again = {name: typed.pop(name, None) for name in ("base_url", "cassette", "tracking_uri")}
     cassette = None if again["cassette"] is None else Path(again["cassette"])
-    allowed = Permissions(allow or (), again["base_url"], cassette, typed.get("address"), again["tracking_uri"])
+    allowed = Permissions(allow or (), again["base_url"], cassette, again["tracking_uri"])
     added = Additions(tuple(add_loop or ()), tuple(add_profile or ()), tuple(add_model or ()), repeats, tasks)
     folder = run_folder(run, runs)
     if rescore:

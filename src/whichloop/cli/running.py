@@ -116,7 +116,7 @@ def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
 def resume_command(experiment: Experiment) -> str:
     """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
     config, begun = experiment.config, experiment.manifest.settings
-    words = [] if config.engine == begun.engine else ["-s", f"engine={config.engine}"]  # a flag of `compare` alone
+    words = [] if config.engine == "local" else ["-s", f"engine={config.engine}"]  # no run chooses it by itself
     for name in ("workers", "concurrency"):
         words += typed_words(name, getattr(config, name)) if getattr(config, name) != getattr(begun, name) else []
     limits = config.budget.model_dump(exclude_none=True)

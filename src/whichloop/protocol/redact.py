@@ -22,7 +22,7 @@ RULES_FILE = "secret_rules.json"
 """Written by `python -m tests.protocol.secret_rules GITLEAKS_TOML`, which says what is taken over."""
 MIN_SHORT_CHARS = 12
 """Fewest characters without a break of a key that its vendor's errors show shortened, or that follows `Bearer` or `Basic`."""
-_SHORT = re.compile(r"(?i)sk-|xox|bearer|basic|authorization")
+_SHORT = re.compile(r"(?i)sk-|xox|xapp|bearer|basic|authorization")
 MAX_BEFORE = 64
 """Characters before an unbroken run that may say what it is: a name, quotes and their escapes."""
 
@@ -51,7 +51,7 @@ OWN_SHAPES = (
     Shape(r"(?:gh[pousr]_|hf_|gsk_|xai-|pplx-)(?=\w*\d)\w{16,}", "trufflehog: github, huggingface, groq, xai"),
     Shape(r"hf_[A-Za-z]{30,}", "trufflehog: huggingface"),
     Shape(r"(?:github_pat_|gl(?:pat|dt|ft|ffct|soat|rt|cbt|ptt|imt|agent|oas)-|nvapi-)[\w-]{16,}", "trufflehog: github, gitlab"),
-    Shape(r"(?i:xox[abeoprs])-[\w-]{8,}", "trufflehog: slack"),
+    Shape(r"(?i:xox[abeoprs]|xapp)-[\w-]{8,}", "trufflehog: slack"),
     Shape(r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", "https://www.rfc-editor.org/rfc/rfc7519#section-3.1"),
     Shape(r"(?:[rs]k_(?:live|test|prod)_|whsec_)\w{8,}", "https://docs.stripe.com/keys"),
     Shape(r"r8_[\w-]{20,}", "trufflehog: replicate"),
@@ -112,14 +112,14 @@ _ANNOUNCED = tuple(
         rf"(?i)((?:{_KEY_OWNERS})[-_ ]?(?:key|token|secret){_IS}){_DIGIT_IN}{_CHAR}{{16,}}",
         rf"(?i)({_PAGING}(?:token|secret|credentials?){_IS})(?!{_ID}|{_UUID})(?={_CHAR}{{0,64}}?[a-zA-Z]){_DIGIT_IN}{_CHAR}{{16,}}",
         rf"(?i)({START}--[\w-]{{0,40}}(?:key|token|secret)\s{{1,4}}){_DIGIT_IN}{_CHAR}{{16,}}",
-        rf"([?&](?:key|token|sig|signature|password|code)=){_DIGIT_IN}{_CHAR}{{12,}}",
+        rf"((?:[?&]|&amp;)(?:key|token|sig|signature|password|code)=){_DIGIT_IN}{_CHAR}{{12,}}",
         rf"(?i)(cookie{_IS}(?:[\w.-]{{1,64}}={_CHAR}{{0,99}};\s?){{0,9}}[\w.-]{{1,64}}=){_DIGIT_IN}{_CHAR}{{16,}}",
     )
 )
 """What is a secret because of what stands before it, which is group 1."""
 _MAYBE_ANNOUNCED = re.compile(
     r"Key|key|KEY|Token|token|TOKEN|Secret|secret|SECRET|Bearer|bearer|BEARER|Basic|basic|BASIC|uthorization|UTHORIZATION"
-    r"|redential|REDENTIAL|ookie|OOKIE|[?&]sig|[?&]code|[?&]password"
+    r"|redential|REDENTIAL|ookie|OOKIE|[?&;]sig|[?&;]code|[?&;]password"
 )
 """What every announcement has; where it is missing, none is looked for."""
 _REST = re.compile(rf"{_CHAR}*")
@@ -174,8 +174,16 @@ _PRIVATE_KEY = re.compile(
 _USERINFO_IN_TEXT = re.compile(r"(?<=://)[^/\s?#\"'<>`\\]*@")
 
 
+_TYPED = re.compile(
+    r"(\bcurl\b[^\n\"]{0,200}?\s(?:-u|--user)[ =]?'?[^\s:\"']{1,64}:|\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})[^\s\"'\\]{4,}"
+)
+"""A password as curl and .netrc have it."""
+
+
 def without_passwords(text: str, mark: str) -> str:
     """Return a text without passwords that their names announce, whatever they look like otherwise."""
+    if "curl" in text or "login" in text:
+        text = _TYPED.sub(rf"\1{mark}", text)
     return _PASSWORD.sub(rf"\1{mark}", text) if _MAYBE_PASSWORD.search(text.lower()) else text
 
 

@@ -19,6 +19,7 @@ from whichloop import protocol
 from whichloop.metrics.record_fields import MAX_COUNT, MAX_SEED
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import SCRIPTED, is_local_model, nearest
+from whichloop.protocol.redact import redact
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import shown_short
 
@@ -231,6 +232,8 @@ class CompareConfig(BaseModel):
     def _one_line(cls, text: str | None) -> str | None:
         if text is not None and (not text.strip() or not text.isprintable() or len(text) > MAX_NAME):
             raise ValueError(f"it must be one line of 1 to {MAX_NAME} characters")
+        if text is not None and redact(text) != text:
+            raise ValueError("it holds what looks like a secret, or the value of one in the environment")
         return text
 
     @field_validator("traces")

@@ -28,8 +28,6 @@ class Permissions:
     """The server that may be asked, and sent the key."""
     cassette: Path | None = None
     """The folder of recordings that may be read and written."""
-    address: str | None = None
-    """The Ray cluster that may be sent the trials."""
     tracking_uri: str | None = None
     """The MLflow store or server that results may be logged to, with the token of the environment."""
 
@@ -50,9 +48,6 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
     allowed_code(folder, own_code(config), allowed.code)
     if config.base_url is not None:
         config = _with_typed_again(folder, config, "base_url", allowed.base_url, "asks the server at")
-    if config.address is not None:
-        instead = ", or stay here: --engine local"
-        config = _with_typed_again(folder, config, "address", allowed.address, "goes to the Ray cluster at", instead)
     check_tracking(config)
     if config.tracking_uri is not None and config.is_logged:
         instead = ", or log nothing: -s mlflow=false"

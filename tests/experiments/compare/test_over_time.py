@@ -214,10 +214,9 @@ def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     config = read_manifest_json(folder)["config"]
     change(folder, config={**config, "engine": "ray", "address": "ray://10.9.9.9:10001"})
-    with pytest.raises(RunError, match=r"-s address=ray://10\.9\.9\.9:10001, or stay here: --engine local"):
-        reopen(folder)
-    assert reopen(folder, session=SessionSettings({"engine": "local"})).config.address is None
-    assert reopen(folder, Permissions(address="ray://10.9.9.9:10001")).config.engine == "ray"
+    here, there = reopen(folder).config, reopen(folder, session=SessionSettings({"address": "auto"})).config
+    assert (here.engine, here.address) == ("local", None)
+    assert (there.engine, there.address) == ("ray", "auto")
 
 
 def test_a_store_is_logged_to_only_where_it_was_typed(configured):

@@ -48,7 +48,7 @@ def sit(folder: Path, settings: Mapping[str, Any]) -> int:
         return child
     code = 1
     try:
-        allowed = Permissions(address=settings.get("address"))
+        allowed = Permissions()
         run(reopen(folder, allowed, SessionSettings(settings)), Unwatched())
         code = 0
     except BaseException:  # told here: nobody waits for more than the exit code

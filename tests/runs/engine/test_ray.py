@@ -30,7 +30,6 @@ from whichloop.runs.config import load_config
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.ray import PREFIX, cluster_links, ray_folder
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.trials import count_rows, each_record
 
 LIMIT_S = 240.0
@@ -254,7 +253,7 @@ def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undis
     driver.process.communicate()
     wait_until(lambda: not cluster.actors)  # they end with whom they work for
     sitting = SessionSettings({"engine": "local", "address": None, "workers": None, "mlflow": False})
-    again = reopen(driver.folder, Permissions(address="auto"), sitting)
+    again = reopen(driver.folder, session=sitting)
     assert run(again, Unwatched()) == ""
     assert results(driver.folder).digest == undisturbed(400)
     assert once_each(driver.folder, 1600)

@@ -41,10 +41,10 @@ class SessionSettings:
             limits = begun_with.get("budget")
             typed = changed["budget"] if isinstance(changed["budget"], Mapping) else typed_limits(changed["budget"])
             changed["budget"] = {**(limits if isinstance(limits, dict) else {}), **typed}
-        if changed.get("engine") == "local":
+        # Ray imports from the folder that it is started in: a run that comes from anywhere does not choose it.
+        changed.setdefault("engine", "local" if changed.get("address") is None else "ray")
+        if changed["engine"] == "local":
             changed.setdefault("address", None)
-        elif changed.get("address") is not None:
-            changed.setdefault("engine", "ray")
         return changed
 
 
