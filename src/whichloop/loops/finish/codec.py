@@ -39,10 +39,16 @@ class ReadCall:
         return self.call.name == FINISH
 
 
+MAX_CALLS = 64
+"""Calls of one reply that are run; the model is told of the others."""
+
+
 @read_once
 def read_calls(reply: Reply) -> list[ReadCall]:
     """Return a reply's calls in order; never raises."""
-    return [_read_call(call) for call in reply.calls]
+    problem = f"at most {MAX_CALLS} calls of one reply are run"
+    calls = [_read_call(call) for call in reply.calls[:MAX_CALLS]]
+    return calls + [ReadCall(ToolCall(call.name, {}, call.id), problem) for call in reply.calls[MAX_CALLS:]]
 
 
 def _read_call(native: NativeCall) -> ReadCall:
@@ -67,7 +73,7 @@ class FinishCodec:
     output: Output
     name: str = "finish.native"
     role: Role = Role.DECIDE
-    max_calls: int = 64
+    max_calls: int = MAX_CALLS
     grows_as: ClassVar[str] = "finish"
 
     def render(self, move: Move) -> Reply:
