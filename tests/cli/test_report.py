@@ -83,7 +83,7 @@ def test_what_cannot_be_read_together_is_refused(whichloop, compared, here):
     for arguments, said in (
         ((first.name, first.name), "is a duplicate"),
         ((first.name, second.name), "different levels or margins"),
-        ((first.name, third.name, "--format", "csv"), "csv is for one run, not for 2"),
+        ((first.name, third.name, "--format", "csv"), "--format csv: this has html, md alone"),
         ((first.name, second.name, "--why"), "RUN: one run at most, got 2"),
         ((first.name, first.name, first.name, "--size"), "RUN: two runs at most, got 3"),
         ((first.name, "--why", "--size"), "--why and --size exclude each other"),

@@ -42,11 +42,12 @@ def import_(
     """
     from whichloop.experiments.compare.results import results
     from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map, run_place
+    from whichloop.experiments.run_doc import run_doc
     from whichloop.protocol.values import counted
 
-    from .console import say
+    from .console import say, show
     from .process import INVALID
-    from .render import code_of_run, print_results, write_report
+    from .render import code_of_run, write_report
 
     parsed_scale = None if scale is None else ScoreScale.parse(scale)
     reading = ReadingOptions(scorer, rows, parsed_scale, cluster, parse_map(map_), errors_as_failures)
@@ -56,7 +57,7 @@ def import_(
     for remark in (*imported.readings, *imported.remarks):
         say(remark)
     say(f"run directory: {imported.folder}")
-    print_results(run, as_json=as_json, verbose=verbose)
+    show(run_doc(run), as_json=as_json, verbose=verbose)
     write_report(run)
     code = INVALID if imported.apart else code_of_run(run)
     if max_left_out is not None and imported.share_left_out > max_left_out:

@@ -6,17 +6,11 @@ from pathlib import Path
 
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.run_doc import run_doc
 from whichloop.reports import html as pages
 from whichloop.reports.html.files import PAGE, write_page
 
-from .console import make_room, say, show
+from .console import make_room, say
 from .process import DONE, FAILED, INVALID
-
-
-def print_results(run: Results, *, as_json: bool, verbose: bool) -> None:
-    """Print a run's results to stdout. `verbose`: with all tables."""
-    show(run_doc(run), as_json=as_json, verbose=verbose)
 
 
 def code_of_run(run: Results) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from .flags import LATEST, PRINTED, Allow, Json, Runs, Verbose, one_of, only_with
 
 if TYPE_CHECKING:
-    from whichloop.experiments.compare.results import Results
     from whichloop.text.doc import Doc
 
 WHY, SIZE, CARD = "Why trials were lost", "Size of a run", "Card of a loop"
@@ -56,58 +55,49 @@ def report(
     only_with("--size", size, metric=metric, margin=margin, power=power)
     only_with("--card", card, allow=allow)
     only_with("--format", form, output=output)
+    from whichloop.reports.html.files import PAGE
     from whichloop.runs.folders import run_folder, trials_folder
     from whichloop.text.doc import to_markdown
 
     from .console import check_writable, say, show
-    from .render import print_results, write
+    from .render import write
 
     folders = [run_folder(name, runs) for name in run or [LATEST]]
     if len(folders) > (2 if size else 1) and (why or size or card):
         raise typer.BadParameter(f"RUN: {'two runs' if size else 'one run'} at most, got {len(folders)}")
     if output is not None:
         check_writable("--output", output, "nothing was read")
+    code, forms = 0, Forms()
     if why:
-        found = Found(_why(trials_folder(folders[0]), arm or [], task, whole=verbose or form is not None, as_json=as_json))
+        doc = _why(trials_folder(folders[0]), arm or [], task, whole=verbose or form is not None, as_json=as_json)
     elif size:
-        found = Found(_size([trials_folder(folder) for folder in folders], arm or [], metric, margin, power))
+        doc = _size([trials_folder(folder) for folder in folders], arm or [], metric, margin, power)
     elif card:
-        found = Found(_card(trials_folder(folders[0]), arm or [], allow or []))
+        doc = _card(trials_folder(folders[0]), arm or [], allow or [])
     else:
-        found = _results(folders)
-    text = {"md": lambda: to_markdown(found.doc), "csv": found.csv, "html": found.page}.get(form or "")
-    if form and text is None:
-        raise typer.BadParameter(f"--format {form}: {found.instead}")
-    if form == "html" and text is not None:
-        usual = folders[0] / "report.html" if len(folders) == 1 else Path("report.html")
-        write(text(), output or usual, usual)
-    elif text is not None and output is not None:
-        output.write_text(text(), encoding="utf-8")
+        doc, code, forms = _results(folders)
+    forms["md"] = lambda: to_markdown(doc)
+    if form is None:
+        show(doc, as_json=as_json, verbose=verbose)
+    elif form not in forms:
+        raise typer.BadParameter(f"--format {form}: this has {', '.join(forms)} alone")
+    elif form == "html":
+        usual = folders[0] / PAGE if len(folders) == 1 else Path(PAGE)
+        write(forms[form](), output or usual, usual)
+    elif output is not None:
+        output.write_text(forms[form](), encoding="utf-8")
         say(f"wrote {output}")
-    elif text is not None:
-        print(text(), end="")
-    elif found.run is not None:
-        print_results(found.run, as_json=as_json, verbose=verbose)
     else:
-        show(found.doc, as_json=as_json, verbose=verbose)
-    raise typer.Exit(found.code)
+        print(forms[form](), end="")
+    raise typer.Exit(code)
 
 
-class Found(NamedTuple):
-    """What there is to print, in the forms that it has."""
-
-    doc: Doc
-    code: int = 0
-    page: Callable[[], str] | None = None
-    csv: Callable[[], str] | None = None
-    run: Results | None = None
-    """Of one comparison."""
-    instead: str = "this has md alone"
-    """What is said for a form that it does not have."""
+Forms = dict[str, Callable[[], str]]
+"""Form → what makes it."""
 
 
-def _results(folders: Sequence[Path]) -> Found:
-    """Return what runs say: one, several side by side, or an optimization."""
+def _results(folders: Sequence[Path]) -> tuple[Doc, int, Forms]:
+    """Return what runs say, one, several side by side, or an optimization; the exit code, and the forms that it has."""
     from whichloop.experiments.compare.results import results
     from whichloop.experiments.compare.several_runs import collect, several_doc
     from whichloop.experiments.compare.tables import arms_csv
@@ -125,14 +115,12 @@ def _results(folders: Sequence[Path]) -> Found:
         from whichloop.experiments.optimize.result import optimization_result
 
         search = optimization_result(searches[0])
-        instead = f"csv is for comparisons; the test is one: {searches[0] / TEST}"
-        return Found(optimize_doc(search), code_of_search(search), lambda: pages.optimization_html(search), instead=instead)
+        return optimize_doc(search), code_of_search(search), {"html": lambda: pages.optimization_html(search)}
     if len(folders) > 1:
         several = collect([results(folder) for folder in folders])
-        code, instead = max(map(code_of_run, several.runs)), f"csv is for one run, not for {len(folders)}"
-        return Found(several_doc(several), code, lambda: pages.collection_html(several), instead=instead)
+        return several_doc(several), max(map(code_of_run, several.runs)), {"html": lambda: pages.collection_html(several)}
     run = results(folders[0])
-    return Found(run_doc(run), code_of_run(run), lambda: pages.report_html(run), lambda: arms_csv(run.comparison), run)
+    return run_doc(run), code_of_run(run), {"html": lambda: pages.report_html(run), "csv": lambda: arms_csv(run.comparison)}
 
 
 def _why(folder: Path, names: Sequence[str], task: str | None, *, whole: bool, as_json: bool) -> Doc:

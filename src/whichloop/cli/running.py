@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import replace
 from typing import NoReturn
 
@@ -13,6 +12,7 @@ from whichloop.experiments.compare.prepare import Experiment, recording_command
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run_apart
 from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans
+from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.values import counted
 from whichloop.reports.html.files import PAGE
@@ -25,9 +25,9 @@ from whichloop.runs.permissions import resume_flags
 from whichloop.runs.run_state import larger, overrun, read_state
 from whichloop.runs.store.files import CutShort
 
-from .console import say
+from .console import say, show
 from .process import INTERRUPTED, own_prints_aside, quiet_loops
-from .render import code_of_run, print_results, write_report
+from .render import code_of_run, write_report
 
 
 def carry_out(experiment: Experiment, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> NoReturn:
@@ -78,8 +78,7 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
     _say_how_it_went(experiment, run, quiet=quiet)
     for line in () if halted or quiet else where_logged(experiment.config, run.folder):
         say(line)
-    print_results(run, as_json=as_json, verbose=verbose)
-    sys.stdout.flush()  # whoever reads it, also through a pipe, need not wait for the page and for MLflow's log
+    show(run_doc(run), as_json=as_json, verbose=verbose)
     page = write_report(run, announce=False)
     if not halted and (unlogged := log_results(run, experiment.config, page)):
         say(f"warning: {unlogged}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -65,7 +64,6 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
         for line in () if stopped or quiet else where_logged(optimization.config.compare, optimization.folder):
             say(line)
         show(optimize_doc(result), as_json=as_json, verbose=verbose)
-        sys.stdout.flush()
         page = optimization_html(result)
         write_optimization(result, page=page)
         if not stopped and (unlogged := log_results(result, optimization.config.compare, page)):
