@@ -71,14 +71,21 @@ class _Slot:
     """A message, and the results of its calls so far."""
 
     message: Message
-    results: list[str | None] = field(default_factory=list)
+    results: list[str | None] = field(init=False)
+    unanswered: dict[str, list[int]] = field(default_factory=dict)
+    """Id → places of the calls that have no result yet, the first one last."""
+
+    def __post_init__(self) -> None:
+        self.results = [None] * len(self.message.calls)
+        for index, call in reversed([*enumerate(self.message.calls)]):
+            self.unanswered.setdefault(call.id, []).append(index)
 
     def take(self, call_id: str, text: str) -> bool:
-        for index, call in enumerate(self.message.calls):
-            if call.id == call_id and self.results[index] is None:
-                self.results[index] = text
-                return True
-        return False
+        places = self.unanswered.get(call_id)
+        if not places:
+            return False
+        self.results[places.pop()] = text
+        return True
 
 
 def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
@@ -96,7 +103,7 @@ def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
             if not any(slot.take(message.call_id, message.content) for slot in reversed(waiting)):
                 mended += 1
         else:
-            slot = _Slot(message, [None] * len(message.calls))
+            slot = _Slot(message)
             slots.append(slot)
             if message.calls:
                 waiting.append(slot)
