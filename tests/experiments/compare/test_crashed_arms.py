@@ -93,7 +93,7 @@ def with_hangs(record) -> Callable[..., Comparison]:
     return make
 
 
-STUCK = "it let nothing else run for {} s, and was interrupted at b.py:7"
+STUCK = "the loop let nothing else run for {} s; its process was killed, and its trace lost; it was at b.py:7"
 
 
 def test_a_loop_that_hangs_is_told_with_where_it_stands_and_one_that_waits_is_not(with_hangs):

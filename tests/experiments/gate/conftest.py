@@ -23,7 +23,7 @@ from whichloop.runs.engine.runner import Unwatched
 TASKS = 12
 ALL = [f"arithmetic-{number:04d}" for number in range(1, TASKS + 1)]
 ARM = "bare/clean"
-STUCK = "it let nothing else run for 11.0 s, and was interrupted at my_loop.py:14"
+STUCK = "the loop let nothing else run for 11 s; its process was killed, and its trace lost; it was at my_loop.py:14"
 SLOW = "no end, and no request or call for 10 s"
 Change = Callable[[Record], Record | None]
 

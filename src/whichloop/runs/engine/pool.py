@@ -2,8 +2,8 @@
 
 A trial that a worker had under way when it died runs again elsewhere; after two such deaths it runs alone on a worker, and if that
 one dies too, it is recorded as errored. A worker that has said nothing, or whose event loop has not turned, for longer than a
-trial's time limit is killed, unless its watchdog is yet to interrupt the trial, and what it had under way runs again, each trial
-alone: one that is stuck although it is alone has let nothing else run, and is recorded as that.
+trial's time limit is killed, and what it had under way runs again, each trial alone: one that is stuck although it is alone has let
+nothing else run, and is recorded as that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whichloop.runs.schedule import Trial
 from whichloop.runs.silent_end import killed
 from whichloop.runs.trial.loop_run import LeftBehind, head_of
 from whichloop.runs.trial.setting import FinishedTrial, NotRun
-from whichloop.runs.trial.watchdog import HangingTrials
+from whichloop.runs.trial.watchdog import HANGS_S, blocked_line
 
 from .job import Job, setup_of
 from .messages import Link, Links, WorkerError, WorkerLost, encoded
@@ -32,7 +32,7 @@ from .pool_worker import LOOK_S, MAX_AHEAD, ArmDeaths, Order, PoolWorker
 from .runner import Progress
 
 SILENCE_GRACE_S = 10.0
-"""Seconds beyond a trial's time limit before a worker counts as stuck: the worker's own watchdog acts first."""
+"""Seconds beyond a trial's time limit before a worker that says nothing counts as stuck."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
@@ -72,7 +72,6 @@ class Pool:
         self._is_exhausted = False
         """Whether the run's budget is used up, so that trials under way may spend nothing more."""
         self._failed: Exception | None = None
-        self._hanging = HangingTrials(job.config.trial_timeout_s)
         self._left_behind = LeftBehind()
 
     @property
@@ -231,8 +230,8 @@ class Pool:
     def _take_message(self, worker: PoolWorker, message: bytes) -> None:
         head, _, trace = message.partition(b"\n")
         report = json.loads(head)
-        worker.silent_s, worker.stuck_s, worker.stuck_by = 0.0, report.get("stuck", 0.0), report.get("by", "")
-        worker.stuck_at, worker.will_interrupt = report.get("at", ""), report.get("counting", False)
+        worker.silent_s, worker.stuck_s, worker.stuck_at = 0.0, report.get("stuck", 0.0), report.get("at", "")
+        worker.is_told = worker.is_told and worker.stuck_s > 0
         if "lines" in report and self._job.lines is not None:
             self._job.lines.add(report["lines"])
         if "done" in report:
@@ -322,8 +321,9 @@ class Pool:
                 self._check_budget()
                 for worker in list(self._workers):
                     worker.silent_s += elapsed_s
-                    if warning := self._hanging.warning(worker.stuck_by, worker.stuck_s):
-                        self._progress.noted(warning)
+                    if worker.stuck_s >= min(HANGS_S, self._job.config.trial_timeout_s / 2) and not worker.is_told:
+                        worker.is_told = True
+                        self._progress.noted(f"{worker.link.name}: {blocked_line(worker.stuck_s, worker.stuck_at)}")
                     if worker.is_hopeless(self._job.config.trial_timeout_s, SILENCE_GRACE_S):
                         self._kill(worker, worker.stuck_s + worker.silent_s)
         except Exception as error:  # a bug of ours: no trial may wait for ever

@@ -64,12 +64,10 @@ class PoolWorker:
     silent_s: float = 0.0
     stuck_s: float = 0.0
     """Seconds that its event loop had not turned when it last reported."""
-    stuck_by: str = ""
-    """The trial that held it up; empty where none was seen to."""
     stuck_at: str = ""
     """File and line of the user's code that held it up; empty where that is not known."""
-    will_interrupt: bool = False
-    """Whether its own watchdog will interrupt that trial once it has computed for its limit."""
+    is_told: bool = False
+    """Whether it was told that its event loop is blocked."""
     keeping: asyncio.Task[Any] | None = None
     listening: asyncio.Task[None] | None = None
     outbox: list[bytes] = field(default_factory=list)
@@ -81,9 +79,8 @@ class PoolWorker:
         return min(self.share, len(self.orders))
 
     def is_hopeless(self, limit_s: float, grace_s: float) -> bool:
-        """Whether nothing but its end frees it: it has held its trials up beyond their limit, and will interrupt none of them."""
-        interrupts = self.will_interrupt and self.silent_s <= grace_s
-        return bool(self.orders) and not interrupts and self.stuck_s + self.silent_s > limit_s + grace_s
+        """Whether nothing but its end frees it: its event loop is blocked beyond a trial's limit, or it says nothing for longer."""
+        return bool(self.orders) and self.stuck_s + self.silent_s > limit_s + (LOOK_S if self.stuck_s > self.silent_s else grace_s)
 
     @property
     def room(self) -> int:

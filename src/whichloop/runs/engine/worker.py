@@ -134,7 +134,7 @@ class WorkerLoop:
 
         def say() -> None:
             while not over.wait(ALIVE_EVERY_S):
-                stuck = {"stuck": watch.stuck_s, "by": watch.holder, "at": watch.place, "counting": watch.is_counting}
+                stuck = {"stuck": watch.stuck_s, "at": watch.place}
                 send(encoded({"alive": self._running, **stuck, "threads": leftovers.threads.total()}))
 
         thread = threading.Thread(target=say, name="alive", daemon=True)

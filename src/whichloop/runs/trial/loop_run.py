@@ -29,7 +29,7 @@ from whichloop.text.output import json_safe
 
 from .setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, FinishedTrial, NotRun, TrialContext
 from .trial_parts import TrialParts
-from .watchdog import BlockingTime, ends_within, stop
+from .watchdog import LAST_ACTIVITY, ends_within, stop
 
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
@@ -179,9 +179,8 @@ class LoopRun:
 
     async def run_to_its_end(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
-        waits_before, blocking = WAITS.set(self.parts.clock.waits), BlockingTime(" ".join(map(str, self.parts.trial.key)))
-        with blocking.inherited():
-            running = blocking.task = asyncio.create_task(self._returned_or_raised())
+        waits_before = WAITS.set(self.parts.clock.waits)
+        running = asyncio.create_task(self._returned_or_raised())
         WAITS.reset(waits_before)
         has_stopped, at = True, ""
         try:
@@ -193,13 +192,11 @@ class LoopRun:
             await stop(running, GRACE_S)
             raise
         finally:
-            self.parts.guard.shut, blocking.task = True, None
+            self.parts.guard.shut = True
         if self.parts.meter.refused or self.parts.user.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.parts.setting.meter.exhausted:
                 raise NotRun(self.parts.setting.meter.exhausted)
             self._end_without_answer(StopReason.BUDGET, self.parts.meter.refused)
-        elif blocking.reason:
-            self._end_without_answer(StopReason.TIMEOUT, blocking.reason)
         elif not ended_itself:
             swallowed = "" if has_stopped else f", and {SWALLOWED}"
             self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' if at else ''}")
@@ -229,12 +226,12 @@ class LoopRun:
                 past_s += look_s
                 silent_s, before = (silent_s + look_s if now == before else 0.0), now
             return False
-        left_s, waits = self.parts.setting.timeout_s, self.parts.clock.waits
+        left_s, waits, blocked_s = self.parts.setting.timeout_s, self.parts.clock.waits, LAST_ACTIVITY.blocked_s
         most_s, granted_s = MAX_LOST * left_s, 0.0
         while left_s > 0:
             if await ends_within(running, max(left_s, MIN_WAIT_S)):
                 return True
-            left_s = min(waits.seconds, most_s) - granted_s
+            left_s = min(waits.seconds + LAST_ACTIVITY.blocked_s - blocked_s, most_s) - granted_s
             granted_s += left_s
         self.held_up = waits.seconds >= most_s
         return False

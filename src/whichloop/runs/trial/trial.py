@@ -38,7 +38,6 @@ from .loop_run import (
 )
 from .setting import FinishedTrial, NotRun, TrialContext
 from .trial_parts import PlayedUser, TrialParts
-from .watchdog import BlockingTime
 
 
 def finished_trial(parts: TrialParts, end: LoopEnd, started_at: float) -> FinishedTrial:
@@ -225,8 +224,7 @@ async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | st
     truths = setting.oracles.get(task.id)
     if truths is None:
         try:
-            with BlockingTime(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
-                calls = await replay(task, setting.suite, setting.tool_timeout_s)
+            calls = await replay(task, setting.suite, setting.tool_timeout_s)
             truths = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
             if len({truth.call for truth in truths.values()}) < len(truths):
                 truths = "two of its calls have the same receipt; change an argument or the tool's name"
