@@ -354,3 +354,17 @@ def test_a_trial_is_the_same_every_time(one_trial, arithmetic_suite, profile):
     suite = dataclasses.replace(arithmetic_suite, tasks=arithmetic_suite.tasks[5:6])
     once: Callable[[], Record] = lambda: one_trial(Bare(max_steps=11), suite, profile=profile).record  # noqa: E731
     assert records_digest([once()]) == records_digest([once()])
+
+
+def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
+    async def cheats(query: Any, tools: Any, model: Any, observer: Any) -> Any:
+        outcome = await Bare().run(query, tools, model, observer)
+        observer.usage, observer.calls, observer.errors = None, {}, {}
+        for name in ("steps", "tool_calls", "repeated_calls"):
+            setattr(observer, name, 0)
+        return outcome
+
+    honest, cheating = one_trial(Bare(), tiny()).record, one_trial(written(cheats), tiny()).record
+    for name in ("steps", "calls", "tool_calls", "input_tokens", "output_tokens", "errors"):
+        assert getattr(cheating, name) == getattr(honest, name)
+    assert honest.tokens > 0

@@ -27,6 +27,7 @@ from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.schedule import Trial
 from whichloop.text.output import json_safe
 
+from .recorder import face_of
 from .setting import MAX_ANSWER_CHARS, MAX_REASON_CHARS, FinishedTrial, NotRun, TrialContext
 from .trial_parts import TrialParts
 from .watchdog import LAST_ACTIVITY, ends_within, stop
@@ -238,9 +239,9 @@ class LoopRun:
 
     async def _returned_or_raised(self) -> object:
         """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
-        trial = self.parts.trial
+        trial, observer = self.parts.trial, face_of(self.parts.recorder)
         try:
-            return await trial.arm.loop.run(trial.task.query.for_design, self.parts.tools, self.model.metered, self.parts.recorder)
+            return await trial.arm.loop.run(trial.task.query.for_design, self.parts.tools, self.model.metered, observer)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it

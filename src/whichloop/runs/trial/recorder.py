@@ -317,6 +317,18 @@ class Recorder(Observer):
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role, request.scope, what))
 
 
+def face_of(recorder: Recorder) -> Observer:
+    """Return the observer that a loop gets: it takes notes for the recorder, whose counts no loop can reach by it."""
+
+    class NoteTaker(Observer):
+        only_answers = True
+
+        def note(self, kind: str, **data: object) -> None:
+            recorder.note(kind, **data)
+
+    return NoteTaker()
+
+
 def trace_line(trace: Trace) -> bytes:
     """Return a trace as one line of JSON, without secrets; what names the trial is kept as it is."""
     rest = trace.to_json()
