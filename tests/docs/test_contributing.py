@@ -134,6 +134,8 @@ def _write_loop(checkout: Path) -> None:
     """Carry out the first step of adding a loop."""
     (command,) = re.findall(r"`whichloop (init [^`]* --loop yours)`", PAGE)
     said_by(checkout, AT_HOME, "-m", "whichloop", *command.split())
+    table = checkout / "src/whichloop/runs/built_in.toml"
+    table.write_text(table.read_text("utf-8").replace("\n[framework]", 'yours = "Mine."\n\n[framework]'), "utf-8")
 
 
 TESTS_OF_WHAT_IS_ADDED = (

@@ -15,7 +15,7 @@ from whichloop._extras import MissingExtra, is_installed
 from whichloop.models.profiles import FORMS, built_in_profiles, load_profile
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import LOCAL, LOCAL_FILE, SCRIPTED, Spec
-from whichloop.runs.built_in import FOREIGN, builtin_names, field_docs, options_of, summary_of
+from whichloop.runs.built_in import BUILT_IN, FOREIGN, field_docs, options_of
 from whichloop.runs.config import SECTIONS, CompareConfig, IfAbsent
 from whichloop.runs.registry import find, make_suite
 
@@ -38,10 +38,10 @@ class Entry:
 
 def _built_ins(kind: str, in_full: bool, only: str | None) -> Iterator[Entry]:
     """Yield what is built in. Where options are not asked for, it is imported only to find out whether a package lacks."""
-    for name in builtin_names(kind):
+    for name, summary in BUILT_IN[kind].items():
         if only not in (None, name):
             continue
-        plain = Entry(name, summary_of(kind, name))
+        plain = Entry(name, summary)
         try:
             if in_full or not is_installed("dspy"):
                 target = find("loop" if kind in FOREIGN else kind, name)

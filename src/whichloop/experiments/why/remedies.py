@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.protocol.names import SCRIPTED, Spec
-from whichloop.runs.built_in import builtin_names, has_option
+from whichloop.runs.built_in import builtin_names
 from whichloop.runs.manifest import Settings
 from whichloop.runs.registry import is_generated
 
@@ -81,7 +81,7 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "")
     if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
         subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
     cure = ""
-    if cause == "parse" and fault == FENCED and has_option(arm.loop, FENCES):
+    if cause == "parse" and fault == FENCED and arm.loop == "bare":
         factors, cure = (f"{FENCES}={REFUSED},{READ}",), str(Spec(arm.loop, {FENCES: READ}))
     if fault.startswith("weakness.") or not factors or arm.options:
         return None
