@@ -92,7 +92,7 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     assert re.match("Highest +(bare|finish) before, (bare|finish) after: ", lines[2])
     assert re.split(r" {2,}", lines[3])[:4] == ["design", "prompts", "locked", "change"]
     assert [line.split()[:2] for line in lines[4:7]] == [["bare", each] for each in ("old", "again", "new")]
-    assert lines[10] == "Spent by BootstrapFewShot, budget 120calls for each design"
+    assert lines[10] == "Spent by BootstrapFewShot, --budget 120calls for each design"
     assert f"whichloop prompts bare {ran.folder.relative_to(ran.folder.parents[1])}/designs/1-bare/optimized.json" in ran.out
     assert f"run directory: {ran.folder.relative_to(ran.folder.parents[1])}" in ran.err
     assert "| test 60/60" in ran.err

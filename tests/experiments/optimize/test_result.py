@@ -270,7 +270,7 @@ def test_what_a_search_spent_is_told_in_dollars_where_these_are_known(write):
     gains, spent, *_ = shown.tables
     assert gains.columns[-1] == "USD"
     (row,) = rows(spent)
-    assert spent.title == "Spent by COPRO, budget 100calls for each design"
+    assert spent.title == "Spent by COPRO, --budget 100calls for each design"
     assert (row["rollouts"], row["LM calls"], row["USD"], row["proposals"], row["dev"]) == ("1", "10", "0.25", "10", "10")
 
 

@@ -97,8 +97,8 @@ def test_a_page_is_the_document_of_the_run_and_six_charts_the_answer_first(breez
     check_document(found, why_doc(here, losses_explained(breeze, most=None)))
     captions = [READ[name] for name in ("accuracy", "cost", "causes", "divergence", "steps", "tokens")]
     assert [element.text for element in found.named("figcaption")] == captions
-    order = [element.tag for element in found.elements if element.tag in ("table", "figure", "details")]
-    assert order[0] == "table"
+    order = [element.tag for element in found.elements if element.tag in ("dl", "table", "figure", "details")]
+    assert order[0] == "dl"
     assert order.index("figure") < order.index("details")
     assert headings(found) == ["Why trials were lost", "How the run was made"]
     assert {breeze.digest, breeze.manifest.created} <= {element.text for element in found.named("td")}

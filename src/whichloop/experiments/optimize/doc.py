@@ -145,7 +145,7 @@ def spent_table(result: OptimizationResult) -> Table:
             counts = (f"{end.proposals.calls:,}", f"{end.evaluation.calls:,}")
             rows.append((design.design, end.status, str(end.candidates), *spent, *counts))
     shown = [n for n, name in enumerate(columns) if name != "USD" or any(row[n] != UNKNOWN for row in rows)]
-    title = f"Spent by {result.manifest.optimizer.title}, budget {budget_text(result.budget)} for each design"
+    title = f"Spent by {result.manifest.optimizer.title}, --budget {budget_text(result.budget)} for each design"
     return Table(title, tuple(columns[n] for n in shown), tuple(tuple(row[n] for n in shown) for row in rows))
 
 

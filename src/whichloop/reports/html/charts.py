@@ -29,7 +29,7 @@ from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.protocol.names import value_text
 from whichloop.text.doc import Doc
-from whichloop.text.numbers import interval, measure_text, short_name, signed_interval
+from whichloop.text.numbers import hundredths, interval, interval_of, measure_text, short_name, signed_interval
 
 from .svg import (
     Axis,
@@ -53,10 +53,10 @@ READ: Mapping[str, str] = {
     "runs": "Accuracy: mean over the tasks, with its interval",
     "effects": "What each factor does to accuracy: change with its interval; shaded: the margin",
     "cost": "Accuracy against cost, both with intervals: up and to the left is better",
-    "causes": "What trials were lost to; a cause may stand in solved trials, too",
-    "divergence": "Step at which lost trials leave the course of one that another solved, the last of several",
-    "steps": "Steps of a trial: bar to the median, line over the middle 80 % of the trials",
-    "tokens": "Tokens of a trial: bar to the median, line over the middle 80 % of the trials",
+    "causes": "What trials were lost to",
+    "divergence": "Step at which lost trials part from solved ones: bar to the median, line over the middle 80 %",
+    "steps": "Steps of a trial: bar to the median, line over the middle 80 %",
+    "tokens": "Tokens of a trial: bar to the median, line over the middle 80 %",
     "gains": "Accuracy after minus before, on the locked tasks; shaded: the margin",
     "validity": "Accuracy on the held-out tasks: in the run, and as the tunnel predicted it",
 }
@@ -66,8 +66,6 @@ MAX_CHARS = 24
 """Longer names leave out the options that all arms of the same loop share."""
 MAX_CAUSES = 6
 """Causes with a colour of their own; the others share one."""
-BINS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, math.inf))
-"""Steps at which trials part, from and to."""
 SPREAD = (10, 50, 90)
 """Percentiles that a chart of trials shows."""
 
@@ -87,8 +85,8 @@ def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
         losses = {each.arm: each for each in why.arms if each.lost}
         lost = [losses[info.arm] for info in infos if info.arm in losses]
         drawn |= {"causes": causes(lost, infos)} if lost else {}
-        parted = parting_steps(why) if ablation is None else {}
-        drawn |= {"divergence": divergence(parted, infos)} if parted else {}
+        parted = {} if ablation else {arm: _spread_row(steps) for arm, steps in parting_steps(why).items()}
+        drawn |= {"divergence": by_arm(READ["divergence"], parted, infos, Axis("step"))} if parted else {}
     for name in ("steps", "tokens"):
         if rows := spreads(run.records, infos, name):
             drawn[name] = by_arm(READ[name], rows, infos, Axis(f"{name} of a trial"))
@@ -142,7 +140,7 @@ def accuracy_of_runs(several: SeveralRuns) -> Markup:
 
 
 def _mean(label: str, value: Interval | None) -> ChartRow:
-    return ChartRow(label, interval(value, 3), value)
+    return ChartRow(label, "–" if value is None else interval_of(value, hundredths), value)
 
 
 def gains(result: OptimizationResult) -> dict[str, Markup]:
@@ -186,10 +184,14 @@ def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> d
     for arm, own in records_by_arm(records, infos).items():
         values = [value for record in alike(own) if record.status == "scored" and (value := measure(record)) is not None]
         if values:
-            low, middle, high = (float(each) for each in np.percentile(values, SPREAD))
-            around = Interval(middle, low, high, len(values))
-            rows[arm] = ChartRow("", f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]", around, None, ((middle, "bar"),))
+            rows[arm] = _spread_row(values)
     return rows
+
+
+def _spread_row(values: Sequence[float]) -> ChartRow:
+    low, middle, high = (float(each) for each in np.percentile(values, SPREAD))
+    around = Interval(middle, low, high, len(values))
+    return ChartRow("", f"{middle:,.0f} [{low:,.0f}, {high:,.0f}]", around, None, ((middle, "bar"),))
 
 
 def causes(lost: Sequence[ArmLosses], infos: Sequence[ArmInfo]) -> Markup:
@@ -218,18 +220,6 @@ def parting_steps(why: Why) -> dict[str, list[int]]:
     for (arm, _, _), step in found.items():
         steps.setdefault(arm, []).append(step)
     return steps
-
-
-def divergence(steps: Mapping[str, Sequence[int]], infos: Sequence[ArmInfo]) -> Markup:
-    """Return a chart of the step at which each arm's lost trials part from solved ones."""
-    rows = {}
-    for arm in (info.arm for info in infos):
-        own = steps.get(arm, ())
-        bars = tuple((float(sum(low <= step <= high for step in own)), f"shade{place}") for place, (low, high) in enumerate(BINS))
-        rows[arm] = ChartRow("", f"{len(own):,}, median step {np.median(own):g}" if own else "0", None, None, bars)
-    words = [f"{low}+" if high == math.inf else f"{low}" if low == high else f"{low}–{high}" for low, high in BINS]
-    entries = tuple((f"shade{place}", f"step {word}") for place, word in enumerate(words))
-    return by_arm("Where lost trials part from solved ones", rows, infos, Axis("lost trials that another solved", legend=entries))
 
 
 # --- accuracy against cost ---

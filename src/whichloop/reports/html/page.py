@@ -18,6 +18,7 @@ from markupsafe import Markup
 from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
+from whichloop.experiments.compare.verdict import Verdict
 from whichloop.experiments.optimize.doc import kept_diff, optimize_doc
 from whichloop.experiments.optimize.manifest import OptimizationManifest
 from whichloop.experiments.optimize.result import OptimizationResult
@@ -73,7 +74,11 @@ def _subject(run: Results) -> str:
     ablation = ablation_result(run)
     if ablation is not None:
         return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
-    first, *others = (row.loop for row in run.verdict.rows)
+    return _versus(run.verdict)
+
+
+def _versus(verdict: Verdict) -> str:
+    first, *others = (row.loop for row in verdict.rows)
     if len(others) < MAX_LOOPS:
         return f"{first} vs {', '.join(others)}" if others else first
     return f"{first} vs {', '.join(others[: MAX_LOOPS - 1])} and {len(others) - MAX_LOOPS + 1} others"
@@ -120,8 +125,7 @@ def optimization_html(result: OptimizationResult) -> str:
     )
     parts = [Part("", (*doc.blocks, *changes), gains(result))]
     if result.test is not None:
-        first, *others = _parts(result.test)
-        parts += [replace(first, title="Test"), *(replace(part, title=f"Test: {part.title}") for part in others)]
+        parts += [replace(part, title=f"Test: {part.title}".rstrip(": "), is_folded=True) for part in _parts(result.test)]
     subtitle = _joined([named, doc.title, f"run {run_name(result.folder)}"])
     return page_html(optimization_title(result.manifest), subtitle, parts)
 
@@ -130,8 +134,9 @@ def collection_html(several: SeveralRuns) -> str:
     """Return the page of several runs side by side."""
     doc = several_doc(several)
     runs = Table("Runs", ("run", "what"), tuple((run_name(run.folder), run_title(run)) for run in several.runs), detail=True)
-    drawn = {"runs": accuracy_of_runs(several)}
-    return page_html(doc.title, _joined(dict.fromkeys(run.title for run in several.runs)), [Part("", (*doc.blocks, runs), drawn)])
+    drawn, about = {"runs": accuracy_of_runs(several)}, dict.fromkeys(run.title for run in several.runs)
+    part = Part("", (*_answer_first(doc), runs), drawn)
+    return page_html(_versus(several.verdict), _joined([doc.title, *about]), [part])
 
 
 def validity_html(folder: Path, doc: Doc) -> str:
@@ -156,7 +161,12 @@ def _parts(run: Results) -> list[Part]:
             more.append(Part("How well the tunnel predicts", found.blocks, validity(found), is_folded=True))
     except RunError as error:
         more.append(_unread("The validation of this run cannot be read", error, run))
-    return [Part("", run_doc(run).blocks, charts(run, why)), *more, Part("How the run was made", _made_of(run), is_folded=True)]
+    answer = Part("", _answer_first(run_doc(run)), charts(run, why))
+    return [answer, *more, Part("How the run was made", _made_of(run), is_folded=True)]
+
+
+def _answer_first(doc: Doc) -> list[Block]:
+    return sorted(doc.blocks, key=lambda block: not isinstance(block, Lines) or block.detail)
 
 
 def _unread(title: str, error: RunError, run: Results) -> Part:

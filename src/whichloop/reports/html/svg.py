@@ -75,7 +75,7 @@ def label_lines(text: str, most: int = COLUMN_CHARS, lines: int = 3) -> list[str
 
     Lines are broken at spaces, and a word that is too long for a line also behind signs.
     """
-    rows, pieces = [""], re.compile(rf"[^/(=_-]{{1,{most - 1}}}[/(=_-]?|[/(=_-]")
+    rows, pieces = [""], re.compile(rf"[^/(=@_-]{{1,{most - 1}}}[/(=@_-]?|[/(=@_-]")
     for word in middle_cut(text, most * (lines - 1)).split():
         for number, piece in enumerate([word] if len(word) <= most else pieces.findall(word)):
             joined = f"{rows[-1]}{' ' if number == 0 else ''}{piece}".strip()
@@ -144,8 +144,9 @@ def gridlines(scale: Scale, top: float, bottom: float, *, labelled: bool = True)
     made = [element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid") for x, _ in places]
     room = NARROW * (scale.right - scale.left) / 100
     every = math.ceil((max(len(text) for _, text in places) + 1) * CHAR * len(places) / room)
-    for x, text in places[::every] if labelled else ():
-        made.append(element("text", text, x=x, y=bottom + 15, text_anchor="middle", class_="tick"))
+    first = scale.ticks.index(0) % every if 0 in scale.ticks else 0
+    for x, text in places[first::every] if labelled else ():
+        made.append(element("text", text, x=x, y=bottom + 17, text_anchor="middle", class_="tick"))
     return Markup("").join(made)
 
 

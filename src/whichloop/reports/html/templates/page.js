@@ -16,6 +16,7 @@ for (const table of document.querySelectorAll("table")) {
   const rows = [...table.tBodies[0].rows];
   const isSortable = rows.length > 1 && rows.every((row) => row.cells[0].textContent.trim() !== "");
   for (const head of isSortable ? table.tHead.rows[0].cells : []) {
+    if (!head.textContent) continue;
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
