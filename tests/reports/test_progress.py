@@ -310,7 +310,7 @@ def test_a_search_shows_its_budget_and_the_best_program_that_has_all_dev_tasks(b
         board.ended(design, SearchEnd(design, "budget", "why", "1", 1, 2, *scores, *spent), OTHER)
     board.finished(record("bare"))
     ended = f"{text.format('1.000', 50, 900)}, budget"
-    assert [*board.rows()] == [Row("bare", 50, 50, ended), Row("finish", 50, 50, ended), Row("test", 1, 3 * 2 * 5 * 2, "")]
+    assert [*board.rows()] == [Row("bare", 50, 50, ended), Row("finish", 50, 50, ended), Row("test", 1, 2 * 3 * 5 * 2, "")]
     assert [line.split()[0] for line in frame(board, 100)] == ["bare", "finish", "test"]
 
 

@@ -39,6 +39,9 @@ def ui(
         raise missing("ui", "mlflow")
     if scheme_of(uri) == "sqlite" and not Path(uri.partition(":///")[2]).is_file():
         raise ValueError(f"{uri}: there is no such store; whichloop compare --mlflow logs a run")
+    from whichloop.reports.mlflow import page_of
+
+    page = page_of(uri)
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", port))
@@ -46,7 +49,7 @@ def ui(
     environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     child = subprocess.Popen(command, env=environment, start_new_session=True)  # noqa: S603  # a port is all that was typed
-    print(f"http://127.0.0.1:{port}", flush=True)
+    print(f"http://127.0.0.1:{port}{page}", flush=True)
     try:
         raise typer.Exit(1 if child.wait() else 0)
     except KeyboardInterrupt:

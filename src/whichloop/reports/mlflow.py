@@ -59,6 +59,9 @@ with explained_module(__name__):
 
 MEANS = ("accuracy", "cost_usd", "steps", "tokens")
 PAGE, ARMS, TRIALS = "report.html", "arms.json", "trials.parquet"
+VIEW = "whichloop"
+"""The view of an experiment's runs, with these columns: without one, MLflow shows no metric until it is chosen."""
+COLUMNS = ("accuracy", "cost_usd", "errors", "gain", "steps", "tokens")
 
 
 def log(found: Results | OptimizationResult, uri: str, experiment: str, page: str) -> None:
@@ -77,6 +80,15 @@ def log(found: Results | OptimizationResult, uri: str, experiment: str, page: st
         began = min((record.started_at for record in records), default=0) or time.time()
         ended = max((record.started_at + record.wall_s for record in records), default=0) or time.time()
         store.put(run_name(found.folder), (whole, *entries[1:]), Period(began, ended, found.is_complete))
+
+
+def page_of(uri: str) -> str:
+    """Return where MLflow shows the experiment that was last logged to, behind its own address; nothing if there is none."""
+    with contextlib.suppress(Exception):  # what is wrong with a store MLflow's server says
+        tagged = f"tags.`mlflow.sharedViewState.{VIEW}` LIKE '%'"
+        (found,) = MlflowClient(uri, uri).search_experiments(1, 1, tagged, ["last_update_time DESC"])
+        return f"/#/experiments/{found.experiment_id}/runs?viewStateShareKey={VIEW}"
+    return ""
 
 
 def _note(doc: Doc) -> Mapping[str, str]:
@@ -247,6 +259,8 @@ class Store:
             known = self.client.get_experiment_by_name(experiment)
             place = None if scheme in SERVERS else (runs / "mlartifacts").as_uri()
             self.experiment_id = self.client.create_experiment(experiment, place) if known is None else known.experiment_id
+        view = json.dumps({"selectedColumns": [f"metrics.`{name}`" for name in COLUMNS]})
+        self.client.set_experiment_tag(self.experiment_id, f"mlflow.sharedViewState.{VIEW}", view)
 
     def put(self, name: str, entries: tuple[RunEntry, ...], period: Period) -> None:
         """Make the runs of a run directory, the first above the others, or bring them up to date. `name`: the directory's."""

@@ -25,7 +25,7 @@ from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import optimization_title, run_title
-from whichloop.reports.mlflow import log
+from whichloop.reports.mlflow import log, page_of
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store_addresses import default_uri
@@ -81,7 +81,7 @@ def table(client: MlflowClient, run: Run, name: str, folder: Path) -> list[dict[
     return [dict(zip(found["columns"], row, strict=True)) for row in found["data"]]
 
 
-def test_the_run_above_holds_the_whole_comparison(run, client, tmp_path):
+def test_the_run_above_holds_the_whole_comparison(run, uri, client, tmp_path):
     parent, children = logged(client)
     assert (parent.info.run_name, parent.info.status) == (run_title(run), "FINISHED")
     assert (parent.info.end_time - parent.info.start_time) / 1000 == pytest.approx(run.wall_s, abs=0.01)
@@ -100,6 +100,7 @@ def test_the_run_above_holds_the_whole_comparison(run, client, tmp_path):
     assert artifact(client, parent, "manifest.json", tmp_path).read_bytes() == (run.folder / "manifest.json").read_bytes()
     trials = pd.read_parquet(artifact(client, parent, "trials.parquet", tmp_path))
     pd.testing.assert_frame_equal(trials, Loaded(run).trials, check_dtype=False)
+    assert page_of(uri) == f"/#/experiments/{parent.info.experiment_id}/runs?viewStateShareKey=whichloop"
     for row in table(client, parent, "arms.json", tmp_path):
         assert children[row["arm"]].data.metrics == {name: row[name] for name in children[row["arm"]].data.metrics}
 
