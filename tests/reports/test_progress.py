@@ -78,9 +78,9 @@ def test_what_is_counted_is_what_has_ended(named, records):
     for one in records:
         board.finished(one)
     assert board.done == len(records)
-    assert board.calls == 4 * len(records)
-    assert board.tokens == sum(one.tokens for one in records)
-    assert board.dollars == pytest.approx(sum(one.cost_usd or 0 for one in records))
+    assert board.spent.calls == 4 * len(records)
+    assert board.spent.tokens == sum(one.tokens for one in records)
+    assert board.spent.dollars == pytest.approx(sum(one.cost_usd or 0 for one in records))
     whole, *rows = board.rows()
     assert (whole.name, whole.done, whole.total) == ("trials", len(records), 30)
     for name, row in zip("abc", rows, strict=True):
@@ -149,15 +149,15 @@ def test_a_run_that_goes_on_counts_the_missing_trials_and_all_that_was_spent(tmp
         run(first, Stopping())
     again = reopen(first.folder)
     with watching(TrialBoard(again), quiet=False) as board:
-        assert board.calls == again.spent.calls > 0
+        assert board.spent.calls == again.spent.calls > 0
         run(again, board)
     assert board.done == board.total == len(again.missing()) < 20
     assert all(row.done == row.total for row in board.rows())
     began, ended = capsys.readouterr().err.splitlines()
     assert f"| trials 0/{board.total}, " in began
-    assert f"| trials {board.total}/{board.total}, {board.calls:,} calls, " in ended
+    assert f"| trials {board.total}/{board.total}, {board.spent.calls:,} calls, " in ended
     whole = TrialBoard(reopen(first.folder))
-    assert (whole.total, whole.calls) == (0, board.calls)
+    assert (whole.total, whole.spent.calls) == (0, board.spent.calls)
     with watching(whole, quiet=False):
         pass
     assert capsys.readouterr() == ("", "")  # nothing is to be done
@@ -290,7 +290,6 @@ def board(tmp_path: Path) -> SearchBoard:
 
 
 def tell(board: SearchBoard) -> None:
-    board.began("bare", OWN)
     board.rolled_out("bare", replace(OWN, dev={"a": 0.0}), record("bare"), SearchCost(1, 5, 90))
     board.rolled_out("bare", replace(OWN, dev={"a": 0.0, "b": 1.0}), record("bare"), SearchCost(2, 10, 180))
     board.proposed("bare", SearchCost(0, 3, 30))
@@ -320,6 +319,6 @@ def test_a_search_without_a_terminal_is_told_in_lines_on_stderr(board, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert [line.partition(" | ")[2].split(" |")[0] for line in said.err.splitlines()] == [
-        "bare 0/50, 0 programs, 0 of 50 calls, 0 of 900 tokens",
+        "bare 0/50, 1 program, 0 of 50 calls, 0 of 900 tokens",
         "bare 15/50, best on dev 0.500, own 0.500, 2 programs, 15 of 50 calls, 270 of 900 tokens",
     ]

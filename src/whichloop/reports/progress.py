@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +28,9 @@ from whichloop.experiments.optimize.candidates import NO_COST, Candidate, Search
 from whichloop.metrics.record import Record
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
+from whichloop.runs.run_state import Spent
 from whichloop.text.numbers import reasons
-from whichloop.text.output import terminal_safe
+from whichloop.text.output import plain_line
 
 if TYPE_CHECKING:
     from whichloop.experiments.optimize.prepare import Optimization  # which needs DSPy
@@ -38,7 +39,7 @@ BARS_EVERY_S, CELL_EVERY_S, LINE_EVERY_S = 0.125, 0.5, 60.0
 MAX_ARMS = 8
 """Of more arms only the first ones with errored trials have a row."""
 MAX_KINDS, MAX_KIND_CHARS = 20, 60
-"""Reasons of errored trials that are counted separately, and what is kept of each."""
+"""Reasons of errored trials that are counted separately, and characters of each."""
 
 
 class Row(NamedTuple):
@@ -54,25 +55,18 @@ class Board(Silent):
     """Counts what has ended. One thread counts while another reads."""
 
     total: int
-    """Trials of this session, or of the test of a search."""
     note: Callable[[str], None] | None = None
     """Shows a line at once; None where only what an interrupted run waits for is shown."""
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows, the one of the whole first."""
         raise NotImplementedError
 
     def noted(self, text: str) -> None:
         if self.note is not None:
-            self.note(f"note: {one_line(text)}")
+            self.note(f"note: {plain_line(text)}")
 
     def interrupted(self, text: str) -> None:
-        (self.note or _print)(f"note: {one_line(text)}")
-
-
-def one_line(text: str) -> str:
-    """Return a text, which may be a model's, as one line without control characters."""
-    return terminal_safe(" ".join(text.split()))
+        (self.note or _print)(f"note: {plain_line(text)}")
 
 
 def spent_of(budget: BudgetConfig, **used: float) -> str:
@@ -93,7 +87,7 @@ def spent_of(budget: BudgetConfig, **used: float) -> str:
 class ArmTally:
     """Counts for one arm in this session."""
 
-    total: int = 0
+    total: int
     ended: int = 0
     scored: int = 0
     right: float = 0.0
@@ -130,26 +124,19 @@ class TrialBoard(Board):
     """Counts the trials of a run in this session, and what all sessions have spent."""
 
     def __init__(self, experiment: Experiment) -> None:
-        missing = experiment.missing()
-        self.total, self.done = len(missing), 0
-        self.arms = {arm.name: ArmTally() for arm in experiment.arms}
-        for trial in missing:
-            self.arms[trial.arm.name].total += 1
-        spent = experiment.spent
-        self.budget = experiment.config.budget
-        self.calls, self.tokens, self.dollars = spent.calls, spent.tokens, spent.dollars
-        self.started = time.monotonic() - spent.seconds
+        missing = Counter(trial.arm.name for trial in experiment.missing())
+        self.total, self.done = missing.total(), 0
+        self.arms = {arm.name: ArmTally(missing[arm.name]) for arm in experiment.arms}
+        self.budget, self.spent, self.since = experiment.config.budget, experiment.spent, time.monotonic()
 
     def finished(self, record: Record) -> None:
         self.done += 1
         self.arms[record.arm].add(record)
-        self.calls += record.lm_calls
-        self.tokens += record.tokens
-        self.dollars += record.cost_usd or 0.0
+        self.spent += Spent(record.lm_calls, record.tokens, record.cost_usd or 0.0)
 
     def rows(self) -> Iterator[Row]:
-        used = {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": time.monotonic() - self.started}
-        yield Row("trials", self.done, self.total, spent_of(self.budget, **used))
+        spent = self.spent + Spent(seconds=time.monotonic() - self.since)
+        yield Row("trials", self.done, self.total, spent_of(self.budget, **asdict(spent)))
         shown = self.arms if len(self.arms) <= MAX_ARMS else {name: arm for name, arm in self.arms.items() if arm.errored}
         for name, arm in [*shown.items()][:MAX_ARMS]:
             yield Row(name, arm.ended, arm.total, arm.text)
@@ -165,7 +152,7 @@ class Searched:
     own: float | None = None
     """Of the design's own program."""
     best: float | None = None
-    programs: int = 0
+    programs: int = 1
     search: SearchCost = NO_COST
     status: str = ""
 
@@ -179,9 +166,6 @@ class SearchBoard(Board):
         self.total = 3 * len(optimization.designs) * len(optimization.splits.test) * optimization.config.compare.repeats
         self.tested = 0
 
-    def began(self, design: str, initial: Candidate) -> None:
-        self.searched[design] = Searched(programs=1)
-
     def tried(self, design: str, candidate: Candidate) -> None:
         self.searched[design].programs += 1
 
@@ -194,8 +178,7 @@ class SearchBoard(Board):
 
     def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
         """Take in that a design is done, maybe in an earlier session."""
-        scores = mean_of(end.before), mean_of(end.after)
-        self.searched[design] = Searched(*scores, end.candidates, end.search, end.status)
+        self.searched[design] = Searched(mean_of(end.before), mean_of(end.after), end.candidates, end.search, end.status)
 
     def finished(self, record: Record) -> None:
         self.tested += 1
@@ -226,8 +209,8 @@ def _bars(board: Board, console: Console) -> tuple[Bars, Callable[[], None]]:
     def draw() -> None:
         for row in board.rows():
             if row.name not in known:
-                known[row.name] = bars.add_task(one_line(row.name), total=row.total, said="")
-            bars.update(known[row.name], completed=row.done, total=row.total, said=one_line(row.text))
+                known[row.name] = bars.add_task(plain_line(row.name), total=row.total, said="")
+            bars.update(known[row.name], completed=row.done, total=row.total, said=plain_line(row.text))
         bars.refresh()
 
     return bars, draw
@@ -292,7 +275,7 @@ def _redrawn(draw: Callable[[], None], every_s: float) -> Iterator[None]:
 
 def _line(board: Board, seconds: float) -> str:
     rows = (f"{row.name} {row.done}/{row.total or '?'}{row.text and ', '}{row.text}" for row in board.rows())
-    return f"progress: {seconds:.0f} s | {' | '.join(map(one_line, rows))}"
+    return f"progress: {seconds:.0f} s | {' | '.join(map(plain_line, rows))}"
 
 
 def _print(line: str) -> None:
