@@ -36,9 +36,6 @@ class Remembers(Unwatched):
     told: list[tuple[str, Any]] = field(default_factory=list)
     spent: list[SearchCost] = field(default_factory=list)
 
-    def began(self, design: str, own: Candidate) -> None:
-        self.told.append(("began", own.number))
-
     def tried(self, design: str, candidate: Candidate) -> None:
         self.told.append(("tried", candidate.number))
 

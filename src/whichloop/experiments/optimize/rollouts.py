@@ -231,8 +231,6 @@ class Rollouts:
             candidate = self.candidates.get(digest)
             if candidate is None:
                 candidate = self.candidates[digest] = Candidate(len(self.candidates), digest, program, counts=not self.candidates)
-                if candidate.number == 0:
-                    self.watcher.began(str(self.arm.spec), candidate)
             instructions = tuple(prompt.instructions for prompt in program.values())
             if is_whole or instructions not in self._instructions:
                 candidate = self._counting(candidate)
