@@ -29,7 +29,7 @@ from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare as prepare_search
 from whichloop.metrics.record import Record
 from whichloop.reports import progress
-from whichloop.reports.progress import MAX_ARMS, MAX_KIND_CHARS, MAX_KINDS, Row, SearchBoard, TrialBoard, displayed, watching
+from whichloop.reports.progress import MAX_ARMS, MAX_KIND_CHARS, MAX_KINDS, BoardRow, SearchBoard, TrialBoard, displayed, watching
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
@@ -300,7 +300,7 @@ def tell(board: SearchBoard) -> None:
 def test_a_search_shows_its_budget_and_the_best_program_that_has_all_dev_tasks(board):
     tell(board)
     text = "best on dev {}, own 0.500, 2 programs, {} of 50 calls, {} of 900 tokens"
-    assert next(board.rows()) == Row("bare", 15, 50, text.format("0.500", 15, 270))
+    assert next(board.rows()) == BoardRow("bare", 15, 50, text.format("0.500", 15, 270))
     board.rolled_out("bare", replace(OTHER, dev={"a": 1.0, "b": 1.0}), record("bare"), SearchCost(4, 20, 360))
     assert next(board.rows()).text == text.format("1.000", 20, 360)
     scores = ({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
@@ -309,7 +309,11 @@ def test_a_search_shows_its_budget_and_the_best_program_that_has_all_dev_tasks(b
         board.ended(design, SearchEnd(design, "budget", "why", "1", 1, 2, *scores, *spent), OTHER)
     board.finished(record("bare"))
     ended = f"{text.format('1.000', 50, 900)}, budget"
-    assert [*board.rows()] == [Row("bare", 50, 50, ended), Row("finish", 50, 50, ended), Row("test", 1, 2 * 3 * 5 * 2, "")]
+    assert [*board.rows()] == [
+        BoardRow("bare", 50, 50, ended),
+        BoardRow("finish", 50, 50, ended),
+        BoardRow("test", 1, 2 * 3 * 5 * 2, ""),
+    ]
     assert [line.split()[0] for line in frame(board, 100)] == ["bare", "finish", "test"]
 
 

@@ -42,7 +42,7 @@ MAX_KINDS, MAX_KIND_CHARS = 20, 60
 """Reasons of errored trials that are counted separately, and characters of each."""
 
 
-class Row(NamedTuple):
+class BoardRow(NamedTuple):
     """A line of the view; nobody knows a total of None."""
 
     name: str
@@ -58,7 +58,7 @@ class Board(Silent):
     note: Callable[[str], None] | None = None
     """Shows a line at once; None where only what an interrupted run waits for is shown."""
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[BoardRow]:
         raise NotImplementedError
 
     def noted(self, text: str) -> None:
@@ -134,12 +134,12 @@ class TrialBoard(Board):
         self.arms[record.arm].add(record)
         self.spent += Spent(record.lm_calls, record.tokens, record.cost_usd or 0.0)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[BoardRow]:
         spent = self.spent + Spent(seconds=time.monotonic() - self.since)
-        yield Row("trials", self.done, self.total, spent_of(self.budget, **asdict(spent)))
+        yield BoardRow("trials", self.done, self.total, spent_of(self.budget, **asdict(spent)))
         shown = self.arms if len(self.arms) <= MAX_ARMS else {name: arm for name, arm in self.arms.items() if arm.errored}
         for name, arm in [*shown.items()][:MAX_ARMS]:
-            yield Row(name, arm.ended, arm.total, arm.text)
+            yield BoardRow(name, arm.ended, arm.total, arm.text)
 
 
 # --- a search ---
@@ -183,14 +183,14 @@ class SearchBoard(Board):
     def finished(self, record: Record) -> None:
         self.tested += 1
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[BoardRow]:
         for name, design in self.searched.items():
             cost = design.search
             scores = "" if design.best is None or design.own is None else f"best on dev {design.best:.3f}, own {design.own:.3f}"
             used = spent_of(self.budget, calls=cost.calls, tokens=cost.tokens, dollars=cost.dollars or 0.0)
             said = ", ".join(filter(None, [scores, counted(design.programs, "program"), used, design.status]))
-            yield Row(name, cost.calls, cost.calls if design.status else self.budget.calls, said)
-        yield Row("test", self.tested, self.total, "")
+            yield BoardRow(name, cost.calls, cost.calls if design.status else self.budget.calls, said)
+        yield BoardRow("test", self.tested, self.total, "")
 
 
 # --- views ---
