@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from pages import block, head, make_tables
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.experiments.optimize.candidates import PROGRAM
 from whichloop.experiments.optimize.config import load_optimize_config
-from whichloop.experiments.optimize.manifest import PROGRAM
 from whichloop.experiments.optimize.prepare import prepare
 from whichloop.experiments.optimize.result import DesignResult, OptimizationResult, optimization_result
 from whichloop.experiments.optimize.run import run

@@ -43,7 +43,7 @@ LONG = [*SMALL, "--train", "16", "--optimizer", "COPRO(breadth=6, depth=3)", "--
 """A search of some hundred rollouts, which an interruption and a kill cut into pieces."""
 EAGER = """
 import whichloop.__main__
-from whichloop.experiments.optimize import manifest
+from whichloop.experiments.optimize import config as manifest
 manifest.MAX_UNSYNCED = 8
 whichloop.__main__.main()
 """

@@ -59,12 +59,12 @@ def test_a_broken_scorer_ends_the_search_at_once_and_the_test_stays_locked(
 ) -> None:
     ended = whichloop("optimize", "--loop", "bare", "--suite", graded, "--optimizer", optimizer, *QUICK)
     assert (ended.code, ended.out) == (2, "")
-    said = "scorer graded_p2:always: AttributeError: 'Judgement' object has no attribute 'correctness' (it raised in 3 of 3 calls)"
+    said = "scorer graded_p2:always: AttributeError: 'Judgement' object has no attribute 'correctness'"
     assert ended.err == f"error: {said}; the test split stays locked\n"
     run = only_run(here)
     assert json.loads((run / "manifest.json").read_text())["splits"]["test"]["opened"] is None
     asked = lines(run / "designs/1-bare/rollouts.jsonl")
-    assert len(asked) == 3
+    assert len(asked) <= 12
     assert {line["record"]["attempt"] for line in asked} == {0}  # none is asked again
     assert lines(run / "designs/1-bare/proposals.jsonl") == []
     document = json.loads((run / "designs/1-bare/ended.json").read_text())
@@ -75,8 +75,8 @@ def test_a_broken_scorer_ends_the_search_at_once_and_the_test_stays_locked(
 def test_a_scorer_that_raises_once_is_a_warning(whichloop: Any, here: Path, graded: str) -> None:
     ended = whichloop("optimize", "--loop", "bare", "--suite", f"{graded}(scorer='seldom')", *QUICK)
     assert ended.code == 0, ended.err
-    assert "the scorer raised in 1 rollout, " in ended.out + ended.err
-    assert "which count 0 for the optimizer, first with scorer graded_p2:seldom: AttributeError: " in ended.out + ended.err
+    told = "rollouts that errored, and count 0 for the optimizer: 1, the last with scorer graded_p2:seldom: AttributeError: "
+    assert told in ended.out + ended.err
 
 
 @pytest.mark.thorough

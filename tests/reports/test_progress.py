@@ -279,7 +279,7 @@ def test_a_terminal_is_redrawn_in_place_and_left_clean(tmp_path):
 
 # --- a search ---
 
-OWN, OTHER = Candidate(0, "0", {}), Candidate(1, "1", {})
+OWN, OTHER = Candidate(0, "0", {}, dev={"a": 0.0}), Candidate(1, "1", {}, dev={"a": 1.0})
 
 
 @pytest.fixture
@@ -292,8 +292,6 @@ def board(tmp_path: Path) -> SearchBoard:
 def tell(board: SearchBoard) -> None:
     board.rolled_out("bare", replace(OWN, dev={"a": 0.0}), record("bare"), SearchCost(1, 5, 90))
     board.rolled_out("bare", replace(OWN, dev={"a": 0.0, "b": 1.0}), record("bare"), SearchCost(2, 10, 180))
-    board.proposed("bare", SearchCost(0, 3, 30))
-    board.tried("bare", OTHER)
     board.rolled_out("bare", replace(OTHER, dev={"a": 1.0}), record("bare"), SearchCost(3, 15, 270))
 
 
@@ -306,7 +304,7 @@ def test_a_search_shows_its_budget_and_the_best_program_that_has_all_dev_tasks(b
     scores = ({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
     spent = (SearchCost(5, 50, 900), SearchCost(0, 3, 30), SearchCost())
     for design in ("bare", "finish"):  # which an earlier session ended
-        board.ended(design, SearchEnd(design, "budget", "why", "1", 1, 2, *scores, *spent), OTHER)
+        board.ended(design, SearchEnd(design, "budget", "why", "1", 1, (OWN, OTHER), *scores, *spent))
     board.finished(record("bare"))
     ended = f"{text.format('1.000', 50, 900)}, budget"
     assert [*board.rows()] == [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whichloop.experiments.optimize.config import OptimizeConfig
-from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
-from whichloop.experiments.optimize.result import EVERYTHING_RAN, OptimizationResult, optimization_result
+from whichloop.experiments.optimize.prepare import prepare, reopen
+from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
 from whichloop.experiments.optimize.run import run
 from whichloop.protocol.names import parse_spec
 from whichloop.reports.html.page import optimization_html
@@ -19,32 +19,30 @@ from .carry_out import CutSearch, apart, warn_caller, way_on, write_or_note
 def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:
     """Search and test, or go on with a search that was cut off, log it to MLflow, and return the result.
 
-    Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
+    Raises ValueError for bad input, and KeyboardInterrupt, which says how the search goes on.
     """
     notes: list[str] = []
 
     def finish() -> OptimizationResult:
         optimization = reopen(request.folder, request.allowed) if isinstance(request, CutSearch) else prepare(request)
-        with displayed(SearchBoard(optimization), progress) as board:
-            stopped = run(optimization, board, board)
+        config = optimization.config
+        to_go_on = way_on(optimization.folder, [parse_spec(config.search.optimizer).name, *own_code(config.compare)])
+        try:
+            with displayed(SearchBoard(optimization), progress) as board:
+                stopped = run(optimization, board, board)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; {to_go_on}") from None
         result = optimization_result(optimization.folder)
         page = optimization_html(result)
-        notes.extend(_how_it_stopped(stopped, optimization, result))
-        notes.extend(f"{design.design}: {warning}" for design in result.designs for warning in design.warnings)
-        notes.extend(filter(None, [named_alike(result.folder, optimization.config.compare.name)]))
+        if stopped:
+            notes.append(f"{stopped}; {result.state or 'complete'}; {to_go_on}")
+        notes.extend(f"{each.design}: {warning}" for each in result.designs if each.ended for warning in each.ended.warnings)
+        notes.extend(filter(None, [named_alike(result.folder, config.compare.name)]))
         notes.extend(write_or_note(page, result.folder))
         if not stopped:
-            notes.extend(filter(None, [log_results(result, optimization.config.compare, page)]))
+            notes.extend(filter(None, [log_results(result, config.compare, page)]))
         return result
 
     result = apart(finish)
     warn_caller(notes)
     return result
-
-
-def _how_it_stopped(reason: str, optimization: Optimization, result: OptimizationResult) -> list[str]:
-    """Return how a search or its test that stopped early goes on; nothing for one that did not."""
-    if not reason:
-        return []
-    names = [parse_spec(optimization.config.search.optimizer).name, *own_code(optimization.config.compare)]
-    return [f"{reason}; {result.state or EVERYTHING_RAN}; {way_on(optimization.folder, names)}"]

@@ -186,7 +186,7 @@ def optimize(
     `optimizer`: a teleprompter by name, `name(option=value)`, or a class or an object with DSPy's `compile`. `settings`: fields
     of SearchConfig (budget, proposer, train, dev, threads) and of CompareConfig; `budget="500calls"`, and `tasks` is the
     maximum number of tasks of the test.
-    Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
+    Raises ValueError for bad input, and KeyboardInterrupt, which says how the search goes on.
     """
     named = _named({"profiles": (profile,), "models": (model,), **settings, "loops": loops, "suite": suite, "scorer": scorer})
     config = load_optimize_config(None, named | {"optimizer": optimizer_name(optimizer)})

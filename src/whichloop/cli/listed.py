@@ -194,7 +194,7 @@ def _optimizers(_: bool, __: str | None) -> Iterator[Entry]:
 
     for each in optimizers():
         options = tuple(_option(option.name, option.default, option.doc) for option in each.described.values())
-        yield Entry(each.name, each.summary, options)
+        yield Entry(each.name, each.about.summary, options)
     yield from _plugins("optimizer")
     yield Entry("package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile")
 

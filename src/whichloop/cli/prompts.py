@@ -8,7 +8,7 @@ import typer
 
 from .flags import Json
 
-STYLES = {"head": "bold", "place": "cyan", "same": "", "added": "green", "removed": "red"}
+STYLES = {"@": "cyan", "+": "green", "-": "red"}
 
 
 def prompts(
@@ -30,8 +30,8 @@ def prompts(
         return
     lines = program_diff(program, program_named(b))
     if as_json:
-        show(Doc("", (), {"a": a, "b": b, "equal": not lines, "diff": [line.text for line in lines]}), as_json=True)
+        show(Doc("", (), {"a": a, "b": b, "equal": not lines, "diff": [*lines]}), as_json=True)
     else:
-        for line in lines:
-            print_line(line.text, STYLES[line.kind])
+        for number, line in enumerate(lines):
+            print_line(line, "bold" if number < 2 else STYLES.get(line[:1], ""))
     raise typer.Exit(1 if lines else 0)

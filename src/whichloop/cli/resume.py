@@ -44,8 +44,7 @@ def resume(
     from whichloop.experiments.compare.reopen import SessionSettings, reopen
     from whichloop.experiments.compare.rescore import rescore as rescore_run
     from whichloop.experiments.compare.rescore import rescored_doc
-    from whichloop.experiments.optimize.config import check_packages
-    from whichloop.experiments.optimize.manifest import read_optimization_manifest
+    from whichloop.experiments.optimize.config import check_packages, read_optimization_manifest
     from whichloop.runs.folders import is_optimization, run_folder
     from whichloop.runs.permissions import Permissions
 

@@ -11,8 +11,7 @@ import typer
 from whichloop.experiments.optimize.config import OptimizeConfig
 from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
-from whichloop.experiments.optimize.result import EVERYTHING_RAN, optimization_result
-from whichloop.experiments.optimize.rollouts import RunStopped
+from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.run import run
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import SCRIPTED, parse_spec
@@ -49,11 +48,9 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
             stopped = run(optimization, board, board)
     except KeyboardInterrupt:
         stopped = "interrupted"
-    except RunStopped as reason:
-        stopped = str(reason)
     result = optimization_result(optimization.folder)
     if stopped:
-        say(f"{stopped}; {result.state or EVERYTHING_RAN}; go on with")
+        say(f"{stopped}; {result.state or 'complete'}; go on with")
         optimizer = parse_spec(optimization.config.search.optimizer).name
         own = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
         words = [shlex.quote(str(optimization.folder)), *resume_flags(optimization.config.compare), *own]

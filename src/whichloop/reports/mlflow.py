@@ -22,8 +22,8 @@ from typing import Any
 
 from whichloop._lazy import explained_module
 from whichloop.experiments.compare.results import Results
+from whichloop.experiments.optimize.candidates import PROGRAM
 from whichloop.experiments.optimize.doc import optimize_doc
-from whichloop.experiments.optimize.manifest import PROGRAM
 from whichloop.experiments.optimize.result import DesignResult, OptimizationResult
 from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.comparison import ArmResult
@@ -195,7 +195,7 @@ def _of_design(design: DesignResult, shared: Mapping[str, object]) -> RunEntry:
     if end is not None:
         spent = end.search + end.proposals + end.evaluation
         metrics |= {
-            "programs": end.candidates,
+            "programs": len(design.tried),
             "search.calls": spent.calls,
             "search.tokens": spent.tokens,
             "search.usd": spent.dollars,

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from html import escape
@@ -24,7 +24,7 @@ from rich.table import Column
 from rich.text import Text
 
 from whichloop.experiments.compare.prepare import Experiment
-from whichloop.experiments.optimize.candidates import NO_COST, Candidate, SearchCost, SearchEnd, Silent, mean_of
+from whichloop.experiments.optimize.candidates import NO_COST, Candidate, SearchCost, SearchEnd, Watcher
 from whichloop.metrics.record import Record
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
@@ -51,7 +51,7 @@ class BoardRow(NamedTuple):
     text: str
 
 
-class Board(Silent):
+class Board(Watcher):
     """Counts what has ended. One thread counts while another reads."""
 
     total: int
@@ -152,33 +152,37 @@ class Searched:
     own: float | None = None
     """Of the design's own program."""
     best: float | None = None
-    programs: int = 1
+    programs: set[int] = field(default_factory=lambda: {0})
+    """Numbers of those that were scored on a dev task, and of the own one."""
     search: SearchCost = NO_COST
     status: str = ""
+
+
+def mean_of(scores: Mapping[str, float]) -> float | None:
+    return sum(scores.values()) / len(scores) if scores else None
 
 
 class SearchBoard(Board):
     """Watches the designs while their prompts are searched, then counts the trials of the test."""
 
     def __init__(self, optimization: Optimization) -> None:
-        self.dev_tasks, self.budget = len(optimization.splits.dev), optimization.config.search.budget
+        self.dev_tasks, self.budget = len(optimization.splits["dev"]), optimization.config.search.budget
         self.searched = {design.name: Searched() for design in optimization.designs}
-        self.total = 3 * len(optimization.designs) * len(optimization.splits.test) * optimization.config.compare.repeats
+        self.total = 3 * len(optimization.designs) * len(optimization.splits["test"]) * optimization.config.compare.repeats
         self.tested = 0
 
-    def tried(self, design: str, candidate: Candidate) -> None:
-        self.searched[design].programs += 1
-
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
-        searched, mean = self.searched[design], candidate.dev_mean
+        searched, mean = self.searched[design], mean_of(candidate.dev)
         searched.search = search
+        searched.programs |= {candidate.number} if candidate.dev else set()
         if mean is not None and len(candidate.dev) >= self.dev_tasks:
             searched.own = mean if candidate.number == 0 else searched.own
             searched.best = mean if searched.best is None else max(searched.best, mean)
 
-    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None:
+    def ended(self, design: str, end: SearchEnd) -> None:
         """Take in that a design is done, maybe in an earlier session."""
-        self.searched[design] = Searched(mean_of(end.before), mean_of(end.after), end.candidates, end.search, end.status)
+        scores = mean_of(end.before), mean_of(end.after)
+        self.searched[design] = Searched(*scores, {each.number for each in end.candidates if each.dev}, end.search, end.status)
 
     def finished(self, record: Record) -> None:
         self.tested += 1
@@ -188,7 +192,7 @@ class SearchBoard(Board):
             cost = design.search
             scores = "" if design.best is None or design.own is None else f"best on dev {design.best:.3f}, own {design.own:.3f}"
             used = spent_of(self.budget, calls=cost.calls, tokens=cost.tokens, dollars=cost.dollars or 0.0)
-            said = ", ".join(filter(None, [scores, counted(design.programs, "program"), used, design.status]))
+            said = ", ".join(filter(None, [scores, counted(len(design.programs), "program"), used, design.status]))
             yield BoardRow(name, cost.calls, cost.calls if design.status else self.budget.calls, said)
         yield BoardRow("test", self.tested, self.total, "")
 

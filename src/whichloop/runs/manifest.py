@@ -41,7 +41,7 @@ class ManifestPart(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise RunError(f"{folder / MANIFEST}: {_first_problem(error)}") from None
+            raise RunError(f"{folder / MANIFEST}: {first_problem(error)}") from None
 
 
 def _check_version(data: Mapping[str, Any], folder: Path) -> None:
@@ -251,13 +251,13 @@ def fitting(settings: type[BaseModel]) -> AfterValidator:
         try:
             settings.model_validate(config)
         except ValidationError as error:
-            raise ValueError(_first_problem(error)) from None
+            raise ValueError(first_problem(error)) from None
         return config
 
     return AfterValidator(check)
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """Return the first field that does not fit, and why."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))  # in which names of the file itself may stand

@@ -14,14 +14,13 @@ import pytest
 from tests.benchmarks import load_benchmark
 from tests.experiments.optimize.written import Write, Written, manifest, opened, write_design, write_test
 from whichloop.datasets.task import Suite
-from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.manifest import AGAIN
-from whichloop.experiments.optimize.rollouts import Background, RolloutRules, Rollouts
+from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, Watcher
+from whichloop.experiments.optimize.config import AGAIN
+from whichloop.experiments.optimize.rollouts import Background, Rollouts
 from whichloop.metrics.record import Record
 from whichloop.models.metering import Budget, Meter
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import parse_spec
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import TEST
 from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.schedule import Arm
@@ -30,24 +29,18 @@ from whichloop.runs.trial.setting import TrialContext
 
 
 @dataclass
-class Remembers(Unwatched):
+class Remembers(Watcher):
     """A watcher that keeps what it is told."""
 
     told: list[tuple[str, Any]] = field(default_factory=list)
     spent: list[SearchCost] = field(default_factory=list)
 
-    def tried(self, design: str, candidate: Candidate) -> None:
-        self.told.append(("tried", candidate.number))
-
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         self.told.append(("rolled_out", (candidate.number, record.task, record.repeat)))
         self.spent.append(search)
 
-    def proposed(self, design: str, proposals: SearchCost) -> None:
-        self.told.append(("proposed", proposals.calls))
-
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        self.told.append(("ended", (ended.status, kept.number)))
+    def ended(self, design: str, end: SearchEnd) -> None:
+        self.told.append(("ended", (end.status, end.chosen)))
 
     def rollouts(self) -> list[tuple[int, str, int]]:
         return [what for kind, what in self.told if kind == "rolled_out"]
@@ -81,7 +74,7 @@ def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Ro
             log = tmp_path / f"{loop}.jsonl"
             if log in made:
                 made[log].close()
-            rollouts = Rollouts(arm, found, setting, background, log, watcher or Remembers(), RolloutRules(0, soft))
+            rollouts = Rollouts(arm, found, setting, background, log, watcher or Remembers(), 0, soft)
             made[log] = stack.enter_context(closing(rollouts))
             return rollouts
 

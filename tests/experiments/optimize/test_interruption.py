@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from whichloop.api.carry_out import apart
+from whichloop.experiments.optimize.candidates import read_log
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
-from whichloop.experiments.optimize.manifest import read_log
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
 from whichloop.runs.engine import interruption
@@ -86,7 +85,7 @@ def configured(watched: ModuleType, tmp_path: Path) -> Callable[[], OptimizeConf
 
 
 def kept(made: Optimization) -> list[Any]:
-    return [line["key"] for path in sorted(made.folder.glob("designs/*/rollouts.jsonl")) for line in read_log(path)]
+    return [line["key"] for path in sorted(made.folder.glob("designs/*/rollouts.jsonl")) for _, line in read_log(path)]
 
 
 def at_run(number: int, act: Callable[[], Any], until: Callable[[], bool]) -> Callable[[], Any]:
@@ -161,15 +160,3 @@ def test_a_signal_to_end_does_not_wait(configured, watched):
         signal.signal(signal.SIGUSR1, before)
     assert told.notes == []
     assert ORDERLY_ENDS == []
-
-
-def test_a_notebook_stops_a_search_on_another_thread(configured, watched):
-    made, told = prepare(configured()), Notes()
-    watched.before_run.append(at_run(2, press_everywhere, lambda: bool(told.notes)))
-
-    async def in_a_cell() -> str:
-        return apart(lambda: run(made, progress=told))
-
-    assert asyncio.run(in_a_cell()) == "interrupted"
-    assert told.notes == [UNDER_WAY]
-    assert len(kept(made)) == 2

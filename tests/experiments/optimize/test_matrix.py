@@ -69,7 +69,7 @@ class TestEachOptimizerOnEachDesign:
     ) -> None:
         _, found = cell_of(optimizer, loop)
         assert found.ended is not None
-        assert (found.ended.status, found.ended.reason, found.warnings) == ("finished", "", ())
+        assert (found.ended.status, found.ended.reason, found.ended.warnings) == ("finished", "", ())
         assert found.program is not None
         own = make_loop(parse_spec(loop))
         assert program_digest(read_program(found.program).on(own)) == found.ended.digest  # type: ignore[arg-type]  # all five are

@@ -37,8 +37,8 @@ def saved(path: Path, text: str = "Do it.", demos: list[dict[str, Any]] | None =
 def test_a_diff_accounts_for_every_line_and_is_empty_between_equal_programs(a: NamedProgram, b: NamedProgram) -> None:
     assert program_diff(a, a) == ()
     old, new = [*program_lines(a.predictors)], [*program_lines(b.predictors)]
-    kinds = [line.kind for line in program_diff(a, b)]
-    assert kinds.count("added") - kinds.count("removed") == len(new) - len(old)
+    kinds = [line[:1] for line in program_diff(a, b)[2:]]
+    assert kinds.count("+") - kinds.count("-") == len(new) - len(old)
     assert bool(kinds) == (old != new)
 
 
@@ -49,7 +49,7 @@ def test_a_loop_names_its_own_program_and_with_a_file_the_whole(tmp_path: Path) 
     assert program_named(path).about == {"seed": 3}
     with_file = program_named(f"bare@{path}")
     assert with_file.predictors["decide"].instructions == "Do it."
-    assert [line.text for line in program_diff(own, with_file) if line.kind == "added"] == ["+Do it."]
+    assert [line for line in program_diff(own, with_file)[2:] if line.startswith("+")] == ["+Do it."]
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,6 @@ def test_a_loop_names_its_own_program_and_with_a_file_the_whole(tmp_path: Path) 
 def test_what_is_neither_is_refused(name: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         program_named(name)
-
-
-def test_numbers_that_json_lacks_are_refused(tmp_path: Path) -> None:
-    path = saved(tmp_path / "p.json", "x", [{"query": float("nan")}])
-    with pytest.raises(ValueError, match=r"p\.json"):
-        program_named(path)
 
 
 def test_a_demonstration_is_shown_turn_by_turn_with_native_calls_or_field_by_field() -> None:
@@ -87,9 +81,3 @@ def test_a_demonstration_is_shown_turn_by_turn_with_native_calls_or_field_by_fie
         *("── decide, demonstration", "user: Go", 'assistant: find {"n": 1}', result),
         *("── decide, demonstration", "query: Why?", "answer: [1, 2]"),
     ]
-
-
-def test_an_other_order_is_a_difference(tmp_path: Path) -> None:
-    one, two = {"query": "1"}, {"query": "2"}
-    a = program_named(saved(tmp_path / "a.json", "Do.", [one, two]))
-    assert program_diff(a, program_named(saved(tmp_path / "b.json", "Do.", [two, one])))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 
-from tests.experiments.optimize.written import OWN, TASKS, A, B, record, write_test
+from tests.experiments.optimize.written import OWN, A, B, record, write_test
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.optimize.candidates import SearchCost
+from whichloop.experiments.optimize.candidates import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, SearchCost, log_digest
+from whichloop.experiments.optimize.config import AGAIN
 from whichloop.experiments.optimize.doc import gains_table, optimize_doc, programs_table
-from whichloop.experiments.optimize.manifest import AGAIN, CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.metrics.record import Record
 from whichloop.runs.folders import TEST, is_optimization, trials_folder
@@ -31,7 +29,7 @@ def test_a_whole_optimization(write):
     found = optimization_result(write(A, B))
     assert (found.is_complete, found.state, found.invalid) == (True, "", False)
     bare, finish = found.to_json()["designs"]
-    assert (bare["design"], bare["status"], bare["candidates"], bare["chosen"]) == ("bare", "finished", 7, 3)
+    assert (bare["design"], bare["status"], bare["candidates"], bare["chosen"]) == ("bare", "finished", 2, 3)
     assert bare["dev"] == {"before": 0.0, "after": 0.5, "gain": 0.5, "tasks": 2}
     assert (bare["test"]["difference"]["value"], bare["test"]["verdict"]) == (pytest.approx(0.5), "better")
     assert finish["test"]["verdict"] == "undecided"
@@ -79,13 +77,6 @@ def test_the_digest_depends_on_programs_and_records(write, tmp_path):
     assert optimization_result(write(replace(A, after=49), B)).digest != first
 
 
-def test_each_design_has_its_own_two_arms(write):
-    found = optimization_result(write(A, B))
-    assert found.gains is not None
-    solved = [[side and round(side.value * TASKS) for side in (gain.before, gain.after)] for gain in found.gains.gains]
-    assert solved == [[20, 50], [30, 32]]
-
-
 # One that was cut off.
 
 
@@ -125,17 +116,6 @@ def test_a_second_run_of_the_old_prompts_that_goes_on_changes_no_verdict(write):
     found = optimization_result(folder)
     assert found.state == "incomplete: 20 of 60 trials of the second run of the old prompts"
     assert found.designs[0].advice == "adopt: better"
-
-
-def test_a_test_that_was_opened_and_not_begun(write):
-    folder = write(A)
-    for path in (folder / TEST).iterdir():
-        path.unlink()
-    assert optimization_result(folder).state == "incomplete: no trial of the test split was run yet"
-    program = folder / "designs/1-bare/optimized.json"
-    said = f"; whichloop report {folder} -v shows its search, and whichloop prompts LOOP {program} what changed in its prompts"
-    with pytest.raises(RunError, match=f"no trial of the test split was run yet{re.escape(said)}$"):
-        trials_folder(folder)
 
 
 def test_trials_of_an_optimization_are_those_of_its_test(write):
@@ -208,11 +188,11 @@ def breach_arms(folder: Path) -> None:
         (breach_rollout, "changed since the test split was opened"),
         (breach_task, "was shown task 't5' of the test split"),
         (breach_manifest, "does not say that it was opened"),
-        (breach_program, "not the program that was tested"),
+        (breach_program, "not the program that the test split was opened for"),
         (breach_ended, "opened for other programs"),
         (breach_not_ended, "opened for other programs"),
         (breach_arm, "ran another program than the test split was opened for"),
-        (breach_own, "ran another program than the design's own"),
+        (breach_own, "ran another program than the test split was opened for"),
         (breach_arms, "3 arms for 1 designs"),
     ],
 )
@@ -224,21 +204,6 @@ def test_a_breach_of_the_lock_is_told_in_one_line(write, breach, said):
         optimization_result(folder)
     assert str(folder) in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_a_comparison_is_no_optimization(write):
-    with pytest.raises(RunError, match="not an optimization"):
-        optimization_result(write(A) / TEST)
-
-
-@pytest.mark.parametrize("name", ["designs", "splits", "optimizer", "suite"])
-def test_a_manifest_that_lacks_something_is_told(write, name):
-    folder = write(A)
-    made = read_manifest_json(folder)
-    del made[name]
-    write_manifest_json(folder, made)
-    with pytest.raises(RunError, match=rf"manifest\.json: {name}: Field required"):
-        optimization_result(folder)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"design": 1}'])
@@ -306,16 +271,6 @@ def test_each_program_has_a_row_with_what_its_scores_are_of(write):
     assert numbers == [(0, False, 0.0, 2), (3, True, 1.0, 2), (4, False, 1.0, 1)]
 
 
-@pytest.mark.parametrize("text", ["{}", '{"candidates": [1]}', '{"candidates": [{"number": 0}]}'])
-def test_a_file_of_programs_that_cannot_be_read_is_named(write, text):
-    folder = write(A)
-    path = folder / "designs/1-bare" / CANDIDATES
-    path.write_text(text, encoding="utf-8")
-    reseal(path)
-    with pytest.raises(RunError, match=re.escape(str(path))):
-        optimization_result(folder)
-
-
 def test_an_invalid_test_has_no_verdict(write):
     faults = [
         {"kind": "tool.slow", "point": f"decide:c{n}", "landed": False, "absorbed": False, "recovered": False} for n in range(3)
@@ -330,11 +285,3 @@ def test_an_invalid_test_has_no_verdict(write):
     facts = optimize_doc(found).facts
     assert facts["Invalid"] == ["no verdict of this test holds"]
     assert not {"Adopt", "Keep", "Highest"} & facts.keys()
-
-
-def test_markdown_takes_names_literally(write):
-    evil = replace(A, changes={"warnings": ("<b>|x|</b> [a](b) \x1b[2J",)})
-    made = to_markdown(optimize_doc(optimization_result(write(evil))))
-    assert "\x1b" not in made
-    tokens = [child for token in MarkdownIt().enable("table").parse(made) for child in token.children or ()]
-    assert not {token.type for token in tokens} & {"link_open", "html_inline"}

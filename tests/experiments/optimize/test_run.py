@@ -15,13 +15,12 @@ from tests.experiments.optimize.conftest import Remembers
 from tests.kept import put, rows
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
-from whichloop.experiments.optimize.manifest import read_log, read_optimization_manifest
+from whichloop.experiments.optimize.candidates import read_log
+from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config, read_optimization_manifest
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
-from whichloop.runs.manifest import write_manifest
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store.files import MANIFEST, RunError, locked, read_manifest_json
+from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 pytestmark = pytest.mark.thorough
 
@@ -82,24 +81,7 @@ def finished(made: Optimization, watcher: Any) -> Path:
 def timeless(folder: Path) -> list[Any]:
     """The rollouts of all designs, without what differs from sitting to sitting."""
     kept = ("key", "calls", "feedback")
-    return [[line[name] for name in kept] for path in sorted(folder.glob("designs/*/rollouts.jsonl")) for line in read_log(path)]
-
-
-@pytest.mark.slow  # a search that was interrupted is a second run as well, and is held to the first in the same way
-def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured, watcher: Any, whole: Path) -> None:
-    first, second = whole, finished(prepare(configured()), watcher)
-    assert timeless(first) == timeless(second)
-    assert digests(first)[0] == digests(second)[0]
-    assert digests(first)[2] == digests(second)[2]
-
-
-@pytest.mark.slow  # test_matrix.py holds gains on the test split against 0
-def test_what_is_learned_holds_on_the_test_split(configured: Configured, watcher: Any) -> None:
-    folder = finished(prepare(configured(suite="arithmetic(size=140)")), watcher)
-    before, after = (arm.summary.accuracy for arm in results(folder / "test").comparison.arms)
-    assert before is not None
-    assert after is not None
-    assert before.high < after.low
+    return [[line[name] for name in kept] for path in sorted(folder.glob("designs/*/rollouts.jsonl")) for _, line in read_log(path)]
 
 
 class Interrupting:
@@ -122,7 +104,7 @@ class Interrupting:
 @pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.slow), 5, 17])
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path, at: int) -> None:
     made = prepare(configured())
-    stopping = Interrupting(watcher, at)
+    stopping: Any = Interrupting(watcher, at)
     with pytest.raises(KeyboardInterrupt):
         run(made, stopping, watcher)
     kept = timeless(made.folder)
@@ -140,8 +122,8 @@ def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> 
     opened = read_manifest_json(folder)["splits"]["test"]["opened"]
     assert opened["programs"] == {"bare": made.designs[0].ended().digest}
     tested = {record.task for record in results(folder / "test").records}
-    assert tested == {task.id for task in made.splits.test}
-    assert tested.isdisjoint(line["key"][1] for line in read_log(made.designs[0].folder / "rollouts.jsonl"))
+    assert tested == {task.id for task in made.splits["test"]}
+    assert tested.isdisjoint(line["key"][1] for _, line in read_log(made.designs[0].folder / "rollouts.jsonl"))
     assert finished(reopen(folder), watcher) == folder  # nothing is left to do, and nothing is done
 
     ended = made.designs[0].folder / "ended.json"
@@ -172,7 +154,7 @@ def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_fo
     program["decide"]["signature"]["instructions"] += " And cheat."
     path.write_text(json.dumps(program), "utf-8")
     reseal(path)
-    with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
+    with pytest.raises(RunError, match=r"optimized\.json: not the program that the test split was opened for"):
         run(reopen(copied), watcher, watcher)
 
 
@@ -187,20 +169,13 @@ def test_over_http_it_is_the_same(
     assert digests(first)[2] == digests(second)[2]
 
 
-@pytest.mark.slow  # over HTTP they run in threads as well, and are held to the same
-def test_with_threads_the_rollouts_are_the_same(configured: Configured, watcher: Any, whole: Path) -> None:
-    first, second = whole, finished(prepare(configured(threads=4)), watcher)
-    assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
-    assert digests(first)[0] == digests(second)[0]
-
-
 def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher: Any) -> None:
     made = prepare(configured(budget={"calls": 150}, optimizer="BootstrapFewShotWithRandomSearch"))
     finished(made, watcher)
     ended = made.designs[0].ended()
     assert (ended.status, ended.reason) == ("budget", "budget of 150 model calls used up")
     assert ended.search.calls == 150  # the rollout that it cut short included
-    assert ended.search.calls > sum(line["spent"]["calls"] for line in read_log(made.designs[0].folder / "rollouts.jsonl"))
+    assert ended.search.calls > sum(line["spent"]["calls"] for _, line in read_log(made.designs[0].folder / "rollouts.jsonl"))
     assert ended.chosen > 0
     assert sum(ended.after.values()) > sum(ended.before.values())
 
@@ -213,28 +188,6 @@ def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watche
     assert not results(moved / "test").is_complete
     assert digests(finished(reopen(moved), watcher)) == expected
     assert results(moved / "test").is_complete
-
-
-def test_a_program_put_back_is_tested(configured: Configured, watcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A changed one is found before the test is begun: nothing of it stays."""
-    made = prepare(configured(optimizer="LabeledFewShot"))
-    with monkeypatch.context() as patched:
-        patched.setattr("whichloop.experiments.optimize.run.open_test", _interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run(made, watcher, watcher)
-    path = made.designs[0].folder / "optimized.json"
-    whole = path.read_text("utf-8")
-    path.write_text(whole.replace('"demos": [', '"demos": [{},', 1), "utf-8")
-    reseal(path)
-    with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
-        run(reopen(made.folder), watcher, watcher)
-    assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None
-    path.write_text(whole, "utf-8")
-    assert results(finished(reopen(made.folder), watcher) / "test").is_complete
-
-
-def _interrupted(made: Optimization) -> Any:
-    raise KeyboardInterrupt
 
 
 UNPLANNED = """
@@ -263,18 +216,6 @@ def test_tasks_without_a_plan_are_told_before_the_search(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("split", ["train", "dev", "test"])
-def test_a_plan_that_states_another_answer_is_told_before_the_search(
-    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
-) -> None:
-    wrong = UNPLANNED.replace("plan=None", "plan=replace(task.plan, answer=-7)")
-    (tmp_path / "misplanned_i6.py").write_text(wrong, "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match="the plan's answer is -7, expected is"):
-        prepare(configured(suite=f"misplanned_i6:made(split={split})"))
-    assert not (tmp_path / "runs").exists()
-
-
 def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[budget]\ncalls = 10\n", "utf-8")
@@ -284,20 +225,13 @@ def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
     assert load_optimize_config(file, {}).search.budget.calls == 10
 
 
-def test_prices_on_the_command_line_join_the_providers_table(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('models = ["openai/gpt-4o-mini"]\n[provider]\nattempts = 2\n', "utf-8")
-    provider = load_optimize_config(file, {"provider": {"prices": "prices.toml"}}).compare.provider
-    assert (provider.attempts, provider.prices) == (2, Path("prices.toml"))
-
-
 def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, copied: Path, tmp_path: Path) -> None:
     path = reopen(copied).designs[0].folder / "optimized.json"
-    with pytest.raises(ValueError, match="rename the program that it begins with"):
+    with pytest.raises(ValueError, match="rename the file of the program"):
         prepare(configured(loops=(f"bare@{path}",)))
     other = tmp_path / "other.json"
     other.write_bytes(path.read_bytes())
-    with pytest.raises(ValueError, match="optimize them one by one"):
+    with pytest.raises(ValueError, match="optimize one by one"):
         prepare(configured(loops=("bare", f"bare@{other}")))
     renamed = path.rename(tmp_path / "first.json")
     again = prepare(configured(loops=(f"bare@{renamed}",), optimizer="COPRO(breadth=2, depth=1)"))
@@ -306,12 +240,6 @@ def test_a_program_is_where_another_search_begins(configured: Configured, watche
     assert sum(ended.before.values()) == len(ended.before)
     names = [arm.info.arm for arm in results(again.folder / "test").comparison.arms]
     assert names == ["bare@first.json/teachable", "bare@optimized.json/teachable"]
-
-
-def test_only_one_process_writes_to_a_run(configured: Configured, watcher: Any) -> None:
-    made = prepare(configured())
-    with locked(made.folder), pytest.raises(RunError, match="another process is writing to this run"):
-        run(made, watcher, watcher)
 
 
 @pytest.mark.parametrize(
@@ -354,20 +282,3 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
 
 
 # --- the manifest ---
-
-
-def test_a_manifest_is_written_as_it_was_read(configured: Configured) -> None:
-    made = prepare(configured())
-    before = (made.folder / MANIFEST).read_bytes()
-    manifest = read_optimization_manifest(made.folder)
-    assert manifest == made.manifest
-    write_manifest(made.folder, manifest)
-    assert (made.folder / MANIFEST).read_bytes() == before
-
-
-def test_a_damaged_split_is_named(configured: Configured) -> None:
-    folder = prepare(configured()).folder
-    (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace('"tasks":', '"taks":'))
-    reseal(folder / MANIFEST)
-    with pytest.raises(RunError, match=r"manifest\.json: splits\.\w+\.tasks: Field required"):
-        read_optimization_manifest(folder)

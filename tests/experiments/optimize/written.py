@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.sealing import reseal
-from whichloop.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
-from whichloop.experiments.optimize.manifest import AGAIN, CANDIDATES, ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
+from whichloop.experiments.optimize.candidates import (
+    ENDED,
+    PROGRAM,
+    ROLLOUTS,
+    Candidate,
+    JsonLinesLog,
+    SearchCost,
+    SearchEnd,
+    log_digest,
+    plain,
+)
+from whichloop.experiments.optimize.config import AGAIN
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt, program_digest
 from whichloop.runs.store.files import read_manifest_json, write_manifest_json
@@ -46,14 +56,15 @@ class Written:
             reason="",
             digest=self.digest,
             chosen=3,
-            candidates=7,
+            candidates=(),
             before={"d1": 0.0, "d2": 0.0},
             after={"d1": 1.0, "d2": 0.0},
             search=SearchCost(20, 60, 6_000),
             proposals=SearchCost(0, 5, 500),
             evaluation=SearchCost(2, 6, 600),
         )
-        return replace(found, **self.changes)
+        found = replace(found, **self.changes)
+        return replace(found, candidates=tuple(candidates_of(self, found)))
 
 
 LEFT = "Own.\nAnd <b>better</b> still."
@@ -72,7 +83,7 @@ def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
         },
         "seed": 0,
         "versions": {"record": 1},
-        "suite": {"name": "s", "version": "1", "digest": "d", "max_tool_steps": 3},
+        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 66, "max_tool_steps": 3},
         "profiles": {"clean": "p"},
         "optimizer": {"name": "COPRO", "options": {}, "spec": "COPRO"},
         "designs": [
@@ -91,10 +102,10 @@ def program_of(instructions: str) -> Program:
     return {"decide": Prompt(instructions, {}, {})}
 
 
-def candidates_of(design: Written) -> list[Candidate]:
+def candidates_of(design: Written, end: SearchEnd) -> list[Candidate]:
     """The programs that a design tried: its own, the kept one, and what was left unfinished."""
-    own, kept = ("Own.", design.ended.before), (design.instructions, design.ended.after)
-    tried = {0: own, design.ended.chosen: kept} | ({4: (LEFT, dict(design.left))} if design.left else {})
+    own, kept = ("Own.", end.before), (design.instructions, end.after)
+    tried = {0: own, end.chosen: kept} | ({4: (LEFT, dict(design.left))} if design.left else {})
     return [_candidate(number, program_of(text), dev) for number, (text, dev) in tried.items()]
 
 
@@ -103,7 +114,7 @@ def _candidate(number: int, program: Program, dev: Mapping[str, float]) -> Candi
 
 
 def rollout(program: str, task: str, *, beyond: bool = False) -> dict[str, Any]:
-    spent = SearchCost(1, 3, 300).to_json()
+    spent = plain(SearchCost(1, 3, 300))
     return {"key": [program, task, 0, None], "record": {}, "calls": [], "feedback": "", "spent": spent, "beyond": beyond}
 
 
@@ -116,14 +127,10 @@ def write_design(folder: Path, design: Written) -> None:
         log.append(rollout(program_digest(program_of(LEFT)), task))
     log.append(rollout(OWN, "d1", beyond=True))
     log.close()
-    (folder / CANDIDATES).write_text(
-        json.dumps({"candidates": [each.to_json() for each in candidates_of(design)]}), encoding="utf-8"
-    )
-    reseal(folder / CANDIDATES)
     program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "whichloop": {"loop": design.design}}
     (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
     reseal(folder / PROGRAM)
-    (folder / ENDED).write_text(json.dumps(design.ended.to_json()), encoding="utf-8")
+    (folder / ENDED).write_text(json.dumps(plain(design.ended)), encoding="utf-8")
     reseal(folder / ENDED)
 
 

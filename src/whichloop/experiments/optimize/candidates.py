@@ -1,25 +1,101 @@
-"""The candidates and costs of an optimization: plain data, reported to watchers and stored with the run."""
+"""What a search tried and took, by candidate: plain data, told to watchers, and kept in the files of its design."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, Self
+import json
+import os
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt
+from whichloop.protocol.digest import seal_document, seal_line, sha256
+from whichloop.protocol.files import readable
+from whichloop.protocol.json_text import load_json
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.folders import OPTIMIZED
+from whichloop.runs.manifest import first_problem
+from whichloop.runs.store.files import RunError, append_whole, open_repaired, read_document, sealed_lines, write_whole
 
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+PROGRAM, ENDED = OPTIMIZED, "ended.json"
+ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
+FAILURE, CHATTER = "failure.txt", "dspy.log"
+"""The traceback of a failed optimizer, and what DSPy printed and logged."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
-def adapter(kind: type) -> TypeAdapter[Any]:
-    """Return what reads and writes a dataclass, made when it is first needed."""
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+def write_json(path: Path, value: Mapping[str, object]) -> None:
+    """Write an object with its checksum, whole or not at all, texts as they are."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, readable(seal_document(text.encode("utf-8", "backslashreplace")), path))
+
+
+class JsonLinesLog:
+    """A log to write; opening it removes a partial last line, which a kill may leave. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._file, self._lock = path, open_repaired(path), Lock()
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Append a line, which the system has from then on. Raises RunError if the disk is full."""
+        with self._lock:
+            append_whole(self._file, seal_line(_ENCODER.encode(line).encode("ascii") + b"\n"), self.path, durable=False)
+
+    def close(self) -> None:
+        """Close it once the disk has all."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+def read_log(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place, as `file:number`, and object of each complete line; none without a file. Raises RunError for what is none."""
+    for number, line in enumerate(sealed_lines(path), 1):
+        where = f"{path}:{number}"
+        try:
+            data = load_json(line)
+        except ValueError as error:
+            raise RunError(f"{where}: not a line of a log: {error}") from None
+        if not isinstance(data, dict):
+            raise RunError(f"{where}: not a line of a log: it must be a JSON object")
+        yield where, data
+
+
+def log_digest(path: Path) -> dict[str, Any]:
+    """Return the number of lines of a log, and their sha256 independent of their order."""
+    lines = sorted(_ENCODER.encode(line) for _, line in read_log(path))
+    return {"count": len(lines), "digest": sha256("\n".join(lines))}
+
+
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(Any, kind))  # made when it is first needed: a command that reads no search does without
+
+
+def plain(value: object) -> dict[str, Any]:
+    """Return a dataclass of this package as plain JSON."""
+    data: dict[str, Any] = _adapter(cast(Hashable, type(value))).dump_python(value, mode="json", by_alias=True)
+    return data
+
+
+def read_as(kind: type[T], data: object, where: str) -> T:
+    """Read plain JSON. Raises RunError, which begins with `where` and names the field."""
+    try:
+        value: T = _adapter(cast(Hashable, kind)).validate_python(data)
+    except ValidationError as error:
+        raise RunError(f"{where}: {first_problem(error)}") from None
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +106,30 @@ class SearchCost:
     """Rollouts of the loop; 0 for an optimizer's own requests."""
     calls: int = 0
     tokens: int = 0
-    dollars: float | None = None
-    """US dollars; None if no price is known."""
+    dollars: Annotated[float | None, Field(alias="cost_usd")] = None
 
     def __add__(self, other: SearchCost) -> SearchCost:
         known = [part for part in (self.dollars, other.dollars) if part is not None]
         dollars = sum(known) if known else None
         return SearchCost(self.trials + other.trials, self.calls + other.calls, self.tokens + other.tokens, dollars)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"trials": self.trials, "calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SearchCost:
-        """Read plain JSON. Raises KeyError or ValueError for anything else."""
-        cost: SearchCost = adapter(cls).validate_python({**data, "dollars": data["cost_usd"]})
-        return cost
-
 
 NO_COST = SearchCost()
 
 
-def mean_of(scores: Mapping[str, float]) -> float | None:
-    """Return the mean of scores by task; None if there are none."""
-    return sum(scores.values()) / len(scores) if scores else None
+class _Prompt(BaseModel):
+    instructions: str
+    demos: tuple[dict[str, Any], ...] = ()
 
 
 def program_json(program: Program) -> dict[str, Any]:
     """Return the prompts of a program as plain JSON."""
     return {name: {"instructions": each.instructions, "demos": [*map(dict, each.demos)]} for name, each in program.items()}
+
+
+def _program(data: object) -> Program:
+    prompts: dict[str, _Prompt] = _adapter(dict[str, _Prompt]).validate_python(data)
+    return {name: Prompt(each.instructions, {}, {}, each.demos) for name, each in prompts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +139,12 @@ class Candidate:
     number: int
     """The position in the order of trying; 0 is the design's own program."""
     digest: str
-    program: Program
+    program: Annotated[Program, PlainValidator(_program), PlainSerializer(program_json)]
+    """Its prompts; of those that were read from a file the fields are not known."""
     train: Mapping[str, float] = field(default_factory=dict)
     """Task → mean score of its rollouts."""
     dev: Mapping[str, float] = field(default_factory=dict)
-    counts: bool = True
-    """Whether it counts as tried: the first, the final one, one scored on a dev task or all train tasks, or one with instructions
-    of its own. Others are steps within an optimizer."""
 
-    @property
-    def dev_mean(self) -> float | None:
-        """The mean over the dev tasks that it was scored on; None if there are none."""
-        return mean_of(self.dev)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        plain = {"number": self.number, "digest": self.digest, "counts": self.counts}
-        return {**plain, "train": dict(self.train), "dev": dict(self.dev), "program": program_json(self.program)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], like: Program) -> Self:
-        """Read plain JSON; `like`: a program whose predictors have the same fields, where these are known.
-
-        Raises KeyError, TypeError, ValueError or AttributeError for anything else.
-        """
-        program = {
-            name: replace(like.get(name, _FIELDS_UNKNOWN), instructions=state["instructions"], demos=tuple(state["demos"]))
-            for name, state in data["program"].items()
-        }
-        return cls(data["number"], data["digest"], program, data["train"], data["dev"], data.get("counts", True))
-
-
-_FIELDS_UNKNOWN = Prompt("", {}, {})
 
 Status = Literal["finished", "budget", "failed"]
 
@@ -109,64 +154,74 @@ class SearchEnd:
     """The end of one design's optimization."""
 
     design: str
-    """The loop as typed, canonical."""
     status: Status
     """finished: the optimizer returned a program. budget, failed: it stopped early, and the best program so far was kept."""
     reason: str
-    """The reason why it did not finish; empty if it did."""
     digest: str
-    """The digest of the final program."""
     chosen: int
-    """The number of the final candidate."""
-    candidates: int
-    """Number of programs that count as tried, including the design's own."""
+    candidates: tuple[Candidate, ...]
+    """All programs, the design's own first."""
     before: Mapping[str, float]
     """Dev task → score of the design's own program."""
     after: Mapping[str, float]
-    """Dev task → score of the final program."""
     search: SearchCost
     """The optimizer's rollouts, which the budget limits."""
     proposals: SearchCost
-    """The optimizer's own requests."""
     evaluation: SearchCost
     """The extra rollouts beyond the budget for `before` and `after`."""
     warnings: tuple[str, ...] = ()
 
+
+def read_end(folder: Path) -> SearchEnd | None:
+    """Read the end of a design's search; None before it. Raises RunError."""
+    path = folder / ENDED
+    try:
+        return read_as(SearchEnd, read_document(path), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise error if isinstance(error, RunError) else RunError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class TriedProgram:
+    """A program that counts as tried."""
+
+    candidate: Candidate
+    spent: SearchCost
+    """Its rollouts, those for its dev scores beyond the budget among them."""
+    is_kept: bool
+    tasks: Mapping[str, int]
+
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        plain: dict[str, Any] = adapter(type(self)).dump_python(self, mode="json")
-        return plain | {name: getattr(self, name).to_json() for name in COSTS}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SearchEnd:
-        """Read plain JSON. Raises KeyError, TypeError or ValueError for anything else."""
-        costs = {name: SearchCost.from_json(data[name]) for name in COSTS}
-        end: SearchEnd = adapter(cls).validate_python({**data, **costs})
-        return end
+        """Return plain JSON. Of each split: the sum of scores, and the tasks that they are of, of how many in all."""
+        spent, data = plain(self.spent), {"program": self.candidate.number, "digest": self.candidate.digest, "kept": self.is_kept}
+        for split, scores in (("dev", self.candidate.dev), ("train", self.candidate.train)):
+            solved = round(sum(scores.values()), 6)
+            data |= {f"{split}_solved": solved, f"{split}_scored": len(scores), f"{split}_tasks": self.tasks[split]}
+        return {**data, "rollouts": spent.pop("trials"), **spent}
 
 
-COSTS = ("search", "proposals", "evaluation")
-
-
-class Watcher(Protocol):
-    """An observer of an optimization, called once at a time; a resumed run reports its replayed rollouts again.
-
-    A program is told as `tried` from when it counts as that; rollouts of it may have been told before. Costs are those so far.
+def tried_programs(folder: Path, end: SearchEnd, tasks: Mapping[str, int]) -> Iterator[TriedProgram]:
+    """Yield the programs that count as tried: the first, the kept one, and those that were scored on a dev task or all train tasks,
+    or have instructions of their own. Others are steps within an optimizer. Raises RunError for a damaged log.
     """
+    spent: dict[str, SearchCost] = defaultdict(SearchCost)
+    for where, line in read_log(folder / ROLLOUTS):
+        spent[line["key"][0]] += read_as(SearchCost, line["spent"], where)
+    seen = set[tuple[str, ...]]()
+    for each in end.candidates:
+        texts, is_kept = tuple(prompt.instructions for prompt in each.program.values()), each.number == end.chosen
+        if is_kept or each.dev or len(each.train) == tasks["train"] or texts not in seen:
+            yield TriedProgram(each, spent[each.digest], is_kept, tasks)
+        seen.add(texts)
 
-    def tried(self, design: str, candidate: Candidate) -> None: ...
+
+class Watcher(Unwatched):
+    """An observer of an optimization, called once at a time; a resumed run reports its replayed rollouts again."""
+
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None: ...
-    def proposed(self, design: str, proposals: SearchCost) -> None: ...
-    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None: ...
+    def ended(self, design: str, end: SearchEnd) -> None: ...
 
 
-class Silent(Unwatched):
-    """A watcher that does nothing."""
-
-    def tried(self, design: str, candidate: Candidate) -> None: ...
-    def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None: ...
-    def proposed(self, design: str, proposals: SearchCost) -> None: ...
-    def ended(self, design: str, end: SearchEnd, final: Candidate) -> None: ...
-
-
-SILENT = Silent()
+SILENT = Watcher()

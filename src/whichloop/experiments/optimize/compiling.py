@@ -2,7 +2,7 @@
 
 It leaves DSPy's settings, streams and loggers as they were, and is repeatable: equal seeds and equal answers give equal programs.
 An exception in a rollout or a metric, which DSPy would log and score 0, ends the compile as OptimizerFailed. What DSPy prints and
-logs goes to a file, its warnings to `Workshop.warn` as well.
+logs goes to a file.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ import io
 import json
 import logging
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import dspy
 
 from whichloop.dspy_seam.program import LoopProgram
+from whichloop.protocol import Program
 from whichloop.protocol.own_code import raised_at
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import cap, error_text
+
+from .candidates import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +38,27 @@ class Workshop:
     """The inputs of a compile."""
 
     student: LoopProgram
-    """The initial program, which is not changed."""
     train: Sequence[dspy.Example]
     """The examples to learn from: `query`, `task` and `answer`, of which the first two are inputs."""
     dev: Sequence[dspy.Example]
-    """The examples to select programs with; if empty, train."""
     lm: Any
-    """A dspy.LM without a cache for the optimizer's own requests; may be None if it makes none."""
     threads: int = 1
-    """Number of rollouts in flight at once."""
     seed: int = 0
     log: Path = Path(os.devnull)
     """The file that gets what DSPy prints and logs."""
-    warn: Callable[[str], None] = lambda line: None
-    """A function that gets each kind of problem that DSPy only logs, in one line."""
-
-    @property
-    def choosing(self) -> list[Any]:
-        """The examples to select programs with."""
-        return list(self.dev or self.train)
 
 
 class OptimizerFailed(Exception):
     """A compile without a result because of a bug in the optimizer, a metric or a rollout; the message names the cause."""
 
 
-class BudgetSpent(BaseException):
-    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+class SearchOver(BaseException):
+    """The search ends with its best program so far. No Exception: optimizers swallow those, and would go on."""
+
+    def __init__(self, reason: str, status: Status = "budget") -> None:
+        """`budget`: it is used up; `failed`: the scorer is broken."""
+        super().__init__(reason)
+        self.status = status
 
 
 class Uncaught(BaseException):
@@ -82,25 +78,20 @@ def error_line(error: BaseException) -> str:
 # --- metrics ---
 
 
-def score(example: Any, prediction: Any, trace: Any = None) -> float | bool:
-    """Return the rollout's score in [0, 1]; with a trace, in bootstrapping, whether it is a full success."""
+def score(example: Any, prediction: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+    """Return the rollout's score in [0, 1]; with a trace, in bootstrapping, whether it is a full success.
+
+    An optimizer that names a predictor, as GEPA does, gets what `judge` gives.
+    """
+    if pred_name is not None:
+        return judge(example, prediction)
     value = float(prediction.score)
     return value if trace is None else value >= 1.0
-
-
-def share(example: Any, prediction: Any, trace: Any = None) -> float:
-    """Return the score, in bootstrapping too, where a threshold defines success."""
-    return float(prediction.score)
 
 
 def judge(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
     """Return a dspy.Prediction of score and feedback, which GEPA reflects on and SIMBA derives advice from."""
     return dspy.Prediction(score=float(pred.score), feedback=str(pred.feedback))
-
-
-def any_metric(example: Any, prediction: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
-    """Return a metric's value for optimizers whose way of calling is unknown."""
-    return score(example, prediction, trace) if pred_name is None else judge(example, prediction)
 
 
 def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,14 +200,12 @@ _ONE_AT_A_TIME = threading.RLock()
 """A lock, because what DSPy prints and logs is the whole process's."""
 
 
-def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop: Workshop) -> LoopProgram:
-    """Run `search` on a copy of the student, and return the student with the prompts of the program that it gives.
+def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop: Workshop) -> Program:
+    """Run `search` on a copy of the student, and return the prompts of the program that it gives.
 
     A process runs one compile at a time; others wait. Raises OptimizerFailed. Only BaseExceptions pass through every optimizer:
     KeyboardInterrupt, or one that a rollout raises to end the compile.
     """
-    if not workshop.train:
-        raise OptimizerFailed(f"{name}: there is no train task")
     student = LoopUnderTest.of(workshop.student)
     settings = {
         "lm": workshop.lm,
@@ -241,55 +230,34 @@ def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop
             student.fuse.end()
 
 
-def _program(result: Any, student: LoopProgram) -> LoopProgram:
-    """Return a copy of the student with the state of an optimizer's result, without anything else that DSPy attaches.
-
-    Raises TypeError for anything but a program of the student's predictors.
-    """
+def _program(result: Any, student: LoopProgram) -> Program:
+    """Return an optimizer's result. Raises TypeError for anything but a program of the student's predictors."""
     if not isinstance(result, LoopProgram):
         raise TypeError(f"it gave a {type(result).__name__}, not the program that it was handed, or a copy of it")
-    names, expected = (sorted(_predictors(program)) for program in (result, student))
-    if names != expected:
-        raise TypeError(f"it gave a program of the predictors {', '.join(names) or 'none'}, not {', '.join(expected)}")
-    clean: LoopProgram = student.deepcopy()
-    clean._compiled = False
-    clean.set_lm(None)
-    for name, prompt in result.program.items():
-        predictor = getattr(clean, name)
-        predictor.signature = predictor.signature.with_instructions(prompt.instructions)
-        predictor.signature.instructions = prompt.instructions  # without any, DSPy would invent some
-        predictor.demos = [dspy.Example(_fresh(demo)) for demo in prompt.demos]
-    return clean
-
-
-def _predictors(program: LoopProgram) -> list[str]:
-    return [name for name, value in vars(program).items() if isinstance(value, dspy.Predict)]
+    names = [sorted(name for name, part in vars(each).items() if isinstance(part, dspy.Predict)) for each in (result, student)]
+    if names[0] != names[1]:
+        raise TypeError(f"it gave a program of the predictors {', '.join(names[0]) or 'none'}, not {', '.join(names[1])}")
+    return {name: replace(prompt, demos=tuple(map(_fresh, prompt.demos))) for name, prompt in result.program.items()}
 
 
 # --- what DSPy prints, draws and logs ---
 
 LOGGERS = ("dspy", "gepa", "optuna")
-_OF_OPTIMIZERS = re.compile(r"(dspy\.(teleprompt|propose|evaluate|utils\.parallelizer)|gepa)\b")
-"""Loggers of optimizers. Elsewhere DSPy only warns about the form of requests."""
-_SWALLOWED = re.compile(r"Batched reflection failed|Per-task reflection failed|Iteration \d+: Exception")
-"""The beginnings of GEPA's messages about exceptions, which it logs below the level of a warning."""
-MAX_WARNINGS = 20
-"""Maximum number of distinct messages of one compile, because problems tend to repeat."""
 
 
 @contextmanager
 def _logged(workshop: Workshop) -> Iterator[None]:
-    """Send what DSPy prints and logs to the workshop's file within the block, and draw no bars."""
-    bar = importlib.import_module("tqdm").tqdm
+    """Write what DSPy prints and logs within the block into the workshop's file, without secrets, and draw no bars."""
+    bar, log = importlib.import_module("tqdm").tqdm, io.StringIO()
     with ExitStack() as stack:
-        log = _Redacted(stack.enter_context(workshop.log.open("a", encoding="utf-8", errors="replace")))
+        stack.callback(lambda: workshop.log.write_text(redact(log.getvalue()), "utf-8", "replace"))
         for logger in map(logging.getLogger, LOGGERS):
             stack.callback(vars(logger).update, handlers=logger.handlers, propagate=logger.propagate)
             stack.callback(logger.setLevel, logger.level)  # MIPROv2 sets optuna's
-            logger.handlers, logger.propagate = [logging.StreamHandler(log), _Warning(workshop.warn)], False
+            logger.handlers, logger.propagate = [logging.StreamHandler(log)], False
         stack.enter_context(redirect_stdout(log))
         for owner, name, stand_in in (
-            (bar, "__init__", functools.partialmethod(_undrawn, bar.__init__)),
+            (bar, "__init__", functools.partialmethod(bar.__init__, disable=True)),
             (bar, "monitor_interval", 0),  # no thread that watches bars
             (importlib.import_module("dspy.teleprompt.gepa.gepa_utils"), "ThreadPoolExecutor", _Pool),
         ):
@@ -298,43 +266,8 @@ def _logged(workshop: Workshop) -> Iterator[None]:
         yield
 
 
-class _Redacted(io.TextIOBase):
-    """A text file without secrets."""
-
-    def __init__(self, file: io.TextIOBase) -> None:
-        super().__init__()
-        self.file = file
-
-    def write(self, text: str) -> int:
-        return self.file.write(redact(text))
-
-
-class _Warning(logging.Handler):
-    """Passes on what optimizers warn of, each kind once, in one line: the exception if there is one, else the message."""
-
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        super().__init__()
-        self.warn = warn
-        self.seen: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text, error = record.getMessage(), sys.exc_info()[1]
-        if not _OF_OPTIMIZERS.match(record.name) or not (record.levelno >= logging.WARNING or _SWALLOWED.match(text)):
-            return
-        line = cap(redact(" ".join(text.split())), MAX_CHARS) if error is None else error_line(error)
-        kind = re.sub(r"\d+", "0", line)  # numbers of iterations and batches
-        if kind not in self.seen and len(self.seen) < MAX_WARNINGS:
-            self.seen.add(kind)
-            self.warn(line)
-
-
-def _undrawn(self: object, begin: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    begin(self, *args, **{**kwargs, "disable": True})
-
-
 class _Pool(ThreadPoolExecutor):
     """A pool that waits for no call after Ctrl-C: GEPA's would wait for the rollout that a thread of it waits for."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the pool."""
         super().shutdown(wait and not isinstance(sys.exc_info()[1], KeyboardInterrupt), cancel_futures=True)

@@ -1,10 +1,10 @@
-"""The configuration of an optimization: the comparison of these loops, and the search for their prompts."""
+"""The configuration of an optimization, and its manifest: designs, optimizer, and the splits, of which test is opened once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,29 +15,31 @@ from whichloop.runs.config import (
     CompareConfig,
     IfAbsent,
     Positive,
+    Seed,
     SettingError,
     config_from,
     merged,
     read_toml,
     setting_error,
 )
+from whichloop.runs.folders import is_optimization
+from whichloop.runs.manifest import Count, ManifestPart, SuiteEntry, fitting
+from whichloop.runs.store.files import RunError
 
 BESIDE_DSPY: Mapping[str, str] = {"miprov2": "optuna"}
 """Built-in optimizer, in small letters → the package that it needs beside DSPy, whose extra has both."""
 
 
-def packages_of(optimizer: str) -> tuple[str, ...]:
-    """Return the packages that an optimizer needs; the extra of the last has all. `optimizer`: its name, without options."""
-    beside = BESIDE_DSPY.get(optimizer.lower())
-    return ("dspy",) if beside is None else ("dspy", beside)
+def check_packages(optimizer: str) -> tuple[str, ...]:
+    """Return the packages that an optimizer needs. `optimizer`: its name, without options.
 
-
-def check_packages(optimizer: str) -> None:
-    """Raise MissingExtra, which names one extra for all of them, where an optimizer needs a package that is not installed."""
-    packages = packages_of(optimizer)
+    Raises MissingExtra, which names one extra for all of them, where one is not installed.
+    """
+    packages = ("dspy", *(beside for name, beside in BESIDE_DSPY.items() if name == optimizer.lower()))
     for package in packages:
         if not is_installed(package):
             raise missing(f"optimizer {optimizer}", package, extra=EXTRA_OF[packages[-1]])
+    return packages
 
 
 REPEATS = 3
@@ -77,10 +79,9 @@ class OptimizeConfig(BaseModel):
     @model_validator(mode="after")
     def _one_model_and_profile(self) -> Self:
         compare = self.compare
-        same = "designs are optimized and compared under the same conditions"
         for field, names in (("models", compare.models), ("profiles", compare.profiles)):
             if len(names) != 1:
-                raise ValueError(f"{field}: give one, not {len(names)}: {same}")
+                raise ValueError(f"{field}: give one, not {len(names)}: designs are optimized under the same conditions")
         for field in _REFUSED:
             if getattr(compare, field) is not None:
                 raise ValueError(f"{field} is not a setting of an optimization, which has splits and logs of its own")
@@ -96,7 +97,6 @@ class OptimizeConfig(BaseModel):
 
     @property
     def proposer(self) -> str:
-        """Name of the model that proposes prompts."""
         return self.search.proposer or self.model
 
     @property
@@ -114,17 +114,12 @@ class OptimizeConfig(BaseModel):
 
 _REFUSED = ("split", "user", "cassette", "cassette_mode", "looks")
 """Fields of `CompareConfig` that an optimization does not take."""
-SETTINGS: tuple[str, ...] = tuple(
-    dict.fromkeys([*SearchConfig.model_fields, *(name for name in CompareConfig.model_fields if name not in _REFUSED)])
-)
-"""The settings of an optimization by field, those of the search first."""
 
 
 def load_optimize_config(file: Path | None, typed: Mapping[str, Any]) -> OptimizeConfig:
     """Read a TOML file; what was typed overrides it. Its table `search` configures the search, the rest the comparison.
 
-    `typed`: values by field of `CompareConfig` or `SearchConfig`. Raises SettingError for what was typed, ValueError in one line
-    that names file and setting, MissingExtra where what the optimizer needs is not installed, or OSError.
+    Raises SettingError for what was typed, ValueError in one line that names file and setting, MissingExtra, or OSError.
     """
     data = read_toml(file)
     of_search = {name: value for name, value in typed.items() if name in SearchConfig.model_fields}
@@ -133,15 +128,92 @@ def load_optimize_config(file: Path | None, typed: Mapping[str, Any]) -> Optimiz
     source = "" if file is None else str(file)
     compare = config_from({"repeats": REPEATS, **merged(data, of_compare)}, source, typed=of_compare)
     search = merged(searched, of_search) if isinstance(searched, dict) else searched
-    config = optimize_config_from({"compare": compare, "search": search}, source, of_search)
+    try:
+        config = OptimizeConfig(compare=compare, search=search)
+    except ValidationError as error:
+        told = setting_error(error, source, {"search": of_search})
+        raise SettingError(told.setting.removeprefix("search."), told.problem) if isinstance(told, SettingError) else told from None
     check_packages(parse_spec(config.search.optimizer).name)
     return config
 
 
-def optimize_config_from(data: Mapping[str, Any], source: str, typed: Mapping[str, Any] | None = None) -> OptimizeConfig:
-    """Validate a configuration; `typed`: what was typed of the search. Raises SettingError for that, and ValueError in one line."""
-    try:
-        return OptimizeConfig.model_validate(dict(data))
-    except ValidationError as error:
-        told = setting_error(error, source, None if typed is None else {"search": typed})
-        raise SettingError(told.setting.removeprefix("search."), told.problem) if isinstance(told, SettingError) else told from None
+AGAIN = "again"
+"""Folder of the second run of the old prompts on the locked tasks."""
+SplitName = Literal["train", "dev", "test"]
+
+
+class OptimizerEntry(ManifestPart):
+    """The optimizer and its options."""
+
+    spec: str
+    name: str
+    options: dict[str, Any]
+
+
+class DesignEntry(ManifestPart):
+    """A design and its digests."""
+
+    design: str
+    folder: str
+    loop: str
+    options: dict[str, Any]
+    configuration: str = ""
+    code: str = ""
+    program: str
+
+
+class SplitOpening(ManifestPart):
+    """The moment at which the test split was opened."""
+
+    at: str = ""
+    programs: dict[str, str]
+    """Design → digest of the tested program."""
+    rollouts: dict[str, dict[str, Any]]
+    """Design → the state of its rollout log at that time."""
+    before: tuple[str, ...] = ()
+    """Earlier runs beside this one that have opened the same tasks."""
+
+
+class SplitEntry(ManifestPart):
+    """A split of the suite."""
+
+    tasks: Count
+    digest: str
+    opened: SplitOpening | None = None
+
+
+class OptimizationManifest(ManifestPart):
+    """Everything that determines the results of an optimization, and where it ran."""
+
+    kind: Literal["optimization"] = "optimization"
+    created: str = ""
+    config: Annotated[dict[str, Any], fitting(OptimizeConfig)]
+    """The initial configuration, without secrets."""
+    seed: Seed
+    versions: dict[str, int | str | None]
+    suite: SuiteEntry
+    profiles: dict[str, str]
+    optimizer: OptimizerEntry
+    designs: tuple[DesignEntry, ...]
+    splits: dict[SplitName, SplitEntry]
+    packages: dict[str, str | None]
+    python: str
+    platform: str
+
+    @property
+    def opened_before(self) -> tuple[str, ...]:
+        """Earlier runs that have opened the same locked tasks."""
+        opened = self.splits["test"].opened
+        return () if opened is None else opened.before
+
+    @property
+    def settings(self) -> OptimizeConfig:
+        """The configuration that the run began with."""
+        return OptimizeConfig.model_validate(self.config)
+
+
+def read_optimization_manifest(folder: Path) -> OptimizationManifest:
+    """Read the manifest of an optimization. Raises RunError, which names the file and the field."""
+    if not is_optimization(folder):
+        raise RunError(f"{folder}: not an optimization")
+    return OptimizationManifest.read(folder)

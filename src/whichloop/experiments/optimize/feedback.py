@@ -7,7 +7,6 @@ that reflect on failures (GEPA, SIMBA) are handed the text; the scripted propose
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,19 +14,13 @@ from typing import Any
 from whichloop.datasets.task import Task
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace
-from whichloop.protocol import Plan, PlannedCall, Ref, StopReason, render_value, resolve
+from whichloop.protocol import Plan, PlannedCall, StopReason, render_value, resolve
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.redact import redact
 
-MAX_CHARS = 400
-"""Maximum length of a value or a quoted text."""
-MAX_SENTENCE_CHARS = 1000
-MAX_SENTENCES = 24
+MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES = 400, 1000, 24
+"""Characters of a value or a quoted text, and of a sentence; sentences."""
 ALL_WELL = "Everything went as planned."
-
-_LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
-"""The line ends of `str.splitlines`."""
-_UNREADABLE = (ValueError, RecursionError)
 
 
 def feedback(record: Record, trace: Trace | None, task: Task) -> str:
@@ -47,7 +40,13 @@ def _sentences(record: Record, trace: Trace | None, task: Task) -> Iterator[str]
     calls = [_Call.of(event) for event in events if isinstance(event, ToolRun)]
     differences = [] if task.plan is None or trace is None else [*_plan_differences(task.plan, calls)]  # marks what was to fail
     if not record.is_solved:
-        yield from _outcome(record, trace, task)
+        if record.stop not in (StopReason.FINISHED.value, StopReason.FORCED.value) or record.answer is None:
+            yield f"No answer: {record.stop or 'unknown'}."
+        elif record.scores.get("answer", record.accuracy) < 1:
+            yield _beside("answer", record.answer, task.expected)
+        state = None if trace is None else trace.head.end_state
+        if task.end_state is not None and state is not None and record.scores.get("state", 1.0) < 1:
+            yield _beside("end state", state.get("found"), task.end_state)
         yield from differences
     yield from (f"Tool {call.tool} failed: {_quoted(call.text)}." for call in calls if call.failed and not call.was_to_fail)
     for event in events:
@@ -55,35 +54,15 @@ def _sentences(record: Record, trace: Trace | None, task: Task) -> Iterator[str]
             yield f"The reply could not be read: {_quoted(event.wire_error)}."
 
 
-def _outcome(record: Record, trace: Trace | None, task: Task) -> Iterator[str]:
-    if record.stop not in (StopReason.FINISHED.value, StopReason.FORCED.value) or record.answer is None:
-        yield f"No answer: {record.stop or 'unknown'}."
-    elif record.scores.get("answer", record.accuracy) < 1:
-        answer, expected = _differing_parts(_as_object(record.answer, task.expected), task.expected)
-        yield f"The answer was {_json(answer)}, expected {_json(expected)}."
-    state = None if trace is None else trace.head.end_state
-    if task.end_state is not None and state is not None and record.scores.get("state", 1.0) < 1:
-        actual, expected = _differing_parts(state.get("found"), task.end_state)
-        yield f"The end state was {_json(actual)}, expected {_json(expected)}."
-
-
-def _differing_parts(value: object, expected: object) -> tuple[Any, Any]:
-    """Return the different items of two objects, which could otherwise be cut off."""
-    if not isinstance(value, Mapping) or not isinstance(expected, Mapping):
-        return value, expected
-    keys = [key for key in dict.fromkeys([*expected, *value]) if not _same(value.get(key), expected.get(key))]
-    if not keys:  # the scorer is stricter
-        return value, expected
-    return {key: value[key] for key in keys if key in value}, {key: expected[key] for key in keys if key in expected}
-
-
-def _as_object(answer: object, expected: object) -> object:
-    """Return the object that a text contains as JSON, where one is expected; else the answer itself."""
-    try:
-        read = json.loads(answer) if isinstance(answer, str) and isinstance(expected, Mapping) else answer
-    except _UNREADABLE:
-        return answer
-    return read if isinstance(read, Mapping) else answer
+def _beside(what: str, value: Any, expected: Any) -> str:
+    """Return a value beside the expected one: of two objects only what differs, which could otherwise be cut off."""
+    if isinstance(expected, Mapping) and isinstance(value, str) and isinstance(read := _read(value), Mapping):
+        value = read
+    if isinstance(value, Mapping) and isinstance(expected, Mapping):
+        keys = [key for key in dict.fromkeys([*expected, *value]) if not _same(value.get(key), expected.get(key))]
+        if keys:  # else the scorer is stricter
+            value, expected = ({key: item[key] for key in keys if key in item} for item in (value, expected))
+    return f"The {what} was {_json(value)}, expected {_json(expected)}."
 
 
 # --- calls and plan ---
@@ -108,20 +87,10 @@ class _Call:
         arguments = event.call.arguments if isinstance(event.call.arguments, Mapping) else {}
         return cls(event.call.tool, arguments, not event.ok, strip_receipts(event.data), not event.fault)
 
-    @property
-    def value(self) -> Any:
-        """The result, parsed if it is JSON."""
-        try:
-            return json.loads(self.text)
-        except _UNREADABLE:
-            return self.text
-
     def differences(self, target: Mapping[str, object]) -> list[str]:
         """Return the arguments in which it differs; an omitted one counts as null."""
-        names = dict.fromkeys([*target, *self.arguments])
-        return [
-            each for each in names if target.get(each) is not _UNKNOWN and not _same(self.arguments.get(each), target.get(each))
-        ]
+        names = [name for name in dict.fromkeys([*target, *self.arguments]) if target.get(name) is not _UNKNOWN]
+        return [name for name in names if not _same(self.arguments.get(name), target.get(name))]
 
 
 _UNKNOWN = object()
@@ -131,17 +100,16 @@ _UNKNOWN = object()
 def _plan_differences(plan: Plan, calls: Sequence[_Call]) -> Iterator[str]:
     """Yield sentences about each missing call: its differences from the nearest call of the same tool, or that there is none."""
     results: dict[str, Any] = {}
-    missing = [planned for planned in plan.calls if not _is_made(planned, calls, results)]
-    for planned in missing:
+    for planned in [planned for planned in plan.calls if not _is_made(planned, calls, results)]:
         target = _target(planned, results)
-        unplanned = [call for call in calls if not call.is_planned and call.tool == planned.tool and not _is_repeat(call, calls)]
-        nearest = min(unplanned, key=lambda call: len(call.differences(target)), default=None)
-        if nearest is None:
-            told = {
-                name: _in_words(planned.arguments[name], plan) if value is _UNKNOWN else value for name, value in target.items()
-            }
+        made = [call for call in calls if call.tool == planned.tool]
+        repeated = [call.arguments for call in made if call.is_planned]
+        others = [call for call in made if not call.is_planned and not any(_same(call.arguments, each) for each in repeated)]
+        if not others:
+            told = {name: "<an earlier result>" if value is _UNKNOWN else value for name, value in target.items()}
             yield f"The plan's call {planned.tool}({_json(told)}) was never made."
             continue
+        nearest = min(others, key=lambda call: len(call.differences(target)))
         nearest.is_planned = True
         for name in nearest.differences(target):
             was, planned_value = nearest.arguments.get(name), target.get(name)
@@ -155,8 +123,8 @@ def _is_made(planned: PlannedCall, calls: Sequence[_Call], results: dict[str, An
         for call in sorted(calls, key=lambda call: not call.is_true):
             if not call.is_planned and call.tool == form.tool and call.failed == form.fails and not call.differences(target):
                 call.is_planned, call.was_to_fail = True, form.fails
-                if call.is_true and all(value is not _UNKNOWN for value in target.values()):
-                    results[planned.id] = call.value
+                if call.is_true and _UNKNOWN not in target.values():
+                    results[planned.id] = _read(call.text)
                 return True
     return False
 
@@ -173,20 +141,6 @@ def _target(planned: PlannedCall, results: Mapping[str, Any]) -> dict[str, Any]:
     return {name: resolved(value) for name, value in planned.arguments.items()}
 
 
-def _is_repeat(call: _Call, calls: Sequence[_Call]) -> bool:
-    """Return whether a call repeats a planned call."""
-    return any(other.is_planned and other.tool == call.tool and _same(other.arguments, call.arguments) for other in calls)
-
-
-def _in_words(value: object, plan: Plan) -> object:
-    """Return a value with its references in words."""
-    if isinstance(value, Ref):
-        return next((f"<result of {call.tool}>" for call in plan.calls if call.id == value.call), "<result>")
-    if isinstance(value, Mapping):
-        return {key: _in_words(item, plan) for key, item in value.items()}
-    return [_in_words(item, plan) for item in value] if isinstance(value, list | tuple) else value
-
-
 def _same(a: object, b: object) -> bool:
     """Return whether two JSON values are equal; a text equals the value that it represents."""
     try:
@@ -198,11 +152,19 @@ def _same(a: object, b: object) -> bool:
 # --- values and texts in a sentence ---
 
 
+def _read(text: str) -> Any:
+    """Return the value of a text that is JSON, else the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _json(value: object) -> str:
     """Return a value as JSON of limited length; a cut-off text ends in "…" and is not JSON."""
     try:
         return _bounded(json.dumps(value, ensure_ascii=False), MAX_CHARS)
-    except (TypeError, *_UNREADABLE):
+    except (TypeError, ValueError, RecursionError):
         return _bounded(json.dumps(render_value(value), ensure_ascii=False), MAX_CHARS)
 
 
@@ -213,5 +175,5 @@ def _quoted(value: object) -> str:
 
 def _bounded(text: str, most: int) -> str:
     """Return a text as one line of limited length; secrets are removed before the cut, because they must be whole to match."""
-    clean = redact(strip_receipts(_LINE_ENDS.sub(" ", text)))
+    clean = redact(strip_receipts(" ".join(text.splitlines())))
     return clean if len(clean) <= most else f"{clean[:most]}…"

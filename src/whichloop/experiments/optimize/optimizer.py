@@ -14,17 +14,17 @@ import dspy
 from pydantic_core import to_jsonable_python
 
 from whichloop.dspy_seam.program import LoopProgram
+from whichloop.protocol import Program
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import Spec, nearest, own_object, without_process
 from whichloop.protocol.own_code import load_plugin
 from whichloop.runs.built_in import Option, options_of
 from whichloop.runs.registry import converted_options
 
-from .compiling import Workshop, any_metric, compiled, error_line, judge, loud, loud_metric_of, score, share
-from .config import check_packages, packages_of
+from .compiling import Workshop, compiled, error_line, judge, loud, loud_metric_of, score
+from .config import check_packages
 
 GROUP = "whichloop.optimizers"
-"""The entry points of optimizers in other packages."""
 Options = dict[str, Any]
 
 
@@ -39,23 +39,22 @@ class BuiltIn:
     only_collects: bool = False
     """Whether it never compares programs, so that its state when the rollouts end is its result."""
     sized: Callable[[Options, Workshop], Options] = lambda options, workshop: options
-    """Fits the options to the tasks."""
 
 
 def _gepa(options: Options, workshop: Workshop) -> Options:
-    sizes = ("max_metric_calls", "max_full_evals", "auto")
-    return options if any(name in options for name in sizes) else {**options, "max_full_evals": 10}
+    sizes = {"max_metric_calls", "max_full_evals", "auto"}
+    return options if sizes & options.keys() else {**options, "max_full_evals": 10}
 
 
 def _mipro(options: Options, workshop: Workshop) -> Options:
     """Return its options without `auto`, unless that was typed; DSPy refuses a minibatch larger than dev."""
-    dev, size = len(workshop.choosing), options.get("minibatch_size", 35)
+    dev, size = len(workshop.dev), options.get("minibatch_size", 35)
     options = {"minibatch": dev > size, **options, "minibatch_size": min(size, dev)}
     if options.get("auto") is not None:
         return options
     candidates = options.get("num_candidates", 6)
-    is_zero_shot = options.get("max_bootstrapped_demos") == options.get("max_labeled_demos") == 0
-    parts = len(workshop.student.predictors()) * (1 if is_zero_shot else 2)
+    parts = len(workshop.student.predictors())
+    parts *= 1 if options.get("max_bootstrapped_demos") == options.get("max_labeled_demos") == 0 else 2
     trials = int(max(2 * parts * math.log2(max(2, candidates)), 1.5 * candidates))  # as many as DSPy recommends
     return {"num_trials": trials, **options, "auto": None, "num_candidates": candidates}
 
@@ -80,12 +79,10 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         sized=_simba,
     ),
 }  # fmt: skip
-OWN = BuiltIn("", metric=any_metric)
 
 _GIVEN = ("metric", "seed", "threads", "num_threads", "lm", "prompt_model", "reflection_lm")
-"""The arguments that whichloop passes to a constructor if its signature has them."""
 _RESERVED = frozenset({*_GIVEN, "self", "student", "trainset", "valset", "teacher", "eval_kwargs", "log_dir"})
-"""Arguments that are no options."""
+"""Arguments that are no options: whichloop passes what it has to a constructor or a `compile` whose signature has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +92,7 @@ class Optimizer:
     name: str
     target: Callable[..., Any]
     typed: Mapping[str, Any] = field(default_factory=dict)
-    about: BuiltIn = OWN
-
-    @property
-    def summary(self) -> str:
-        """A one-line description."""
-        return self.about.summary or (inspect.getdoc(self.target) or "").partition("\n")[0]
+    about: BuiltIn = BuiltIn("")
 
     @property
     def options(self) -> Options:
@@ -120,25 +112,26 @@ class Optimizer:
         """Its method, where it is a class."""
         return getattr(self.target, "compile", None) if inspect.isclass(self.target) else None
 
-    def compile(self, workshop: Workshop) -> LoopProgram:
-        """Return a program of the student's predictors, uncompiled in DSPy's sense. Raises what `compiled` does."""
-        for package in packages_of(self.name):
+    def compile(self, workshop: Workshop) -> Program:
+        """Return a program of the student's predictors. Raises what `compiled` does."""
+        for package in check_packages(self.name):
             importlib.import_module(package)  # before its logger is redirected, because the import sets it up
         return compiled(without_process(self.name), self._search, workshop)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
-        metric = share if "metric_threshold" in self.typed and self.about.metric is score else self.about.metric
-        values = (loud(metric), workshop.seed, workshop.threads, workshop.threads, *[workshop.lm] * 3)
-        offered: Options = dict(zip(_GIVEN, values, strict=True))
+        metric = self.about.metric
+        if "metric_threshold" in self.typed and metric is score:
+            metric = lambda example, prediction, trace=None: score(example, prediction)  # noqa: E731
+        given = (loud(metric), workshop.seed, workshop.threads, workshop.threads, *[workshop.lm] * 3)
         options = self.about.sized({**self.about.defaults, **self.typed}, workshop)
         of_compile = {name: value for name, value in options.items() if name not in inspect.signature(self.target).parameters}
         own = {name: value for name, value in options.items() if name not in of_compile}
-        teleprompter = self.target(**_accepted(self.target, offered), **own)
+        teleprompter = self.target(**_accepted(self.target, dict(zip(_GIVEN, given, strict=True))), **own)
         compiling: Any = getattr(teleprompter, "compile", None)
         if not callable(compiling):
             raise TypeError(f"it is a {type(teleprompter).__name__}, which has no compile(student, trainset=…)")
         quiet = {"num_threads": workshop.threads, "display_progress": False}
-        arguments = _accepted(compiling, {"valset": workshop.choosing, "seed": workshop.seed, "eval_kwargs": quiet})
+        arguments = _accepted(compiling, {"valset": workshop.dev, "seed": workshop.seed, "eval_kwargs": quiet})
         has_seed = "seed" in arguments or "seed" in inspect.signature(self.target).parameters
         trainset = list(workshop.train)
         if not has_seed:
@@ -163,10 +156,7 @@ def optimizers() -> tuple[Optimizer, ...]:
 
 
 def optimizer_named(spec: Spec) -> Optimizer:
-    """Return the optimizer that a spec names: one of DSPy's (case-insensitive), `package.module:Name`, or a plug-in.
-
-    Raises ValueError with a one-line message for an unknown name or option, a bad value, or a package that is not installed.
-    """
+    """Return the optimizer of a spec: one of DSPy's (case-insensitive), `package.module:Name`, or a plug-in. Raises ValueError."""
     name = spec.name
     if spec.program is not None:
         raise ValueError(f"optimizer {name}: @{spec.program} is for loops: an optimizer begins with the loop's program")
@@ -191,11 +181,9 @@ def _checked(plain: Optimizer, typed: Mapping[str, Any]) -> Optimizer:
     """Return an optimizer with options. Raises ValueError for what is none, and for an option that it lacks or needs."""
     label, target = f"optimizer {plain.name}", plain.target
     if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
-        raise ValueError(
-            f"{label}: it must be a class with a compile(student, trainset=…), or a function that makes such an object"
-        )
-    if reserved := [name for name in typed if name in _RESERVED]:
-        raise ValueError(f"{label}: {reserved[0]} is not an option: whichloop sets it")
+        raise ValueError(f"{label}: it must be a class with a compile(student, trainset=…), or a function that makes one")
+    if reserved := typed.keys() & _RESERVED:
+        raise ValueError(f"{label}: {min(reserved)} is not an option: whichloop sets it")
     own = options_of(target)
     of_compile = {name: value for name, value in typed.items() if name in plain.described and name not in own}
     options = converted_options(target, {name: value for name, value in typed.items() if name not in of_compile}, label)

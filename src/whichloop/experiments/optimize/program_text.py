@@ -7,13 +7,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from whichloop.protocol import Optimizable, Program, Prompt, program_digest, read_program
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.program import CONVERSATION, Demo, in_own_format
 from whichloop.protocol.values import one_line
 from whichloop.runs.registry import make_loop
+
+from .candidates import program_json
 
 HEAD = "── "
 """How the heading of a part of a program begins."""
@@ -26,20 +28,14 @@ class NamedProgram:
     """A program and its origin."""
 
     name: str
-    """The name as typed."""
     predictors: Program
     """The predictors; those of a file have no known fields."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """The notes of the optimization in the file."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON. Raises ValueError for numbers that JSON does not have."""
-        predictors = {
-            name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
-            for name, prompt in self.predictors.items()
-        }
         digest = program_digest(self.predictors)
-        return {"program": self.name, "digest": digest, "about": dict(self.about), "predictors": predictors}
+        return {"program": self.name, "digest": digest, "about": dict(self.about), "predictors": program_json(self.predictors)}
 
 
 def program_named(text: str) -> NamedProgram:
@@ -95,19 +91,7 @@ def value_text(value: object) -> str:
 # --- two programs ---
 
 
-@dataclass(frozen=True, slots=True)
-class DiffLine:
-    """One line of a diff."""
-
-    kind: Literal["head", "place", "same", "added", "removed"]
-    text: str
-
-
-_KINDS: Mapping[str, Literal["place", "added", "removed"]] = {"@": "place", "+": "added", "-": "removed"}
-
-
-def program_diff(a: NamedProgram, b: NamedProgram) -> tuple[DiffLine, ...]:
+def program_diff(a: NamedProgram, b: NamedProgram) -> tuple[str, ...]:
     """Return how b differs from a, as `diff -u` does; nothing where it does not."""
-    texts = [*program_lines(a.predictors)], [*program_lines(b.predictors)]
-    unified = [*difflib.unified_diff(*texts, a.name, b.name, lineterm="")]
-    return tuple(DiffLine("head" if n < 2 else _KINDS.get(text[:1], "same"), text) for n, text in enumerate(unified))
+    old, new = ([*program_lines(each.predictors)] for each in (a, b))
+    return tuple(difflib.unified_diff(old, new, a.name, b.name, lineterm=""))

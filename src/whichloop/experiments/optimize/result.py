@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from whichloop.experiments.compare.results import Results, before_and_after, results
 from whichloop.metrics.gains import Arms, Cost, DevGain, Gain, Gains, dev_gain, difference, gains, use_of
 from whichloop.metrics.statistics import Interval, interval_json
+from whichloop.protocol import program_digest
 from whichloop.protocol.digest import digest
+from whichloop.protocol.names import without_process
 from whichloop.protocol.values import counted
-from whichloop.runs.config import BudgetConfig
 from whichloop.runs.folders import TEST
 from whichloop.runs.store.files import MANIFEST, RunError
 
-from . import manifest as files
-from .candidates import COSTS, SearchEnd
-from .tried import TriedProgram, tasks_of, tried_programs
+from .candidates import PROGRAM, ROLLOUTS, SearchEnd, TriedProgram, log_digest, plain, read_end, read_log, tried_programs
+from .config import AGAIN, OptimizationManifest, read_optimization_manifest
+from .program_text import program_named
 
-EVERYTHING_RAN = "all trials are there, what MLflow lacks may be added"
-"""What to say of a run that was cut off after its last trial."""
 Reason = Literal["better", "cheaper", "equivalent", "worse", "undecided", "unchanged", "failed"]
 """Why to adopt new prompts, better or cheaper, or to keep the old ones."""
 
@@ -31,16 +30,12 @@ class DesignResult:
     """The result of one design."""
 
     design: str
-    """The loop as typed, canonical."""
     folder: Path
     initial_digest: str
-    """The digest of its initial program."""
     ended: SearchEnd | None
-    """None if it has not been optimized yet."""
     tried: tuple[TriedProgram, ...] = ()
     """The programs that its search tried, its own first; empty while it is not done."""
     dev: DevGain | None = None
-    """The gain on the tasks that the search chose by."""
     gain: Gain | None = None
     """The gain on the locked tasks; None if these were not opened."""
     again: Interval | None = None
@@ -48,7 +43,6 @@ class DesignResult:
     noise: Interval | None = None
     """What the second run of its own program solved more than the first: what is no gain of any prompt."""
     uses: tuple[Cost | None, Cost | None] = (None, None)
-    """What a locked task takes before and after."""
     reason: Reason | None = None
     """Why to adopt the new prompts or not; None without a whole and valid test."""
 
@@ -58,13 +52,9 @@ class DesignResult:
         return "not ended" if self.ended is None else self.ended.status
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        return () if self.ended is None else self.ended.warnings
-
-    @property
     def program(self) -> Path | None:
         """The file of the optimized program."""
-        return None if self.ended is None else self.folder / files.PROGRAM
+        return None if self.ended is None else self.folder / PROGRAM
 
     @property
     def is_unchanged(self) -> bool:
@@ -88,25 +78,23 @@ class DesignResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for unknown values."""
-        end = {} if self.ended is None else self.ended.to_json()
+        end: dict[str, Any] = {"reason": "", "warnings": []} if self.ended is None else plain(self.ended)
+        intervals = {"again": self.again, "noise": self.noise, "optimism_interval": self.optimism}
         used = {f"per_task_{when}": use and use.to_json() for when, use in zip(("before", "after"), self.uses, strict=True)}
         return {
             "design": self.design,
             "status": self.status,
-            "reason": end.get("reason", ""),
-            "program": None if self.program is None else str(self.program),
+            **{name: end.get(name) for name in ("reason", "digest", "chosen", "warnings")},
+            "program": self.program and str(self.program),
+            "candidates": len(self.tried) or None,
             "unchanged": self.is_unchanged,
-            **{name: end.get(name) for name in ("digest", "candidates", "chosen")},
-            "dev": None if self.dev is None else self.dev.to_json(),
-            "test": None if self.gain is None else self.gain.to_json(),
-            "again": interval_json(self.again),
-            "noise": interval_json(self.noise),
-            "optimism": None if self.optimism is None else self.optimism.value,
-            "optimism_interval": interval_json(self.optimism),
             "advice": self.advice,
+            "dev": self.dev and self.dev.to_json(),
+            "test": self.gain and self.gain.to_json(),
+            "optimism": self.optimism and self.optimism.value,
+            **{name: interval_json(value) for name, value in intervals.items()},
             "programs": [program.to_json() for program in self.tried],
-            "cost": {**{name: end.get(name) for name in COSTS}, **used},
-            "warnings": list(self.warnings),
+            "cost": {name: end.get(name) for name in ("search", "proposals", "evaluation")} | used,
         }
 
 
@@ -115,13 +103,11 @@ class OptimizationResult:
     """The result of an optimization, which may be incomplete."""
 
     folder: Path
-    manifest: files.OptimizationManifest
+    manifest: OptimizationManifest
     designs: tuple[DesignResult, ...]
     gains: Gains | None
-    """None if the test split was not opened."""
     test: Results | None
     again: Results | None
-    """The old prompts on the locked tasks, run a second time with another seed."""
 
     @property
     def is_complete(self) -> bool:
@@ -144,17 +130,14 @@ class OptimizationResult:
         return "incomplete: no trial of the test split was run yet" if self.test is None else ""
 
     @property
-    def budget(self) -> BudgetConfig:
-        """The budget for each design's rollouts."""
-        return self.manifest.settings.search.budget
-
-    @property
     def title(self) -> str:
         """A line with suite, splits, optimizer, seed and state."""
         suite, splits = self.manifest.suite, self.manifest.splits
         sizes = f"{splits['train'].tasks} train, {splits['dev'].tasks} dev, {splits['test'].tasks} locked tasks"
-        how = f"× {self.manifest.settings.compare.repeats}; {self.manifest.optimizer.title}, seed {self.manifest.seed}"
-        return f"{suite.name} {suite.version}: {sizes} {how}{f'; {self.state}' if self.state else ''}"
+        how = (
+            f"{self.manifest.settings.compare.repeats}; {without_process(self.manifest.optimizer.spec)}, seed {self.manifest.seed}"
+        )
+        return f"{suite.name} {suite.version}: {sizes} × {how}{f'; {self.state}' if self.state else ''}"
 
     @property
     def digest(self) -> str:
@@ -171,11 +154,11 @@ class OptimizationResult:
             "state": self.state,
             "invalid": self.invalid,
             "optimizer": self.manifest.optimizer.to_json(),
-            "budget": self.budget.model_dump(mode="json"),
+            "budget": self.manifest.settings.search.budget.model_dump(mode="json"),
             "splits": {name: split.to_json() for name, split in self.manifest.splits.items()},
             "designs": [design.to_json() for design in self.designs],
-            "ranking": None if self.gains is None else self.gains.to_json(),
-            "test": None if self.test is None else self.test.to_json(),
+            "ranking": self.gains and self.gains.to_json(),
+            "test": self.test and self.test.to_json(),
         }
 
 
@@ -184,69 +167,52 @@ def optimization_result(folder: Path) -> OptimizationResult:
 
     Raises RunError for anything else, or if the test split was not locked until the programs were final.
     """
-    manifest = files.read_optimization_manifest(folder)
-    folders = [folder / item.folder for item in manifest.designs]
+    manifest = read_optimization_manifest(folder)
     designs = [
-        DesignResult(item.design, path, item.program, files.read_end(path))
-        for item, path in zip(manifest.designs, folders, strict=True)
+        DesignResult(item.design, folder / item.folder, item.program, read_end(folder / item.folder)) for item in manifest.designs
     ]
-    opened = manifest.splits["test"].opened
     try:
-        test, again = (results(folder / name) if (folder / name / MANIFEST).is_file() else None for name in (TEST, files.AGAIN))
-        seen = {record.task for run in (test, again) if run is not None for record in run.records}
-        _check_lock(folder, opened, designs, seen)
-        gained, arms = None, list[Arms]()
+        test, again = (results(folder / name) if (folder / name / MANIFEST).is_file() else None for name in (TEST, AGAIN))
+        _check_lock(manifest, folder, designs, {record.task for run in (test, again) if run for record in run.records})
+        tasks: dict[str, int] = {name: split.tasks for name, split in manifest.splits.items()}
+        designs = [_searched(design, tasks, manifest.settings.compare.alpha) for design in designs]
+        gained = None
         if test is not None:
-            if len(test.manifest.arms) != 2 * len(designs):
-                found = counted(len(test.manifest.arms), "arm")
-                raise RunError(f"{test.folder}: {found} for {len(designs)} designs, which have two each")
-            pairs = zip(designs, before_and_after(test.manifest), strict=True)
-            arms = [Arms(design.design, before, after) for design, (before, after) in pairs]
-            _check_arms(test, arms, {} if opened is None else opened.programs, designs)
+            arms = _arms(test, designs)
             gained = gains(test.comparison, test.records, arms)
-        tested = _Tested(manifest, test, again, arms, gained)
-        design_results = tuple(tested.design(place, design) for place, design in enumerate(designs))
+            designs = [_tested(*each, test, again) for each in zip(designs, arms, gained.gains, strict=True)]
     except RunError:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and results do not fit together: {error!r}") from None
-    return OptimizationResult(folder, manifest, design_results, gained, test, again)
+    return OptimizationResult(folder, manifest, tuple(designs), gained, test, again)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tested:
-    """The test so far; a part is None, or empty, where there is none."""
-
-    manifest: files.OptimizationManifest
-    test: Results | None
-    again: Results | None
-    arms: Sequence[Arms]
-    gains: Gains | None
-
-    def design(self, place: int, plain: DesignResult) -> DesignResult:
-        """Return a design with its results."""
-        end, log = plain.ended, plain.folder / files.ROLLOUTS
-        gain = None if self.gains is None else self.gains.gains[place]
-        about = (plain.design, plain.folder, plain.initial_digest, end)
-        if end is None:
-            return DesignResult(*about, gain=gain)
-        tried = tried_programs(plain.folder / files.CANDIDATES, log, end, tasks_of(self.manifest))
-        if self.test is None or self.gains is None or gain is None:
-            return DesignResult(*about, tried, dev_gain(end.before, end.after))
-        clusters = {str(line["key"][1]): str(line["record"].get("cluster", "")) for line in files.read_log(log)}
-        dev, arms, again, noise = dev_gain(end.before, end.after, clusters, self.gains.alpha), self.arms[place], None, None
-        if self.again is not None:
-            again = next(arm.summary.accuracy for arm in self.again.comparison.arms if arm.info.arm == arms.before)
-            noise = difference(self.again.records, self.test.records, arms.before, self.gains.alpha)
-        summaries = {arm.info.arm: arm.summary for arm in self.test.comparison.arms}
-        uses = (use_of(summaries[arms.before]), use_of(summaries[arms.after]))
-        is_judged = self.test.is_complete and not self.test.comparison.invalid
-        return DesignResult(*about, tried, dev, gain, again, noise, uses, _reason(plain, end, gain) if is_judged else None)
+def _searched(design: DesignResult, tasks: Mapping[str, int], alpha: float) -> DesignResult:
+    """Return a design with the result of its search, if that has ended. `tasks`: their number in each split."""
+    if design.ended is None:
+        return design
+    log = read_log(design.folder / ROLLOUTS)
+    clusters = {line["key"][1]: str(line["record"].get("cluster", "")) for _, line in log}
+    dev = dev_gain(design.ended.before, design.ended.after, clusters, alpha)
+    return replace(design, tried=tuple(tried_programs(design.folder, design.ended, tasks)), dev=dev)
 
 
-def _reason(design: DesignResult, end: SearchEnd, gain: Gain) -> Reason | None:
+def _tested(design: DesignResult, arms: Arms, gain: Gain, test: Results, again: Results | None) -> DesignResult:
+    """Return a design with the results of the test so far."""
+    use = {arm.info.arm: use_of(arm.summary) for arm in test.comparison.arms}
+    design = replace(design, gain=gain, uses=(use[arms.before], use[arms.after]))
+    if again is not None:
+        accuracy = next(arm.summary.accuracy for arm in again.comparison.arms if arm.info.arm == arms.before)
+        noise = difference(again.records, test.records, arms.before, test.comparison.alpha)
+        design = replace(design, again=accuracy, noise=noise)
+    judged = test.is_complete and not test.comparison.invalid
+    return replace(design, reason=_reason(design, gain) if judged else None)
+
+
+def _reason(design: DesignResult, gain: Gain) -> Reason | None:
     """Return why to adopt a design's new prompts or not: only a gain that is shown, or the same for less."""
-    if end.status == "failed":
+    if design.status == "failed":
         return "failed"
     if design.is_unchanged or gain.test is None:
         return "unchanged" if design.is_unchanged else None
@@ -259,31 +225,44 @@ def _reason(design: DesignResult, end: SearchEnd, gain: Gain) -> Reason | None:
 # --- the lock of the test split ---
 
 
-def _check_lock(folder: Path, opened: files.SplitOpening | None, designs: Sequence[DesignResult], tested: Collection[str]) -> None:
-    """Raise RunError if test trials ran before the opening, or anything was requested or changed after it."""
+def check_program(folder: Path, tested: str) -> None:
+    """Raise RunError unless the file of a design holds the program that is tested. `tested`: its digest."""
+    path = folder / PROGRAM
+    try:
+        program = program_named(str(path)).predictors
+    except ValueError as error:  # which names the file
+        raise RunError(str(error)) from None
+    if program_digest(program) != tested:
+        raise RunError(f"{path}: not the program that the test split was opened for")
+
+
+def _check_lock(manifest: OptimizationManifest, folder: Path, designs: Sequence[DesignResult], tested: Collection[str]) -> None:
+    """Raise RunError if test trials ran before the opening, anything changed after it, or a search was shown a locked task."""
+    opened = manifest.splits["test"].opened
     if opened is None:
         if tested:
             raise RunError(f"{folder}: trials of the test split were run, and {MANIFEST} does not say that it was opened")
         return
-    programs = {design.design: None if design.ended is None else design.ended.digest for design in designs}
-    if opened.programs != programs:
+    if opened.programs != {design.design: design.ended and design.ended.digest for design in designs}:
         raise RunError(f"{folder}: the test split was opened for other programs than those that the designs ended with")
     for design in designs:
-        log = design.folder / files.ROLLOUTS
-        if opened.rollouts.get(design.design) != files.log_digest(log):
+        log = design.folder / ROLLOUTS
+        if opened.rollouts.get(design.design) != log_digest(log):
             raise RunError(f"{log}: changed since the test split was opened")
-        leaked = next((task for line in files.read_log(log) if (task := str(line["key"][1])) in tested), None)
-        if leaked is not None:
-            raise RunError(f"{log}: the optimizer was shown task {leaked!r} of the test split")
-        if files.saved_digest(design.folder / files.PROGRAM) != programs[design.design]:
-            raise RunError(f"{design.folder / files.PROGRAM}: not the program that was tested")
+        if seen := [line["key"][1] for _, line in read_log(log) if line["key"][1] in tested]:
+            raise RunError(f"{log}: the optimizer was shown task {seen[0]!r} of the test split")
+        check_program(design.folder, opened.programs[design.design])
 
 
-def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str], designs: Sequence[DesignResult]) -> None:
-    """Raise RunError for an arm whose design or program is not the one that the test split was opened for."""
-    program_of = {arm.arm: arm.program for arm in test.manifest.arms}
-    for arm, design in zip(arms, designs, strict=True):
-        if program_of[arm.before] not in (None, design.initial_digest):
-            raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")
-        if program_of[arm.after] != programs[arm.design]:
-            raise RunError(f"{test.folder}: arm {arm.after} ran another program than the test split was opened for")
+def _arms(test: Results, designs: Sequence[DesignResult]) -> list[Arms]:
+    """Return the two arms of each design. Raises RunError for a program that is not the design's own, or not its final one."""
+    if len(test.manifest.arms) != 2 * len(designs):
+        raise RunError(f"{test.folder}: {counted(len(test.manifest.arms), 'arm')} for {len(designs)} designs, which have two each")
+    ran = {arm.arm: arm.program for arm in test.manifest.arms}
+    arms = []
+    for design, (before, after) in zip(designs, before_and_after(test.manifest), strict=True):
+        for arm, allowed in ((before, (None, design.initial_digest)), (after, (design.ended and design.ended.digest,))):
+            if ran[arm] not in allowed:
+                raise RunError(f"{test.folder}: arm {arm} ran another program than the test split was opened for")
+        arms.append(Arms(design.design, before, after))
+    return arms

@@ -1,4 +1,4 @@
-"""Rollouts: an optimizer's calls of a program, each an ordinary trial, run once, logged, and limited by the design's budget.
+"""What an optimizer asks, answered once, logged and limited: calls of a program, each an ordinary trial, and its own requests.
 
 A rollout is identified by (program, task, draw). Repeating it costs nothing, whether the optimizer repeats itself, DSPy resubmits a
 supposed straggler, or the whole optimization is replayed after a kill: with the same answers a teleprompter does the same, so that
@@ -10,42 +10,59 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from threading import Lock
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
+
+from pydantic import PlainSerializer, PlainValidator
 
 from whichloop.datasets.task import Task
 from whichloop.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.trace import Trace
 from whichloop.models.metering import Meter
-from whichloop.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, Toolbox, WrappedLoop, program_digest
+from whichloop.models.proposer import ScriptedProposer
+from whichloop.protocol import (
+    SILENT,
+    BudgetExceeded,
+    Loop,
+    Model,
+    Observer,
+    Outcome,
+    Program,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    WrappedLoop,
+    WrappedModel,
+    program_digest,
+)
+from whichloop.protocol.digest import digest
+from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.redact import redact
-from whichloop.protocol.values import counted
+from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.values import error_text
 from whichloop.runs.engine.interruption import INTERRUPTED
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store.files import RunError
+from whichloop.runs.trial.context_use import Pricing
 from whichloop.runs.trial.setting import NotRun, TrialContext
 from whichloop.runs.trial.trial import run_trial
 
-from .candidates import NO_COST, Candidate, SearchCost, Watcher
-from .compiling import BudgetSpent
+from .candidates import NO_COST, Candidate, JsonLinesLog, SearchCost, Watcher, plain, read_as, read_log
+from .compiling import SearchOver
 from .feedback import feedback
-from .manifest import JsonLinesLog, read_log
 
 T = TypeVar("T")
-LEAST_ERRORS = 3
-"""Errors from which on a scorer that raises more often than not ends a search."""
-
-
-class ScorerBroken(BaseException):
-    """The scorer of the tasks raises again and again; the message says what."""
 
 
 class RunStopped(BaseException):
@@ -86,40 +103,28 @@ class Key(NamedTuple):
     temperature: float | None
 
 
+def _record(data: Mapping[str, Any]) -> Record:
+    try:
+        return Record.from_json(data)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a record: {error!r}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The result of a rollout, without receipts."""
+    """The result of a rollout, without receipts, as a line of the log has it."""
 
-    record: Record
+    key: Key
+    record: Annotated[Record, PlainValidator(_record), PlainSerializer(Record.to_json)]
     calls: tuple[PredictorCall, ...]
     feedback: str
     spent: SearchCost
-    """The cost of all its attempts."""
-    is_beyond: bool = False
+    beyond: bool = False
     """Whether it ran beyond the budget, for dev scores only and not for the search."""
 
     @property
     def score(self) -> float:
         return self.record.scores.get("accuracy", 0.0)
-
-    @property
-    def raised_in_scorer(self) -> bool:
-        return self.record.status == "errored" and self.record.reason.startswith(SCORER)
-
-    def line(self, key: Key) -> dict[str, Any]:
-        """Return a line of the log."""
-        calls = [[call.predictor, dict(call.inputs), dict(call.outputs)] for call in self.calls]
-        told = {"feedback": self.feedback, "spent": self.spent.to_json(), "beyond": self.is_beyond}
-        return {"key": [*key], "record": self.record.to_json(), "calls": calls, **told}
-
-    @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> tuple[Key, Rollout]:
-        """Read a line of the log. Raises KeyError, TypeError, ValueError, AttributeError or IndexError for anything else."""
-        program, task, draw, temperature = line["key"]
-        calls = tuple(PredictorCall(str(name), dict(inputs), dict(outputs)) for name, inputs, outputs in line["calls"])
-        record, spent = Record.from_json(line["record"]), SearchCost.from_json(line["spent"])
-        key = Key(str(program), str(task), int(draw), temperature)
-        return key, cls(record, calls, str(line["feedback"]), spent, bool(line["beyond"]))
 
 
 @dataclass(frozen=True)
@@ -131,14 +136,6 @@ class ReportingLoop(WrappedLoop):
 
     async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[Any]:
         return await self.loop.run(query, tools, ReportingModel(model, self.calls, self.temperature), observer)
-
-
-class RolloutRules(NamedTuple):
-    """The seed of rollouts, and the treatment of those beyond the budget."""
-
-    seed: int
-    is_soft: bool = False
-    """Whether one beyond the budget scores 0 instead of ending the compile, for optimizers that only collect."""
 
 
 @dataclass
@@ -156,26 +153,25 @@ class Rollouts:
     background: Background
     log: InitVar[Path]
     watcher: Watcher
-    rules: RolloutRules
+    seed: int = 0
+    is_soft: bool = False
+    """Whether a rollout beyond the budget scores 0 instead of ending the compile, for optimizers that only collect."""
     candidates: dict[str, Candidate] = field(default_factory=dict)
     """Digest → candidate, in the order of trying."""
     search: SearchCost = NO_COST
     evaluation: SearchCost = NO_COST
     errored: int = 0
-    """Number of rollouts that finally failed because of infrastructure."""
     judged: int = 0
     """Number of rollouts that the tasks' scorer gave a score."""
-    scorer_errors: list[str] = field(default_factory=list)
-    """What it raised on others."""
+    last_failure: str = ""
 
     def __post_init__(self, log: Path) -> None:
         self._of_split = {split: {name for name, (own, _) in self.tasks.items() if own == split} for split in ("train", "dev")}
-        self._instructions: set[tuple[str, ...]] = set()
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._futures: dict[Key, Future[Rollout | None]] = {}
         self._reported: set[Key] = set()
         self._lock = threading.RLock()
-        self._failed_in_a_row, self._last_failure = 0, ""
+        self._failed_in_a_row = 0
         self._is_winding_down = False
         self._logged = _logged(log)
         self._log = JsonLinesLog(log)
@@ -184,22 +180,22 @@ class Rollouts:
         self._log.close()
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
-        """Run or look up a rollout. Raises BudgetSpent, ScorerBroken and RunStopped."""
+        """Run or look up a rollout. Raises SearchOver and RunStopped."""
         task_id = str(inputs.get("task"))
         if task_id not in self.tasks:
             raise RunStopped(f"the optimizer asked for task {task_id!r}, which is in neither train nor dev")
         with self._lock:
             key = Key(self.candidate(program).digest, task_id, sampled.rollout, sampled.temperature)
             future = self._future(key, loop, program, self.setting)
-        rollout = self._scored(key, _result(future))
+        rollout = self._scored(_result(future))
         if rollout is None:
-            if not self.rules.is_soft:
-                raise BudgetSpent(self.setting.meter.exhausted)
+            if not self.is_soft:
+                raise SearchOver(self.setting.meter.exhausted)
             return ProgramResult({"answer": None, "score": 0.0, "feedback": "", "stop": "budget", "status": "spent"}, ())
-        if self.is_broken:
-            raise ScorerBroken(self.broken)
+        if self.broken and self.errored > 2:
+            raise SearchOver(self.broken, "failed")
         if self._failed_in_a_row >= FIRST_FAILURES:
-            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self._last_failure}")
+            raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self.last_failure}")
         record = rollout.record
         fields = {"answer": record.answer, "score": rollout.score, "feedback": rollout.feedback}
         return ProgramResult({**fields, "stop": record.stop, "status": record.status}, rollout.calls)
@@ -207,42 +203,19 @@ class Rollouts:
     @property
     def spent(self) -> SearchCost:
         """The cost of the search, including rollouts that its budget cut short."""
-        meter, search = self.setting.meter, self.search
-        dollars = None if search.dollars is None and not meter.dollars else meter.dollars
-        return SearchCost(search.trials, meter.calls, meter.tokens, dollars)
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether the scorer raises again and again, so that the search ends."""
-        return len(self.scorer_errors) >= max(LEAST_ERRORS, self.judged + 1)
+        meter = self.setting.meter
+        return SearchCost(self.search.trials, meter.calls, meter.tokens, meter.dollars or self.search.dollars)
 
     @property
     def broken(self) -> str:
-        """What a scorer raises that raises again and again, or each of the few times that it was called; else empty."""
-        errors = self.scorer_errors
-        if not self.is_broken and (self.judged or not errors):
-            return ""
-        return f"{errors[0]} (it raised in {len(errors)} of {counted(self.judged + len(errors), 'call')})"
+        """What the scorer raises, where it never gave a score; else empty."""
+        return "" if self.judged or not self.last_failure.startswith(SCORER) else self.last_failure
 
-    def candidate(self, program: Program, *, is_whole: bool = False) -> Candidate:
-        """Return the candidate of a program, a new one if there is none yet; `is_whole`: it counts as tried, whatever it is."""
+    def candidate(self, program: Program) -> Candidate:
+        """Return the candidate of a program, a new one if there is none yet."""
         digest = program_digest(program)
         with self._lock:
-            candidate = self.candidates.get(digest)
-            if candidate is None:
-                candidate = self.candidates[digest] = Candidate(len(self.candidates), digest, program, counts=not self.candidates)
-            instructions = tuple(prompt.instructions for prompt in program.values())
-            if is_whole or instructions not in self._instructions:
-                candidate = self._counting(candidate)
-            self._instructions.add(instructions)
-            return candidate
-
-    def _counting(self, candidate: Candidate) -> Candidate:
-        """Return a candidate that counts as tried from now on, and report it if it did not before."""
-        if not candidate.counts:
-            candidate = self.candidates[candidate.digest] = replace(candidate, counts=True)
-            self.watcher.tried(str(self.arm.spec), candidate)
-        return candidate
+            return self.candidates.setdefault(digest, Candidate(len(self.candidates), digest, program))
 
     def best(self) -> Candidate:
         """Return the best candidate so far, the first of equals: by all dev tasks if several were scored on them, else by all train
@@ -258,28 +231,16 @@ class Rollouts:
 
     def dev_scores(self, loop: Loop, program: Program) -> dict[str, float]:
         """Return dev task → score of the program's first rollout without errored ones; missing ones run now, beyond the budget."""
-        candidate = self.candidate(program)
-        setting = replace(self.setting, meter=Meter())
-        keys = [Key(candidate.digest, task_id, 0, None) for task_id in self.tasks if task_id in self._of_split["dev"]]
-        scores = {}
-        for some in (keys[:LEAST_ERRORS], keys[LEAST_ERRORS:]):  # the first few tell whether the scorer works at all
-            if self.is_broken:
-                break
-            waiting = [self._future(key, loop, program, setting) for key in some]
-            for key, future in zip(some, waiting, strict=True):
-                rollout = _result(future)
-                if rollout is None:  # still running when the search ended, then cut short by its budget
-                    rollout = _result(self._future(key, loop, program, setting))
-                if (scored := self._scored(key, rollout)) is not None and scored.record.status == "scored":
-                    scores[key.task] = scored.score
-        return scores
+        digest, setting = self.candidate(program).digest, replace(self.setting, meter=Meter())
+        keys = [Key(digest, task, 0, None) for task in self.tasks if task in self._of_split["dev"]]
+        waiting = [self._future(key, loop, program, setting) for key in keys]
+        rollouts = [self._scored(_result(future)) for future in waiting]
+        return {each.key.task: each.score for each in rollouts if each is not None and each.record.status == "scored"}
 
-    def proposed(self, spent: SearchCost) -> None:
-        """Report the optimizer's own requests to the watcher, one call at a time. Raises RunStopped once the search winds down."""
-        with self._lock:
-            self.watcher.proposed(str(self.arm.spec), spent)
-            if self._is_winding_down:
-                raise RunStopped(INTERRUPTED)
+    def go_on(self) -> None:
+        """Raise RunStopped once the search winds down."""
+        if self._is_winding_down:
+            raise RunStopped(INTERRUPTED)
 
     def wind_down(self) -> int:
         """Begin no further rollout; return the number of those that are under way, which end and are kept."""
@@ -294,16 +255,14 @@ class Rollouts:
         with self._lock:
             future = self._futures.get(key)
             if future is None:
-                if self._is_winding_down:
-                    raise RunStopped(INTERRUPTED)
+                self.go_on()
                 future = self._futures[key] = self.background.submit(self._rollout(key, loop, program, setting))
             return future
 
     async def _rollout(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Rollout | None:
         """Return the rollout; None if the budget is used up, in which case it may be requested again."""
-        is_beyond = setting is not self.setting
         logged = self._logged.get(key)
-        if logged is not None and (is_beyond or not logged.is_beyond):
+        if logged is not None and (setting is not self.setting or not logged.beyond):
             setting.meter.calls += logged.spent.calls
             setting.meter.tokens += logged.spent.tokens
             setting.meter.dollars += logged.spent.dollars or 0.0
@@ -313,7 +272,7 @@ class Rollouts:
             with self._lock:
                 del self._futures[key]
         else:
-            self._log.append(rollout.line(key))
+            self._log.append(plain(rollout))
         return rollout
 
     async def _run(self, key: Key, loop: Loop, program: Program, setting: TrialContext) -> Rollout | None:
@@ -326,51 +285,40 @@ class Rollouts:
         for attempt in range(MAX_ATTEMPTS):
             calls.clear()
             try:
-                trial = await run_trial(Trial(arm, task, key.draw, self.rules.seed, attempt), setting)
+                trial = await run_trial(Trial(arm, task, key.draw, self.seed, attempt), setting)
             except NotRun:
                 return None
             record = trial.record
             spent += SearchCost(0, record.lm_calls, record.tokens, record.cost_usd)
             trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
-            plain = tuple(PredictorCall(call.predictor, _publishable(call.inputs), _publishable(call.outputs)) for call in calls)
-            rollout = Rollout(record, plain, feedback(record, trace, task), spent, setting is not self.setting)
-            if record.status != "errored" or rollout.raised_in_scorer:  # which would raise again
+            shown = tuple(PredictorCall(each.predictor, _publishable(each.inputs), _publishable(each.outputs)) for each in calls)
+            rollout = Rollout(key, record, shown, feedback(record, trace, task), spent, setting is not self.setting)
+            if record.status != "errored" or record.reason.startswith(SCORER):  # which would raise again
                 break
         return rollout
 
-    def _scored(self, key: Key, rollout: Rollout | None) -> Rollout | None:
+    def _scored(self, rollout: Rollout | None) -> Rollout | None:
         """Add a rollout to its candidate and report it on the first request, on the requesting thread."""
         with self._lock:
-            if rollout is None or key in self._reported:
+            if rollout is None or rollout.key in self._reported:
                 return rollout
+            key, record = rollout.key, rollout.record
             self._reported.add(key)
             scores = self._scores[key.program, key.task]
             scores.append(rollout.score)
             candidate, split = self.candidates[key.program], self.tasks[key.task][0]
-            mean = {**getattr(candidate, split), key.task: sum(scores) / len(scores)}
-            candidate = replace(candidate, dev=mean) if split == "dev" else replace(candidate, train=mean)
-            self.candidates[key.program] = candidate
-            if split == "dev" or self._of_split["train"] <= candidate.train.keys():
-                candidate = self._counting(candidate)
-            if rollout.is_beyond:
+            mean: dict[str, Any] = {split: {**getattr(candidate, split), key.task: sum(scores) / len(scores)}}
+            candidate = self.candidates[key.program] = replace(candidate, **mean)
+            if rollout.beyond:
                 self.evaluation += rollout.spent
             else:
                 self.search += rollout.spent
-            self._count(rollout)
-            self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
+            if record.status == "errored":
+                self.errored, self._failed_in_a_row, self.last_failure = self.errored + 1, self._failed_in_a_row + 1, record.reason
+            else:
+                self.judged, self._failed_in_a_row = self.judged + 1, 0
+            self.watcher.rolled_out(str(self.arm.spec), candidate, record, self.search)
         return rollout
-
-    def _count(self, rollout: Rollout) -> None:
-        """Count a rollout that failed, or that the scorer judged."""
-        if rollout.raised_in_scorer:
-            self.scorer_errors.append(rollout.record.reason)
-        elif rollout.record.status == "errored":
-            self.errored += 1
-            self._failed_in_a_row += 1
-            self._last_failure = rollout.record.reason
-        else:
-            self._failed_in_a_row = 0
-            self.judged += 1
 
 
 def _result(future: Future[Rollout | None]) -> Rollout | None:
@@ -395,13 +343,86 @@ def _logged(path: Path) -> dict[Key, Rollout]:
     """Return the rollouts of a log without the failures at its end, which a resumed run repeats."""
     rollouts: dict[Key, Rollout] = {}
     failed: dict[Key, Rollout] = {}
-    for number, line in enumerate(read_log(path), 1):
-        try:
-            key, rollout = Rollout.of_line(line)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise RunError(f"{path}:{number}: not a rollout: {type(error).__name__}: {error}") from None
-        failed[key] = rollout
+    for where, line in read_log(path):
+        rollout = read_as(Rollout, line, where)
+        failed[rollout.key] = rollout
         if rollout.record.status != "errored":
             rollouts |= failed
             failed.clear()
     return rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """A line of the log."""
+
+    request: str
+    reply: Reply
+
+
+class Proposals(StreamsWhole, WrappedModel):
+    """A model that answers from the log, and otherwise from the wrapped model; the n-th repetition of a request gets the n-th
+    reply."""
+
+    def __init__(
+        self, model: Model, meter: Meter, background: Background, log: Path, go_on: Callable[[], None], price: Pricing | None = None
+    ) -> None:
+        """Read the log. `go_on` raises where no further reply is wanted; `price` gives a reply its cost, a logged one too.
+
+        Raises RunError for an unreadable log.
+        """
+        super().__init__(model)
+        self.meter, self.background, self.go_on, self._price = meter, background, go_on, price
+        self.spent = SearchCost()
+        self._lock = Lock()
+        self._logged: dict[str, deque[Reply]] = defaultdict(deque)
+        for where, line in read_log(log):
+            proposal = read_as(_Proposal, line, where)
+            self._logged[proposal.request].append(proposal.reply)
+        self._log = JsonLinesLog(log)
+
+    def close(self) -> None:
+        self._log.close()
+
+    async def complete(self, request: Request) -> Reply:
+        """Return the reply; any number of threads may call, each on its own event loop.
+
+        Raises SearchOver beyond the budget, RunStopped if the disk is full or the provider fails, else the model's exceptions.
+        """
+        name = digest(request.as_dict())
+        reply = self._next_logged(name, request) or await self._requested(name, request)
+        with self._lock:
+            reply = reply if self._price is None else self._price(request, reply)
+            assert reply.usage is not None
+            self.meter.add(reply.usage)
+            self.spent += SearchCost(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
+            self.go_on()
+        return reply
+
+    def _next_logged(self, name: str, request: Request) -> Reply | None:
+        """Return the next logged reply to a request; None if absent. Raises SearchOver."""
+        with self._lock:
+            try:
+                self.meter.admit()
+            except BudgetExceeded as error:
+                raise SearchOver(f"the optimizer's own requests: {error}") from None
+            if not self._logged[name]:
+                return None
+            if isinstance(self.model, ScriptedProposer):  # its draws depend on the number of requests
+                self.model.skip(request)
+            return self._logged[name].popleft()
+
+    async def _requested(self, name: str, request: Request) -> Reply:
+        """Request a reply now, on the event loop that the model's connections belong to."""
+        try:
+            reply = await asyncio.wrap_future(self.background.submit(self.model.complete(request)))
+        except ProviderError as error:
+            if error.kind in ("bad_request", "refused"):  # which a resumed run would meet again
+                raise
+            raise RunStopped(f"the model that proposes failed ({error.kind}): {error_text(error)}") from None
+        reply = replace(reply, text=redact(reply.text), usage=reply.usage or estimate_usage(estimate_input(request), reply))
+        try:
+            self._log.append(plain(_Proposal(name, reply)))
+        except RunError as error:  # a full disk is not a failure of the optimizer
+            raise RunStopped(str(error)) from None
+        return reply

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import dspy
 from dspy.utils.saving import get_dependency_versions
@@ -24,10 +21,6 @@ from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.models.metering import Meter
 from whichloop.models.real import RealModel
-from whichloop.protocol import Optimizable
-from whichloop.protocol.digest import seal_document
-from whichloop.protocol.files import readable
-from whichloop.protocol.names import without_process
 from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted
@@ -38,17 +31,18 @@ from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import TEST
 from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
 from whichloop.runs.permissions import Permissions, own_code
-from whichloop.runs.store.files import MANIFEST, RunError, locked, read_document, write_whole
+from whichloop.runs.store.files import MANIFEST, RunError, locked, write_whole
 from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial_models import TrialModels, open_models
+from whichloop.runs.trial_models import open_models
 from whichloop.text.output import json_safe
 
-from . import manifest as files
-from .candidates import SILENT, Candidate, SearchEnd, Status, Watcher
-from .compiling import BudgetSpent, OptimizerFailed, Workshop
-from .prepare import DesignSearch, Optimization, open_proposer, proposal_pricing, search_config
-from .proposals import Proposals
-from .rollouts import Background, RolloutRules, Rollouts, RunStopped, ScorerBroken
+from . import candidates as files
+from .candidates import SILENT, Candidate, SearchEnd, Status, Watcher, plain, read_end
+from .compiling import OptimizerFailed, SearchOver, Workshop
+from .config import AGAIN, SplitOpening, read_optimization_manifest
+from .prepare import DesignSearch, Optimization, open_proposer, search_config
+from .result import check_program
+from .rollouts import Background, Proposals, Rollouts, RunStopped
 
 # --- the locked tasks ---
 
@@ -56,24 +50,21 @@ from .rollouts import Background, RolloutRules, Rollouts, RunStopped, ScorerBrok
 def open_test(search: Optimization) -> Experiment:
     """Create or reopen the comparison on the test split: each design as it was, and with its program.
 
-    Before the first trial, the manifest records when the split was opened, for which programs, and the rollouts until then.
-    Raises RunError if it was opened before for other programs.
+    Before it, the manifest records when the split was opened, for which programs, and the rollouts until then. Raises RunError.
     """
-    programs = {design.name: design.ended().digest for design in search.designs}
-    rollouts = {design.name: files.log_digest(design.folder / files.ROLLOUTS) for design in search.designs}
-    manifest = files.read_optimization_manifest(search.folder)
+    now: dict[str, Any] = {
+        "programs": {design.name: design.ended().digest for design in search.designs},
+        "rollouts": {design.name: files.log_digest(design.folder / files.ROLLOUTS) for design in search.designs},
+    }
+    manifest = read_optimization_manifest(search.folder)
     test = manifest.splits["test"]
-    for part, now in (("programs", programs), ("rollouts", rollouts)):
-        if test.opened is not None and getattr(test.opened, part) != now:
-            raise RunError(
-                f"{search.folder}: the test split was opened before, for other {part}; it is opened once: start a new run"
-            )
+    for part, known in now.items() if test.opened else ():
+        if getattr(test.opened, part) != known:
+            raise RunError(f"{search.folder}: the test split was opened before, for other {part}; it is opened once")
     for design in search.designs:
-        if files.saved_digest(design.folder / files.PROGRAM) != programs[design.name]:
-            raise RunError(f"{design.folder / files.PROGRAM}: not the program that the optimization gave")
+        check_program(design.folder, now["programs"][design.name])
     if test.opened is None:
-        before = tuple(_opened_before(search.folder, test.digest))
-        opened = files.SplitOpening(at=timestamp(), programs=programs, rollouts=rollouts, before=before)
+        opened = SplitOpening(at=timestamp(), before=tuple(_opened_before(search.folder, test.digest)), **now)
         splits = {**manifest.splits, "test": test.model_copy(update={"opened": opened})}
         write_manifest(search.folder, manifest.model_copy(update={"splits": splits}))
     return _comparison(search.folder / TEST, config_of_test(search))
@@ -83,7 +74,7 @@ def _opened_before(folder: Path, tasks: str) -> Iterator[str]:
     """Yield the names of the runs beside this one that have opened the same tasks. `tasks`: their digest."""
     for other in sorted(path.parent for path in folder.parent.glob(f"*/{MANIFEST}") if path.parent != folder):
         try:
-            test = files.read_optimization_manifest(other).splits["test"]
+            test = read_optimization_manifest(other).splits["test"]
         except (RunError, KeyError):
             continue
         if test.opened is not None and test.digest == tasks:
@@ -125,12 +116,10 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
         try:
             with interruption.listening():
                 for design in optimization.designs:
-                    if design.is_done:
-                        watcher.ended(design.name, design.ended(), _final_candidate(design))
-                    else:
-                        _optimize(optimization, design, watcher, interruption, progress)
+                    end = read_end(design.folder) or _optimize(optimization, design, watcher, interruption, progress)
+                    watcher.ended(design.name, end)
                     if interruption.is_ending:  # while the last rollout of the search was under way
-                        raise RunStopped(INTERRUPTED)
+                        return INTERRUPTED
         except RunStopped as reason:
             return str(reason)
         ends = [design.ended() for design in optimization.designs]
@@ -140,108 +129,90 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
             raise RunError(f"{ends[0].reason}{details}; the test split stays locked")
         if stopped := compare.run(open_test(optimization), progress):
             return stopped
-        again = _comparison(optimization.folder / files.AGAIN, config_of_test(optimization, again=True))
+        again = _comparison(optimization.folder / AGAIN, config_of_test(optimization, again=True))
         return compare.run(again, progress)
 
 
 def _optimize(
     optimization: Optimization, design: DesignSearch, watcher: Watcher, interruption: Interruption, progress: Progress
-) -> None:
+) -> SearchEnd:
     config, compare_config = optimization.config, optimization.config.compare
     design.folder.mkdir(parents=True, exist_ok=True)
-    answers = open_models(search_config(config), (design.arm,))
+    answers, opened = open_models(search_config(config), (design.arm,)), AsyncExitStack()
     with ExitStack() as stack:
-        background = stack.enter_context(Background())
+        background = stack.enter_context(Background())  # whose event loop the models belong to
+        stack.callback(answers.close, whole=True)
+        stack.callback(lambda: background.submit(opened.aclose()).result())
         setting = TrialContext(
             optimization.suite,
-            stack.enter_context(_opened(background, answers)),
+            background.submit(opened.enter_async_context(answers.opened())).result(),
             compare_config.trial_timeout_s,
             budget_of(compare_config.trial_budget),
             Meter(budget_of(config.search.budget)),
             compare_config.real_time,
             compare_config.tool_timeout_s,
         )
-        rules = RolloutRules(compare_config.seed, optimization.optimizer.about.only_collects)
-        tasks, log = optimization.splits.searched, design.folder / files.ROLLOUTS
-        rollouts = stack.enter_context(closing(Rollouts(design.arm, tasks, setting, background, log, watcher, rules)))
-        proposer = open_proposer(config)
-        proposals = Proposals(
-            proposer,
-            Meter(budget_of(config.proposer_budget)),
-            background,
-            design.folder / files.PROPOSALS,
-            rollouts.proposed,
-            proposal_pricing(config, proposer),
-        )
+        tasks = {task.id: (name, task) for name in ("train", "dev") for task in optimization.splits[name]}
+        log, soft = design.folder / files.ROLLOUTS, optimization.optimizer.about.only_collects
+        rollouts = Rollouts(design.arm, tasks, setting, background, log, watcher, compare_config.seed, soft)
+        stack.enter_context(closing(rollouts))
+        (proposer, pricing), meter = open_proposer(config), Meter(budget_of(config.proposer_budget))
+        proposals = Proposals(proposer, meter, background, design.folder / files.PROPOSALS, rollouts.go_on, pricing)
         stack.enter_context(closing(proposals))
+
+        def wind_down() -> None:
+            running = counted(rollouts.wind_down(), "rollout")
+            progress.interrupted(f"{running} under way will end first; Ctrl-C again ends the search at once")
+
         stack.enter_context(interruption.of(None))
-        stack.enter_context(interruption.gentle(partial(_wind_down, rollouts, progress), background.loop))
-        end, final = _search(optimization, design, rollouts, proposals)
+        stack.enter_context(interruption.gentle(wind_down, background.loop))
+        end = _search(optimization, design, rollouts, proposals)
         if isinstance(proposer, RealModel):
             background.submit(proposer.aclose()).result()
-    _save(optimization, design, rollouts, end, final)
-    watcher.ended(design.name, end, final)
+    files.write_json(design.folder / files.ENDED, plain(end))  # marks the design as done
+    return end
 
 
-def _wind_down(rollouts: Rollouts, progress: Progress) -> None:
-    """Begin no further rollout, and say so."""
-    running = rollouts.wind_down()
-    progress.interrupted(f"{counted(running, 'rollout')} under way will end first; Ctrl-C again ends the search at once")
-
-
-@contextmanager
-def _opened(background: Background, answers: TrialModels) -> Iterator[TrialModels]:
-    """Open the models within the background's event loop."""
-    stack = AsyncExitStack()
-    models = background.submit(stack.enter_async_context(answers.opened())).result()
-    try:
-        yield models
-    finally:
-        background.submit(stack.aclose()).result()
-        answers.close(whole=True)
-
-
-def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals) -> tuple[SearchEnd, Candidate]:
-    """Run one compile, and score its initial and final programs on dev."""
+def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, proposals: Proposals) -> SearchEnd:
+    """Run one compile, score its initial and final programs on dev, and write the final one and all candidates."""
     loop = design.arm.loop
     student = LoopProgram(loop, runner=rollouts)
     initial = rollouts.candidate(student.program)
-    logged: list[str] = []
     status: Status = "finished"
     reason = ""
-    train, dev = ([_example(task) for task in tasks] for tasks in (setup.splits.train, setup.splits.dev))
+    train, dev = ([_example(task) for task in tasks] for tasks in (setup.splits["train"], setup.splits["dev"]))
     lm, threads, seed, log = lm_of(proposals), setup.config.threads, setup.config.compare.seed, design.folder / files.CHATTER
     try:
-        compiled = setup.optimizer.compile(Workshop(student, train, dev, lm, threads, seed, log, logged.append))
-        final = rollouts.candidate(compiled.program, is_whole=True)
-    except BudgetSpent as exhausted:
-        status, reason, final = "budget", str(exhausted), rollouts.best()
-    except ScorerBroken:
-        final = rollouts.best()
+        final = rollouts.candidate(setup.optimizer.compile(Workshop(student, train, dev, lm, threads, seed, log)))
+    except SearchOver as over:
+        status, reason, final = over.status, str(over), rollouts.best()
     except OptimizerFailed as failure:
         status, reason, final = "failed", str(failure), rollouts.best()
-        write_text(design.folder / files.FAILURE, redact("".join(traceback.format_exception(failure))))
+        trace = redact("".join(traceback.format_exception(failure)))
+        write_whole(design.folder / files.FAILURE, trace.encode("utf-8", "backslashreplace"))
     if status == "finished" and (used_up := rollouts.setting.meter.exhausted):
         status, reason = "budget", used_up
     before = rollouts.dev_scores(loop, initial.program)
     after = rollouts.dev_scores(loop, final.program)
     if rollouts.broken:
         status, reason = "failed", rollouts.broken
-    end = SearchEnd(
+    state = LoopProgram(loop_with(loop, final.program)).dump_state()
+    notes = {"metadata": {"dependency_versions": get_dependency_versions()}, ABOUT: _about(setup, design, final)}  # DSPy compares
+    files.write_json(design.folder / files.PROGRAM, {**state, **notes})
+    return SearchEnd(
         design=design.name,
         status=status,
         reason=reason,
         digest=final.digest,
         chosen=final.number,
-        candidates=sum(candidate.counts for candidate in rollouts.candidates.values()),
+        candidates=tuple(rollouts.candidates.values()),
         before=before,
         after=after,
         search=rollouts.spent,
         proposals=proposals.spent,
         evaluation=rollouts.evaluation,
-        warnings=tuple(_warnings(without_process(setup.optimizer.name), rollouts, proposals, logged)),
+        warnings=tuple(_warnings(rollouts, proposals)),
     )
-    return end, rollouts.candidates[final.digest]
 
 
 def _example(task: Task) -> object:
@@ -249,59 +220,19 @@ def _example(task: Task) -> object:
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 
 
-def _warnings(optimizer: str, rollouts: Rollouts, proposals: Proposals, logged: Sequence[str]) -> Iterator[str]:
-    """Yield the warnings of a search; `logged`: what DSPy warned of."""
-    programs = [candidate.program for candidate in rollouts.candidates.values()]
-    yield from (f"{optimizer} says: {line}" for line in logged)
-    if (errors := rollouts.scorer_errors) and not rollouts.broken:
-        yield f"the scorer raised in {counted(len(errors), 'rollout')}, which count 0 for the optimizer, first with {errors[0]}"
+def _warnings(rollouts: Rollouts, proposals: Proposals) -> Iterator[str]:
+    """Yield the warnings of a search."""
     if rollouts.errored:
-        yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
-    instructions = {tuple(prompt.instructions for prompt in program.values()) for program in programs}
-    if proposals.spent.calls and len(instructions) == 1:  # DSPy ignores proposals that it cannot read
-        asked = proposals.spent.calls
-        yield f"the optimizer made requests of its own ({asked}), but no other instructions were ever tried: look at the proposals"
+        yield f"rollouts that errored, and count 0 for the optimizer: {rollouts.errored}, the last with {rollouts.last_failure}"
+    texts = {tuple(prompt.instructions for prompt in each.program.values()) for each in rollouts.candidates.values()}
+    if proposals.spent.calls and len(texts) == 1:  # DSPy ignores proposals that it cannot read
+        yield f"no proposed instructions were ever tried, of {counted(proposals.spent.calls, 'request')}: look at {files.PROPOSALS}"
 
 
-def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, end: SearchEnd, final: Candidate) -> None:
-    """Write the program and the candidates, and finally mark the design as done."""
-    config, arm = setup.config, design.arm
-    about = {
-        "design": arm.loop.name,
-        "loop": arm.spec.name,
-        "options": {name: json_safe(value) for name, value in arm.spec.options.items()},
-        "suite": f"{setup.suite.name} {setup.suite.version}",
-        "profile": arm.profile.name,
-        "model": arm.model,
-        "optimizer": config.search.optimizer,
-        "seed": config.compare.seed,
-        "budget": config.search.budget.model_dump(exclude_none=True),
-        "candidate": final.number,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    state = LoopProgram(loop_with(arm.loop, final.program)).dump_state()
-    versions = get_dependency_versions()  # DSPy warns if they differ
-    write_json(design.folder / files.PROGRAM, {**state, "metadata": {"dependency_versions": versions}, ABOUT: about})
-    write_json(design.folder / files.CANDIDATES, {"candidates": [item.to_json() for item in rollouts.candidates.values()]})
-    write_json(design.folder / files.ENDED, end.to_json())
-
-
-def _final_candidate(design: DesignSearch) -> Candidate:
-    """Read the final candidate of a design. Raises RunError."""
-    path = design.folder / files.CANDIDATES
-    own = cast(Optimizable, design.arm.loop).predictors  # checked when it was looked up
-    try:
-        return Candidate.from_json(read_document(path)["candidates"][design.ended().chosen], own)
-    except (OSError, AttributeError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise RunError(f"{path}: {type(error).__name__}: {error}") from None
-
-
-def write_json(path: Path, value: Mapping[str, object]) -> None:
-    """Write an object with its checksum, atomically."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, readable(seal_document(text.encode("utf-8", "backslashreplace")), path))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    write_whole(path, text.encode("utf-8", "backslashreplace"))
+def _about(setup: Optimization, design: DesignSearch, final: Candidate) -> dict[str, object]:
+    """Return our notes in the file of a program."""
+    config, arm, budget = setup.config, design.arm, setup.config.search.budget.model_dump(exclude_none=True)
+    options = {name: json_safe(value) for name, value in arm.spec.options.items()}
+    where = {"suite": f"{setup.suite.name} {setup.suite.version}", "profile": arm.profile.name, "model": arm.model}
+    how = {"optimizer": config.search.optimizer, "seed": config.compare.seed, "budget": budget, "candidate": final.number}
+    return {"design": arm.loop.name, "loop": arm.spec.name, "options": options, **where, **how, "created": timestamp()}

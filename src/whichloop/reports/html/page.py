@@ -19,8 +19,8 @@ from whichloop.experiments.ablate.ablation import ablation_result
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
 from whichloop.experiments.compare.verdict import Verdict
+from whichloop.experiments.optimize.config import OptimizationManifest
 from whichloop.experiments.optimize.doc import kept_diff, optimize_doc
-from whichloop.experiments.optimize.manifest import OptimizationManifest
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.validate.doc import read_validity
@@ -119,7 +119,7 @@ def optimization_html(result: OptimizationResult) -> str:
     """Return the page of an optimization: what it gained and what its prompts became, then the comparison on the test tasks."""
     doc, named = optimize_doc(result), _optimized(result.manifest) if result.manifest.settings.compare.name else ""
     changes = tuple(
-        TraceLines(f"What changed in the prompts: {design.design}", tuple(line.text for line in diff), detail=True)
+        TraceLines(f"What changed in the prompts: {design.design}", diff, detail=True)
         for design in result.designs
         if (diff := kept_diff(design))
     )

@@ -13,7 +13,7 @@ import dspy
 import pytest
 
 from whichloop.dspy_seam import lm_of
-from whichloop.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction
+from whichloop.dspy_seam.program import LoopProgram, PredictorCall, ProgramResult, SampledPrediction, loop_with
 from whichloop.experiments.optimize.compiling import Workshop
 from whichloop.experiments.optimize.optimizer import optimizer_named
 from whichloop.protocol import (
@@ -123,7 +123,6 @@ class Bench:
     """Of each rollout."""
     calls: list[PredictorCall] = field(default_factory=list)
     """Of each rollout, as they were handed on."""
-    warned: list[str] = field(default_factory=list)
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
         self.rollouts.append((inputs["task"], sampled))
@@ -162,12 +161,11 @@ class Bench:
             "train": [example(number) for number in range(6)],
             "dev": [example(number) for number in range(6, 11)],
             "lm": lm_of(self.proposer),
-            "warn": self.warned.append,
         }
         return Workshop(**(values | changes))
 
     def compile(self, spec: str, **changes: Any) -> LoopProgram:
-        return optimizer_named(parse_spec(spec)).compile(self.workshop(**changes))
+        return LoopProgram(loop_with(self.loop, optimizer_named(parse_spec(spec)).compile(self.workshop(**changes))), runner=self)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import pickle
 import signal
 import threading
 import time
@@ -13,17 +11,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import dspy
 import pytest
 from dspy.utils.hasher import Hasher
 
 from whichloop.dspy_seam import lm_of
 from whichloop.dspy_seam.program import LoopProgram, PredictorCall
-from whichloop.experiments.optimize.compiling import BudgetSpent, OptimizerFailed, Workshop, judge
+from whichloop.experiments.optimize.compiling import OptimizerFailed, SearchOver, Workshop
 from whichloop.experiments.optimize.optimizer import optimizer_named
 from whichloop.experiments.optimize.rollouts import Rollouts
-from whichloop.protocol import Optimizable, Program, own_prompt, read_program
+from whichloop.protocol import Optimizable, Program, own_prompt
 from whichloop.protocol.names import Spec, parse_spec
 from whichloop.runs.built_in import builtin_names, options_of
 from whichloop.runs.registry import find, make_loop
@@ -59,7 +56,7 @@ def raising(error: BaseException, at: int) -> Callable[[Program, int, int], floa
     return rule
 
 
-ENDINGS = [(1, Stop, 3), (4, KeyboardInterrupt, 1), (4, BudgetSpent, 3)]
+ENDINGS = [(1, Stop, 3), (4, KeyboardInterrupt, 1), (4, SearchOver, 3)]
 """At which rollout, with what, and how many threads there are: each value with each optimizer. The other combinations are slow."""
 
 
@@ -67,7 +64,7 @@ ENDINGS = [(1, Stop, 3), (4, KeyboardInterrupt, 1), (4, BudgetSpent, 3)]
     ("at", "kind", "threads"),
     [
         pytest.param(*each, marks=() if each in ENDINGS else pytest.mark.slow)
-        for each in product((1, 4), (Stop, KeyboardInterrupt, BudgetSpent), (1, 3))
+        for each in product((1, 4), (Stop, KeyboardInterrupt, SearchOver), (1, 3))
     ],
 )
 def test_what_is_no_exception_ends_every_compile(
@@ -103,17 +100,6 @@ def test_an_exception_in_a_metric_ends_the_compile_and_is_no_score(spec: str, be
     assert len(bench.rollouts) <= 12  # of one evaluation; another is not begun
 
 
-def test_what_waits_behind_a_failed_metric_is_not_begun(bench_of: Any) -> None:
-    def rule(program: Program, task: int, draw: int) -> str:
-        time.sleep(0.03)
-        return "not a number"
-
-    bench = bench_of(rule)
-    with pytest.raises(OptimizerFailed, match="in the metric"):
-        bench.compile("GEPA", threads=2, dev=bench.workshop().dev * 20)
-    assert len(bench.rollouts) < 100
-
-
 # --- proposals that are rejected without a word ---
 
 
@@ -127,20 +113,20 @@ def test_proposals_that_cannot_be_read_end_a_compile_that_needs_them(spec: str, 
 
 
 @pytest.mark.parametrize("spec", ["GEPA(max_metric_calls=30)", "SIMBA(bsize=4, num_candidates=3, max_steps=2, max_demos=0)"])
-def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(spec: str, bench_of: Any, proposer_of: Any) -> None:
-    """DSPy gives the program that it began with, as if all were well."""
+def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(
+    spec: str, bench_of: Any, proposer_of: Any, tmp_path: Path
+) -> None:
+    """DSPy gives the program that it began with, as if all were well; why stands in its log."""
     bench = bench_of(proposer=proposer_of(readable=False))
     own = bench.student.program
-    assert bench.compile(spec).program == own
-    assert any("failed to parse" in line for line in bench.warned)
-    assert len(bench.warned) == len({*bench.warned}) <= 20
-    assert all("\n" not in line for line in bench.warned)
+    assert bench.compile(spec, log=tmp_path / "dspy.log").program == own
+    assert "failed to parse" in (tmp_path / "dspy.log").read_text()
 
 
 # --- demonstrations that hold what came later, or what cannot be kept ---
 
 
-def compiled(rollouts: Rollouts, spec: str, proposer: Any) -> LoopProgram:
+def compiled(rollouts: Rollouts, spec: str, proposer: Any) -> Program:
     """A compile over real rollouts of a real loop; half of the tasks train, half dev."""
     examples = {
         split: [
@@ -175,30 +161,11 @@ def test_a_demonstration_holds_nothing_of_later_steps(spec: str, rollouts_of: An
         for call, talk, later in zip(calls, talks, talks[1:], strict=False):
             assert later[: len(talk)] == talk
             assert later[len(talk)] == {"role": "assistant", "content": call.outputs["reply"]}
-    prompt = made.program["decide"]
+    prompt = made["decide"]
     whole = [fields_of(demo) for demo in prompt.demos if prompt.is_whole(demo)]
     known = [{**call.inputs, **call.outputs} for calls in runs for call in calls]
     assert whole
     assert all(demo in known for demo in whole)
-
-
-@pytest.mark.parametrize("spec", ["LabeledFewShot", *DEMOS])
-def test_demonstrations_can_be_pickled_and_a_saved_program_is_the_same(
-    spec: str, bench_of: Any, proposer_of: Any, tmp_path: Path
-) -> None:
-    bench = bench_of(proposer=proposer_of("Be kind."))
-    made = bench.compile(spec)
-    demos = [demo for predictor in made.predictors() for demo in predictor.demos]
-    assert demos
-    for demo in demos:
-        assert pickle.loads(pickle.dumps(demo)) == demo
-        assert cloudpickle.loads(cloudpickle.dumps(demo)) == demo
-        assert Hasher.hash(demo) == Hasher.hash(dspy.Example(**json.loads(json.dumps(demo.toDict()))))
-    made.save(tmp_path / "program.json")
-    assert read_program(tmp_path / "program.json").on(bench.loop) == made.program
-    again = bench.student
-    again.load(tmp_path / "program.json")
-    assert again.program == made.program
 
 
 def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench_of: Any) -> None:
@@ -229,23 +196,7 @@ def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench
     assert live.compile(spec).program == read.compile(spec).program
 
 
-def test_simba_cuts_long_fields_in_its_own_copies(bench_of: Any, proposer_of: Any) -> None:
-    bench = bench_of(proposer=proposer_of("Be kind."))
-    made = bench.compile("SIMBA(bsize=4, num_candidates=3, max_steps=3, demo_input_field_maxlen=5)")
-    demos = [demo for prompt in made.program.values() for demo in prompt.demos]
-    assert any("TRUNCATED" in str(demo) for demo in demos)
-    assert bench.calls
-    assert not any("TRUNCATED" in str(call) for call in bench.calls)
-
-
 # --- what copies share, and what they must not ---
-
-
-def test_copies_of_a_program_ask_the_same_runner(bench: Any) -> None:
-    student = bench.student
-    for copied in (student.deepcopy(), student.reset_copy(), student.deepcopy().deepcopy()):
-        copied(query="Question 1?", task="t1")
-    assert len(bench.rollouts) == 3
 
 
 @pytest.mark.parametrize("name", builtin_names("loop"))
@@ -259,25 +210,11 @@ def test_no_two_predictors_of_a_design_are_one_to_gepa(name: str) -> None:
         assert not any(one.signature.equals(other.signature) for other in predictors[:place])
 
 
-def test_gepa_takes_the_metric() -> None:
-    inspect.signature(judge).bind(None, None, None, None, None)
-    dspy.GEPA(metric=judge, max_metric_calls=1, instruction_proposer=lambda **_: {})
-
-
 def test_a_compiled_program_is_not_frozen(bench: Any) -> None:
     """DSPy leaves what BootstrapFewShot gives marked as compiled, and refuses it, or passes over it, as a part."""
     student = bench.student
     student._compiled = True
-    made = optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=student))
-    again = optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=made))
-    assert again.program["decide"].demos
-
-    class Outer(dspy.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = made
-
-    assert [name for name, _ in Outer().named_predictors()] == ["inner.decide", "inner.say"]
+    assert optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=student))["decide"].demos
 
 
 # --- rollouts that are begun twice, or go on after the end ---
