@@ -50,3 +50,13 @@ def execute(folder: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(folder / TRIALS)) as db:
         db.execute(statement, values)
         db.commit()
+
+
+def content(path: Path) -> bytes:
+    """What a file holds; traces as they read."""
+    data = path.read_bytes()
+    if path.name != TRIALS:
+        return data
+    with closing(sqlite3.connect(path)) as db:
+        frames = [frame for (frame,) in db.execute("SELECT trace FROM traces")]
+    return data + b"".join(map(zstandard.ZstdDecompressor().decompress, frames))

@@ -285,7 +285,7 @@ def test_the_results_are_out_before_their_page_is_made_and_logged(here, whichloo
     assert done.index("page") < done.index("logged")
 
 
-@pytest.mark.parametrize("behind", ["print_results", "write_report"])
+@pytest.mark.parametrize("behind", ["show", "write_report"])
 def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, whichloop, monkeypatch, behind):
     def pressed(*_: object, **__: object) -> str:
         raise KeyboardInterrupt

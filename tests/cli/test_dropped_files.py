@@ -23,13 +23,6 @@ def check_one_line(code: int, errors: str, folder: Path, said: str) -> None:
 @pytest.mark.parametrize(
     ("package", "code", "said", "command"),
     [
-        (
-            "whichloop.loops",
-            "LOOP = 7",
-            "LOOP must be a class, whose fields are the loop's options",
-            ["check", "loop", "wrong_file"],
-        ),
-        ("whichloop.datasets", "SUITE = 7", "SUITE must be a function that returns", ["compare", "--suite", "wrong_file"]),
         ("whichloop.experiments.import_runs.formats", "FORMAT = 7", "FORMAT must be a Format", ["import", "wrong_file.py"]),
     ],
 )
@@ -42,22 +35,3 @@ def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
     monkeypatch.setattr(found, "wrong_file", None, raising=False)  # undone behind the import, which sets it
     ended = whichloop(*command)
     check_one_line(ended.code, ended.err, here, said)
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("print(unknown_name)", "2: NameError: name 'unknown_name' is not defined"),
-        ("from .nowhere import TOOLS", "2: ModuleNotFoundError: No module named 'whichloop.datasets.nowhere'"),
-        ("from whichloop.datasets.generating import nothing_there", "2: ImportError: cannot import name 'nothing_there'"),
-    ],
-)
-def test_a_dropped_file_that_fails_is_one_line_with_its_own_line(
-    here: Path, whichloop: Any, monkeypatch: pytest.MonkeyPatch, code: str, said: str
-) -> None:
-    (here / "wrong_file.py").write_text(f"# a suite\n{code}\nSUITE = load = None\n")
-    found = import_module("whichloop.datasets")
-    monkeypatch.setattr(found, "__path__", [*found.__path__, str(here)])
-    ended = whichloop("compare", "--suite", "wrong_file")
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert f"{here / 'wrong_file.py'}:{said}" in ended.err

@@ -249,7 +249,7 @@ def test_a_trial_that_hangs_is_ended_at_the_baseline_s_limit_and_is_a_regression
     ended = whichloop(*GATE, "--allow", "mine:Mine", "--metric", "accuracy=0.9", "--json")
     (hang,) = [reason for reason in json.loads(ended.out)["reasons"] if reason["code"] == "hang"]
     assert (ended.code, hang["numbers"]["trials"]) == (1, 1)
-    assert hang["numbers"]["error"].endswith("interrupted at mine.py:13")
+    assert hang["numbers"]["error"].endswith("it was at mine.py:13")
 
 
 def test_an_interrupted_run_names_the_two_commands_that_go_on(whichloop, blessed, here):

@@ -6,16 +6,13 @@ import base64
 import functools
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
-from tests.kept import rows
+from tests.kept import content, rows
 from tests.models.real.provider import NAME, CannedAnswer, SeenRequest, completion, failure, serving
 from tests.protocol.planted import SHAPES, planted
 from whichloop.protocol.redact import MARK
@@ -114,12 +111,7 @@ def left_on_disk(folder: Path, skipped: frozenset[str]) -> Iterator[tuple[str, b
     """Yield name and content of each file, compressed ones as they read."""
     for path in folder.rglob("*"):
         if path.is_file() and path.name not in skipped and "__pycache__" not in path.parts:
-            data = path.read_bytes()
-            if path.name == TRIALS:
-                with closing(sqlite3.connect(path)) as db:
-                    traces = [zstandard.ZstdDecompressor().decompress(trace) for (trace,) in db.execute("SELECT trace FROM traces")]
-                data += b"".join(traces)
-            yield str(path.relative_to(folder)), data
+            yield str(path.relative_to(folder)), content(path)
 
 
 @functools.cache

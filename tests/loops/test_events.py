@@ -60,7 +60,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import find
 from whichloop.runs.store.trials import read_records
-from whichloop.runs.trial import trial_parts
+from whichloop.runs.trial import loop_run, trial_parts
 from whichloop.runs.trial.recorder import Recorder
 
 LOOPS = [
@@ -140,6 +140,7 @@ def test_events_are_those_of_the_trace_and_change_no_digest(
     kind: type[Told], digest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_parts, "Recorder", kind)
+    monkeypatch.setattr(loop_run, "face_of", lambda recorder: recorder)
     monkeypatch.setattr(Told, "made", [])
     assert compared(tmp_path) == digest
     assert len(Told.made) == len(LOOPS) * len(PROFILES) * TASKS

@@ -14,8 +14,8 @@ from typing import Any
 
 import dspy
 import pytest
-import zstandard
 
+from tests.kept import content
 from whichloop.cli.main import main
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Suite, Task
@@ -244,15 +244,7 @@ class Here:
 
     def texts(self) -> str:
         """All that a run left on the disk."""
-        return "\n".join(text_of(path) for path in self.home.rglob("*") if path.is_file())
-
-
-def text_of(path: Path) -> str:
-    """Traces lie there compressed."""
-    if path.suffix != ".zst":
-        return path.read_text()
-    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as frames:
-        return bytes(frames.read()).decode()
+        return "\n".join(content(path).decode(errors="replace") for path in self.home.rglob("*") if path.is_file())
 
 
 @pytest.fixture

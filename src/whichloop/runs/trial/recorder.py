@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from whichloop.metrics.record import RECORDING
@@ -317,16 +317,21 @@ class Recorder(Observer):
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role, request.scope, what))
 
 
+class NoteTaker(Observer):
+    """The observer that a loop gets: it takes notes for a recorder, whose counts no loop can reach by it."""
+
+    only_answers = True
+
+    def __init__(self, take: Callable[[str, Mapping[str, object]], None]) -> None:
+        self._take = take
+
+    def note(self, kind: str, **data: object) -> None:
+        self._take(kind, data)
+
+
 def face_of(recorder: Recorder) -> Observer:
-    """Return the observer that a loop gets: it takes notes for the recorder, whose counts no loop can reach by it."""
-
-    class NoteTaker(Observer):
-        only_answers = True
-
-        def note(self, kind: str, **data: object) -> None:
-            recorder.note(kind, **data)
-
-    return NoteTaker()
+    """Return the face of a recorder that a loop gets."""
+    return NoteTaker(lambda kind, data: recorder.note(kind, **data))
 
 
 def trace_line(trace: Trace) -> bytes:
