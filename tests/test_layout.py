@@ -170,7 +170,7 @@ def test_every_module_says_what_it_is() -> None:
 
 TRACE_KEYS = frozenset({"event", "same", "failed_attempts", "wire_error", "move"})
 """Fields of a trace that nothing else has."""
-OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py", "experiments/trace_formats/inspect_transcript.py"})
+OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py", "experiments/import_runs/inspect_transcript.py"})
 """Files that read logs of other tools, which have a field of the same name."""
 
 

@@ -29,7 +29,7 @@ FRAMES = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    return whichloop.import_results(ROWS, cluster="topic", runs=tmp_path_factory.mktemp("runs"), name="both")
+    return whichloop.import_results(ROWS, map={"cluster": "topic"}, runs=tmp_path_factory.mktemp("runs"), name="both")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_sizes_in_frames_are_the_plans(run: Loaded) -> None:
 def test_a_gates_lines_and_changes_are_in_frames(run: Loaded, tmp_path: Path) -> None:
     blessed = whichloop.bless(run, tmp_path / "base.json")
     changed = [row | {"score": 0} if row["arm"] == "x" and str(row["task"]) < "t12" else row for row in ROWS]
-    later = whichloop.import_results(changed, cluster="topic", runs=tmp_path, name="later")
+    later = whichloop.import_results(changed, map={"cluster": "topic"}, runs=tmp_path, name="later")
     said = whichloop.gate(blessed, later, metrics={"accuracy": 0.02, "tokens": 0.1})
     lines, judged = said.lines, said.finding
     assert list(zip(lines["arm"], lines["metric"], lines["result"], lines["reason"], strict=True)) == [
@@ -123,8 +123,8 @@ def test_a_baseline_that_does_not_exist_is_named_with_what_makes_one(run: Loaded
 
 
 def test_a_warning_is_of_our_category_at_the_line_that_asked(tmp_path: Path) -> None:
-    with pytest.warns(whichloop.WhichloopWarning, match="columns left out: mood") as told:
-        whichloop.import_results([{"task": "t", "score": 1, "mood": "good"}], runs=tmp_path)
+    with pytest.warns(whichloop.WhichloopWarning, match="left out: 1 of 2 trials") as told:
+        whichloop.import_results([{"task": "t", "score": 1}, {"task": "u", "score": None}], runs=tmp_path)
     assert {warning.filename for warning in told} == {__file__}
 
 

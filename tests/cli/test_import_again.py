@@ -79,16 +79,3 @@ def test_tasks_whose_traces_are_missing_are_told_as_removed(whichloop, tmp_path)
     refused = whichloop("gate", "again", "--baseline", "base.json")
     assert refused.code == 3
     assert "0 changed, 0 added, 1 removed" in refused.out
-
-
-def test_a_damaged_word_on_the_task_is_refused_in_a_line(whichloop, tmp_path):
-    put(tmp_path / "chat.jsonl", "plain", tasks=1)
-    whichloop("import", "chat.jsonl", "--name", "first")
-    whichloop("export", "first", "--format", "atif", "--output", "out")
-    path = sorted((tmp_path / "out").iterdir())[0]
-    document = json.loads(path.read_text())
-    document["extra"]["whichloop"]["task"]["asked"] = [1]
-    path.write_text(json.dumps(document))
-    refused = whichloop("import", "out", "--name", "again")
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "what whichloop keeps beside it: the task's asked is not a name: [1]" in refused.err

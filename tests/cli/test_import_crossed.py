@@ -40,18 +40,6 @@ def test_agents_crossed_with_models_say_which_moves_accuracy(whichloop, tmp_path
     assert {arm["arm"] for arm in made.json["arms"]} == {"careful/small", "careful/large", "hasty/small", "hasty/large"}
 
 
-def test_a_model_is_named_for_each_arm(whichloop, tmp_path):
-    folder, *names = submission(tmp_path / "careful", "careful", solved=15, model="small")
-    refused = whichloop("import", str(folder), "--model", "small")
-    assert refused.code == 2
-    assert "--model names the model of each --arm in turn: 0 arms, 1 models" in refused.err
-    written(folder / "run9" / "run_metadata.json", {"agent_name": "hasty"})
-    written(folder / "run9" / "results.json", {"results": [judged(0, True, "9")]})
-    refused = whichloop("import", str(folder), *names)
-    assert refused.code == 2
-    assert "--arm names one arm per file, and this one holds 2: careful/x-1, hasty" in refused.err
-
-
 def test_arms_of_a_table_are_not_taken_as_one(whichloop, tmp_path):
     table = tmp_path / "two.csv"
     table.write_text("arm,task,score\nA,1,1\nB,1,0\n")

@@ -42,8 +42,8 @@ def import_results(
     format: str | None = None,  # noqa: A002
     rows: str | None = None,
     scale: str | Sequence[float | str] | None = None,
-    cluster: str | None = None,
     errors_as_failures: bool = False,
+    decimal_comma: bool = False,
     suite: str | None = None,
     alpha: float = 0.05,
     margin: float = 0.02,
@@ -58,7 +58,8 @@ def import_results(
     `cost_usd`. `scorer`: the column, scorer or evaluator that is the accuracy.
     `arm`: names of the files' arms in turn; equal ones are repeats of one arm. `name`: of the run below `runs`, or a path.
     `format`: of all files; None: recognized in each. `models`: the model of each file's arm. `rows`: the place of the list of rows
-    in a JSON object. `scale`: worst and best score, such as `(0, 100)`. `replace`: an imported run of the same name.
+    in a JSON object. `scale`: worst and best score, such as `(0, 100)`. `decimal_comma`: numbers in texts are as
+    1.234,5. `replace`: an imported run of the same name.
 
     Raises ValueError in one line that names file, row and setting for what is wrong, and OSError for a file that cannot be read;
     then no run directory is left. What was not read is a warning.
@@ -70,9 +71,9 @@ def import_results(
             scorer,
             rows,
             None if ends is None else ScoreScale.parse(ends),
-            cluster,
             check_map({meaning: column or "" for meaning, column in (map or {}).items()}),
             errors_as_failures,
+            decimal_comma,
         ),
         arms=[arm] if isinstance(arm, str) else list(arm),
         models=list(models),

@@ -32,7 +32,7 @@ from .suite.running import why_it_failed
 from .suite.subject import is_given
 
 TABLES: Mapping[str, Callable[[Path], RowTable]] = {
-    ".csv": lambda path: CsvTable(path, ","),
+    ".csv": CsvTable,
     ".jsonl": JsonLines,
     ".parquet": ParquetTable,
 }

@@ -56,7 +56,7 @@ def compare(
     """
     from whichloop.experiments.ablate.prepare import prepare as prepare_varied
     from whichloop.experiments.compare.prepare import prepare, without_formless
-    from whichloop.experiments.export_runs.sending import SpanEndpoint
+    from whichloop.experiments.export_runs.export import SpanEndpoint
     from whichloop.runs.config import SettingError, load_config
 
     from .console import say

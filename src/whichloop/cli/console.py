@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from whichloop.text.doc import Doc, to_terminal
+from whichloop.text.doc import Doc, Table, to_terminal
 from whichloop.text.output import terminal_safe
 
 WIDE = 10_000
@@ -39,6 +40,12 @@ def print_line(line: str, style: str = "") -> None:
 def say(line: str) -> None:
     """Print one line to stderr."""
     print(terminal_safe(line), file=sys.stderr)
+
+
+def say_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to stderr."""
+    doc = Doc(title, (Table("", tuple(columns), tuple(map(tuple, rows))),))
+    to_terminal(doc, Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE))
 
 
 def make_room(path: Path) -> None:

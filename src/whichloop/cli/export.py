@@ -19,8 +19,7 @@ def export(
     runs: Runs = RUNS,
 ) -> None:
     """Write each kept trial of a run in a format that other tools read."""
-    from whichloop.experiments.export_runs.export import FORMATS, SUFFIXES, export_run
-    from whichloop.experiments.export_runs.sending import send_run
+    from whichloop.experiments.export_runs.export import FORMATS, SUFFIXES, export_run, send_run
     from whichloop.protocol.values import counted
     from whichloop.runs.folders import run_folder, trials_folder
 

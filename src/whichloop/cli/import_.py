@@ -24,7 +24,7 @@ def import_(
     rows: Annotated[str | None, typer.Option(metavar="PLACE", help="List of rows in a JSON object: results.rows.")] = None,
     scale: Annotated[str | None, typer.Option(metavar="WORST,BEST", help="Scale of scores, such as 0,100.")] = None,
     map_: Annotated[list[str], typer.Option("--map", metavar="MEANING=COLUMN,…", help="What columns or places mean.")] = [],  # noqa: B006
-    cluster: Annotated[str | None, typer.Option(metavar="COLUMN", help="What tasks share, such as a template.")] = None,
+    decimal_comma: Annotated[bool, typer.Option("--decimal-comma", metavar="", help="Numbers of a table are as 1.234,5.")] = False,
     errors_as_failures: Annotated[bool, typer.Option("--errors-as-failures", metavar="", help="Score errored trials 0.")] = False,
     max_left_out: Annotated[
         float | None, typer.Option(min=0, max=1, metavar="SHARE", help="Exit code 4 if more lack a score.")
@@ -45,15 +45,17 @@ def import_(
     from whichloop.experiments.run_doc import run_doc
     from whichloop.protocol.values import counted
 
-    from .console import say, show
+    from .console import say, say_table, show
     from .process import INVALID
     from .render import code_of_run, write_report
 
     parsed_scale = None if scale is None else ScoreScale.parse(scale)
-    reading = ReadingOptions(scorer, rows, parsed_scale, cluster, parse_map(map_), errors_as_failures)
+    reading = ReadingOptions(scorer, rows, parsed_scale, parse_map(map_), errors_as_failures, decimal_comma)
     request = ImportRequest(format_, reading, arm, model, replace=replace)
     imported = import_files(files, request, run_place(name, runs), runs)
     run = results(imported.folder)
+    for file, columns in imported.columns.items():
+        say_table(file, ("column", "read as"), [(column, meaning or "not read") for column, meaning in columns.items()])
     for remark in (*imported.readings, *imported.remarks):
         say(remark)
     say(f"run directory: {imported.folder}")

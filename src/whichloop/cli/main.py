@@ -5,6 +5,7 @@ What carries a command out is imported by its function, so that `whichloop --hel
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -74,6 +75,9 @@ for panel, commands in PANELS.items():
 
 def main() -> None:
     """Run the command; a user's mistake is one line on stderr, without secrets, and exit code 2."""
+    for name, usual in (("COLUMNS", "80"), ("LINES", "25")):
+        if os.environ.get(name, "1").strip("0") == "":  # as serial consoles and containers set it: a size that is not known
+            os.environ[name] = usual
     commands: Any = get_command(app)  # to call `app` would set an excepthook
     try:
         with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):

@@ -162,8 +162,8 @@ def number_in(value: Any) -> float | None:
     """Return a finite number: the value itself, or the last one in a text; None if absent."""
     if isinstance(value, str):
         last = None
-        for match in _NUMBER.finditer(value):
-            last = match
+        for match in _NUMBER_OR_WORD.finditer(_plain(value)):
+            last = match if match["number"] else last
         return None if last is None else _value_of(last)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -175,15 +175,49 @@ def number_in(value: Any) -> float | None:
 
 
 _DIGITS = r"(?:(?:\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\w)\.\d+)"
-_NUMBER = re.compile(
-    rf"""
+_CURRENCY = (
+    r"(?:AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RMB|RUB|SAR|SEK|SGD|THB|TRY"
+    r"|USD|VND|ZAR|R[Ss]\.?)"
+)
+_NUMBER = rf"""
     (?: (?<![\w)\]^-]) (?P<sign>[-\u2212\u2013]) (?:[$€£¥₹]\s?)? )?  # a dash behind a word, a digit or a bracket is not a minus
-    (?<![A-Za-z_\d^]) (?<!\^[-\u2212\u2013]) (?P<number>{_DIGITS})   # neither H2O nor m^2 holds a number
+    (?: (?<![A-Za-z]) {_CURRENCY}\s? | (?<![A-Za-z_\d^]) (?<!\^[-\u2212\u2013]) (?<![_^]\{{) (?<![_^]\{{[-\u2212\u2013]) )
+    (?P<number>{_DIGITS})   # neither H2O nor m^2 nor m^{{2}} holds a number
     (?: [eE](?P<exponent>[-+]?\d+) | \s?(?:[x\u00d7*\u00b7]|\\times)\s?10\s?(?:\^|\*\*)\{{?(?P<power>[-+\u2212]?\d+) )?
     (?: \s?/\s?(?P<over>{_DIGITS}) )?
-    """,
-    re.VERBOSE,
+    """
+_ONE_NUMBER = re.compile(_NUMBER, re.VERBOSE)
+_NUMBER_OR_WORD = re.compile(rf"{_NUMBER} | [A-Za-z_][A-Za-z_0-9]*(?:(?<=\d)[.,]\d+)*", re.VERBOSE)
+"""A word with digits, such as `B1,500`, holds no number, nor does its end."""
+_LATEX = (
+    (re.compile(r"\{,\}|,\\!\s*"), ","),
+    (re.compile(r"(?<=\d)\\[,;: ](?=\d)"), "\u2009"),
+    (re.compile(r"\\(?=[$%])"), ""),
 )
+"""How LaTeX parts thousands and marks money, and the plain form."""
+_FRACTION = re.compile(
+    rf"(?P<whole>\d+\s*)?\\[cdt]?frac\s*(?:\{{\s*([-\u2212]?{_DIGITS})\s*\}}\s*\{{\s*({_DIGITS})\s*\}}|(\d)(\d))"
+)
+_LAKHS = re.compile(r"(?<=[₹.sR])\s?\d{1,2}(?:,\d{2})+,\d{3}(?!\d)")
+"""Rupees, whose thousands are parted so: Rs1,50,000."""
+
+
+def _plain(text: str) -> str:
+    """Return a text with the numbers of LaTeX and of rupees as they are read."""
+    if "\\" in text:
+        for pattern, plain in _LATEX:
+            text = pattern.sub(plain, text)
+        text = _FRACTION.sub(_plain_fraction, text)
+    return _LAKHS.sub(lambda match: match[0].replace(",", ""), text)
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    over, under = (part.translate(_SEPARATORS) for part in (match[2] or match[4], match[3] or match[5]))
+    if not match["whole"] or not float(under):
+        return f"{over}/{under}"
+    return repr(float(match["whole"]) + float(over) / float(under))
+
+
 _SEPARATORS = str.maketrans(dict.fromkeys(",_'\u00a0\u2009\u202f") | {"\u2212": "-"})
 
 
@@ -216,7 +250,7 @@ def items_in(value: Any) -> list[Any] | None:
 def item_key(item: Any) -> Hashable:
     """Return what is equal for items that count as equal: numbers to nine significant digits, text normalized, all else as JSON."""
     if isinstance(item, str):
-        match = _NUMBER.fullmatch(item.strip())
+        match = _ONE_NUMBER.fullmatch(_plain(item.strip()))
         number = None if match is None else _value_of(match)
         if number is None:
             return "text", squad_form(item, MARK_OUTSIDE_NUMBERS) or item.strip().casefold()

@@ -16,6 +16,7 @@ from typing import Any, Final
 from whichloop.protocol import HARNESS_STOPS, render_value
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.names import Spec, nearest, own_object, parse_spec
+from whichloop.protocol.values import snapped
 
 from .answers import (
     DEFAULT_TOLERANCE,
@@ -110,8 +111,8 @@ def normalized() -> Scorer:
 def numeric(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
     """1 iff the last number in the answer lies within `tolerance` x |expected|.
 
-    It reads thousands separators, signs, scientific notation and fractions (3/4), with currency, % and units around them: 50% is
-    50. It does not read a decimal comma or a mixed number (1 3/4). Booleans, NaN and infinities are not numbers.
+    It reads thousands separators, signs, scientific notation and fractions (3/4), those of LaTeX too, with currency, % and units
+    around them: 50% is 50. It reads no decimal comma and no mixed number (1 3/4). Booleans, NaN and infinities are not numbers.
     Raises ValueError for a negative or infinite tolerance.
     """
     check_tolerance(tolerance)
@@ -232,11 +233,12 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
     """Return all scores of one trial: `accuracy`, and where the end state counts too, its factors `answer` and `state`.
 
     A trial that the harness ended, by a limit or a crash, has not solved its task: what it answered, or did before, is no answer.
+    A score within 1e-9 of 0 or 1 is that: a mean of weights may miss it by rounding.
     Raises ValueError for a scorer that returns a value outside of [0, 1], and whatever the user's own scorer raises.
     """
     task = judgement.task
     scorer = scorer_named(task.scorer)
-    answer = 0.0 if judgement.stop in HARNESS_STOPS else float(scorer(judgement))
+    answer = 0.0 if judgement.stop in HARNESS_STOPS else snapped(float(scorer(judgement)))
     if not 0 <= answer <= 1:  # NaN too
         raise ValueError(f"gave {answer!r}, which is not in [0, 1]")
     if task.end_state is None:

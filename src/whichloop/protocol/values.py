@@ -248,6 +248,14 @@ def legible(text: str) -> str:
     return _ADDRESS.sub("", text) if " at 0x" in text else text
 
 
+ROUNDING = 1e-9
+
+
+def snapped(score: float) -> float:
+    """Return a score, and 0 or 1 in the place of one that differs from it by a rounding error."""
+    return next((end for end in (0.0, 1.0) if abs(score - end) <= ROUNDING), score)
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """Return `1 task`, `3 tasks`. `many`: the plural where it takes more than an s, its verb included: `trial is`, `trials are`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"

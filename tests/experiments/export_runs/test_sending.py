@@ -13,8 +13,8 @@ import pytest
 
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.export_runs import sending
-from whichloop.experiments.export_runs.sending import SpanEndpoint, live_spans, send_run
+from whichloop.experiments.export_runs import export as sending
+from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans, send_run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_records
@@ -178,34 +178,3 @@ def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not an address such as http://localhost:4318"):
         SpanEndpoint(address)
-
-
-@pytest.mark.slow
-def test_the_endpoint_of_mlflow_takes_them(ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow's own OTLP endpoint over its own store: each trial is a trace there, with its spans."""
-    mlflow = pytest.importorskip("mlflow")
-    otel_api = pytest.importorskip("mlflow.server.otel_api")
-    fastapi = pytest.importorskip("fastapi")
-    uvicorn = pytest.importorskip("uvicorn")
-    handlers = pytest.importorskip("mlflow.server.handlers")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")  # which this sets for good
-    store = handlers._get_tracking_store(f"sqlite:///{tmp_path}/mlflow.db", f"{tmp_path}/artifacts")
-    monkeypatch.setattr(otel_api, "_get_tracking_store", lambda: store)
-    experiment = store.create_experiment("spans")
-    app = fastapi.FastAPI()
-    app.include_router(otel_api.otel_router)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-mlflow-experiment-id={experiment}")
-    try:
-        assert send_run(ran, f"http://127.0.0.1:{port}") == 6
-        found, _ = store.search_traces([experiment])
-    finally:
-        server.should_exit = True
-        thread.join()
-    assert len(found) == 6
-    assert mlflow.__version__

@@ -16,12 +16,17 @@ from typing import Any
 import pyarrow
 import pytest
 
+from tests.experiments.fit_profile.helpers import known
+from tests.experiments.fit_profile.helpers import run as run_trials
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import Trace
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import ArmEntry
 
 ZSTD = 93
 FILES = Path(__file__).with_name("files")
@@ -108,3 +113,16 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment = prepare(config, tmp_path_factory.mktemp("own") / "run")
     assert not run(experiment, Unwatched())
     return experiment.folder
+
+
+DESIGNS = ("bare", 'bare(decision_format="native")', "react_extract", "finish", "stateless")
+
+
+@pytest.fixture(scope="session")
+def own_trials() -> list[tuple[Record, Trace, ArmEntry]]:
+    """Record, trace and arm of some trials of every design."""
+    made = []
+    for done in run_trials(DESIGNS, known(), size=6, repeats=1):
+        arm = ArmEntry(arm=done.record.arm, loop=done.record.arm.partition("(")[0], options={}, model="scripted", profile="known")
+        made.append((done.record, Trace.from_json(json.loads(done.trace)), arm))
+    return made

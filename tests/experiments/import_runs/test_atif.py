@@ -12,24 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
 from whichloop.experiments.export_runs.export import export_run
 from whichloop.experiments.fit_profile.fit import fit_run
-from whichloop.experiments.gate.baseline import bless
-from whichloop.experiments.gate.judge import judge
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from whichloop.experiments.import_runs.foreign_file import open_file, unscored
-from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
+from whichloop.experiments.import_runs.foreign_file import open_file
+from whichloop.experiments.import_runs.foreign_trials import NEITHER, ONLY_OURS
 from whichloop.experiments.import_runs.formats import atif
-from whichloop.experiments.import_runs.formats.atif import NO_SCORE, later_parts, whole_trajectory
-from whichloop.experiments.learn_plans.learn import learn_run, write_suite
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.reports.dataframes import load
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_trace
 
 FILES = Path(__file__).with_name("files") / "atif"
@@ -78,30 +69,10 @@ def test_the_trace_has_every_call_and_result(scored):
     assert [message.role for message in asked[1].messages] == ["assistant", "tool", "tool"]
 
 
-def test_why_says_where_arms_part_and_what_lost(scored):
-    (pair,) = losses_explained(scored).pairs
-    assert (pair.both, pair.only_a + pair.only_b, pair.neither) == (0, 2, 0)
-    (lost,) = [dict(causes) for arm, causes in pair.causes.items() if arm.startswith("hasty")]
-    assert sum(lost.values()) == 2
-    details = {item.task: item.detail for item in pair.divergences}
-    assert "nots.txt" in details["count-lines"]
-    assert "made no call; the other course called bash(command='wc -l a.csv')" in details["more-rows"]
-
-
-def test_a_profile_has_no_rate_that_the_format_cannot_tell(scored):
-    rates = fit_run(scored.folder).rates
-    told = {kind for kind, rate in rates.items() if rate.interval is not None}
-    assert not {kind for kind in told if kind.startswith(("wire.", "provider."))}
-    assert {"tool.hangs", "decision.repeated_call"} <= told
-    assert "tool.raises" not in told  # its only failures are of calls that were never seen to work
-    assert rates["wire.malformed"].note == "the traces were imported, and their format does not tell"
-
-
 def test_without_a_word_on_scores_trials_are_left_out(kit):
     found = kit.imported(FILES)
     assert {record.status for record in found.records} == {"excluded"}
-    assert {record.reason for record in found.records if record.trace_at} == {unscored(NO_SCORE, None)}
-    assert unscored(NO_SCORE, "t") == NO_SCORE
+    assert {record.reason for record in found.records if record.trace_at} == {NEITHER}
     tasks = {f"{arm}/{task}" for arm in ("careful", "hasty") for task in ("count-lines", "more-rows")}
     assert {record.task for record in found.records} == tasks
     assert fit_run(found.folder).trials == 4
@@ -117,16 +88,6 @@ def test_an_export_of_what_was_imported_has_the_same_list_of_tasks(kit, scored, 
     export_run(scored.folder, "atif", tmp_path / "out")
     again = kit.imported(tmp_path / "out")
     assert again.manifest.suite.digest == scored.manifest.suite.digest
-
-
-def test_a_file_that_is_called_like_all_others_is_named_by_its_folder(kit, tmp_path):
-    trajectory = (FILES / "careful" / "count-lines" / "trajectory.json").read_text()
-    for task in ("small", "large"):
-        (tmp_path / "jobs" / task).mkdir(parents=True)
-        (tmp_path / "jobs" / task / "trajectory.json").write_text(trajectory)
-    whole = kit.imported(tmp_path / "jobs")
-    each = kit.imported(*(tmp_path / "jobs" / task / "trajectory.json" for task in ("small", "large")))
-    assert {record.task for record in each.records} == {record.task for record in whole.records} == {"small", "large"}
 
 
 def test_two_files_of_one_agent_and_task_are_repeats(kit, tmp_path):
@@ -164,10 +125,10 @@ def test_the_digest_of_a_folder_is_of_what_was_read(tmp_path):
     ("columns", "said"),
     [
         ({"score": "extra.points"}, "--map score: nothing stands at 'extra.points'"),
-        ({"score": "agent.nam"}, "--map score: nothing stands at 'agent.nam'; did you mean 'agent.name'?"),
+        ({"score": "agent.nam"}, "--map score: nothing stands at 'agent.nam'; there are agent.name"),
         ({"score": "zzz"}, "--map score: nothing stands at 'zzz'; there are schema_version, "),
         ({"score": "extra.task"}, "the score is not a number: 'count-lines'"),
-        ({"steps": "extra.task"}, "--map steps: this format takes arm, task, score, cluster, suite"),
+        ({"steps": "extra.task"}, "--map steps: this format takes arm, model, task, score, cluster, suite"),
         ({"task": "steps.0"}, "--map task is not a name"),
     ],
 )
@@ -192,27 +153,6 @@ def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
         assert after.profile.model_dump(exclude={"description"}) == before.profile.model_dump(exclude={"description"})
     there, here = ({arm.arm: arm.to_json() for arm in losses_explained(run, pairs=[]).arms} for run in (back, ours))
     assert there == here
-
-
-def test_what_anybody_reads_in_it_gives_equal_rates_of_what_it_tells(tmp_path, own_run):
-    """Without what only whichloop reads in the files: native calls, whose arguments and errors ATIF can hold."""
-    out = export_run(own_run, "atif", tmp_path / "out").out
-    for path in out.iterdir():
-        data = json.loads(path.read_text())
-        record = data["extra"]["whichloop"]["record"]
-        data["extra"] = {"task": record["task"], "reward": record["scores"]["accuracy"]}
-        path.write_text(json.dumps(data))
-    native = next(arm.arm for arm in results(own_run).manifest.arms if "native" in arm.arm)
-    for path in out.iterdir():
-        if not path.name.startswith("bare_decision"):
-            path.unlink()
-    back = import_files([out], ImportRequest(reading=ReadingOptions(columns=WHERE)), tmp_path / "back").folder
-    before, after = fit_run(own_run, arms=[native]).rates, fit_run(back).rates
-    told = [kind for kind, rate in after.items() if rate.interval is not None]
-    assert {kind.partition(".")[0] for kind in told} == {"decision", "tool"}
-    assert {kind: (after[kind].count, after[kind].points) for kind in told} == {
-        kind: (before[kind].count, before[kind].points) for kind in told
-    }
 
 
 # --- harm ---
@@ -252,34 +192,6 @@ def test_a_trajectory_with_anything_anywhere(kit, place, leaf):
     assert "\n" not in said
 
 
-def test_plans_are_learned_and_run_on_what_was_recorded(kit, scored, tmp_path):
-    learned = learn_run(scored.folder)
-    assert (learned.checked, len(learned.lessons), dict(learned.not_learned)) == (True, 2, {})
-    plans = {lesson.task: [(call.tool, call.arguments) for call in lesson.plan.calls] for lesson in learned.lessons}
-    assert plans["more-rows"] == [("bash", {"command": "wc -l a.csv"}), ("bash", {"command": "wc -l b.csv"})]
-    write_suite(learned, tmp_path / "learned.jsonl")
-    config = CompareConfig(
-        suite="jsonl",
-        data=str(tmp_path / "learned.jsonl"),
-        tools=learned.tools,
-        loops=("bare", "finish"),
-        profiles=("clean", "flaky-format"),
-        mlflow=False,
-    )
-    experiment = prepare(config, tmp_path / "run")
-    assert not run(experiment, Unwatched())
-    found = results(experiment.folder).records
-    assert {record.accuracy for record in found if "clean" in record.arm} == {1.0}
-
-
-def test_an_imported_run_is_blessed_gated_and_loaded(scored):
-    outcome = judge(scored, bless(scored))
-    assert outcome.outcome == "pass"
-    trials = load(scored.folder).trials
-    assert trials["tool_calls"].tolist() == [2, 2, 2, 0]
-    assert "false_success" not in trials
-
-
 @pytest.fixture
 def continued(tmp_path):
     """One trial whose trajectory goes on in a second and a third file, each of which begins with a copy of the last step."""
@@ -317,82 +229,12 @@ def goes_on_in(file: Path, name: str | None) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | {"continued_trajectory_ref": name}))
 
 
-def test_a_trajectory_whose_end_names_itself_is_read_once(kit, scored, continued):
-    goes_on_in(continued / "trajectory.cont-2.json", "trajectory.cont-2.json")
-    made = import_files((continued,), ImportRequest(reading=ReadingOptions(columns=WHERE)), kit.folder / "runs" / "around")
-    assert made.notes == (f"{continued}: trajectory.json: it goes on in trajectory.cont-2.json again, which is read once",)
-    (record,) = results(made.folder).records
-    assert (record.steps, record.answer) == (
-        of(scored, "careful", "count-lines").steps,
-        of(scored, "careful", "count-lines").answer,
-    )
+FOLLOWS = st.lists(st.integers(-1, 7), min_size=1, max_size=8)
 
 
-def test_files_that_name_each_other_begin_at_the_one_with_the_shortest_name(kit, scored, continued):
-    goes_on_in(continued / "trajectory.cont-2.json", "trajectory.json")
-    other = continued / "other.json"
-    other.write_text((FILES / "careful" / "more-rows" / "trajectory.json").read_text())
-    found = {record.task: record for record in kit.imported(continued, columns=WHERE).records}
-    assert found.keys() == {"count-lines", "more-rows"}
-    assert found["count-lines"].steps == of(scored, "careful", "count-lines").steps
-
-
-def test_a_first_part_that_cannot_be_read_is_named(kit, continued):
-    file = continued / "trajectory.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"steps": 5}))
-    with pytest.raises(ValueError, match=r": trajectory\.json: steps is"):
-        kit.imported(continued, columns=WHERE)
-
-
-class Files:
-    """Files by name, in memory."""
-
-    def __init__(self, follows: dict[str, str | None]) -> None:
-        whole = json.loads((FILES / "careful" / "count-lines" / "trajectory.json").read_text())
-        ends = {name: whole if part is None else whole | {"continued_trajectory_ref": part} for name, part in follows.items()}
-        self.documents = {name: json.dumps(end).encode() for name, end in ends.items()}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.documents)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.documents
-
-    def read(self, name: str) -> bytes:
-        return self.documents[name]
-
-
-@given(
-    st.lists(st.integers(-1, 7), min_size=1, max_size=8).map(
-        lambda ends: {f"{place}.json": None if end < 0 else f"{end}.json" for place, end in enumerate(ends)}
-    )
-)
-def test_every_file_is_in_a_trajectory_whatever_names_what(follows):
-    files = Files(follows)
-    begun = set(files.names) - later_parts(files)
-    read = set[str]()
-    for name in begun:
-        while name in follows and name not in read:
-            read.add(name)
-            name = follows[name] or ""
-    assert read == set(files.names)
-    others = {part for name, part in follows.items() if part != name}
-    assert begun >= set(files.names) - others
-
-
-def test_parts_are_bounded_in_number_and_in_size(monkeypatch):
-    files = Files({"0.json": "1.json", "1.json": "2.json", "2.json": None})
-    first = json.loads(files.read("0.json"))
-    whole, remark = whole_trajectory("0.json", first, files)
-    assert (len(whole["steps"]), remark) == (3 * len(first["steps"]), "")
-    monkeypatch.setattr(atif, "MAX_PARTS", 1)
-    with pytest.raises(ValueError, match=r"0\.json: it goes on in more than 1 files"):
-        whole_trajectory("0.json", first, files)
-    monkeypatch.undo()
-    size = len(files.read("1.json")) + len(files.read("2.json"))
-    monkeypatch.setattr(atif, "MAX_BYTES", size)
-    whole_trajectory("0.json", first, files)
-    monkeypatch.setattr(atif, "MAX_BYTES", size - 1)
-    with pytest.raises(ValueError, match=rf"0\.json: .* {size - 1} bytes"):
-        whole_trajectory("0.json", first, files)
+def test_parts_are_bounded_in_number_and_in_size(kit, continued, monkeypatch):
+    for bound in ("MAX_PARTS", "MAX_MEMBER_BYTES"):
+        monkeypatch.setattr(atif, bound, 1)
+        with pytest.raises(ValueError, match=r"trajectory\.json: it goes on in more than"):
+            kit.imported(continued, columns=WHERE)
+        monkeypatch.undo()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
+import shutil
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.import_runs.foreign_file import ZSTD, ZipArchive
 from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.runs.store.trials import read_trace
+from whichloop.runs.store.trials import read_records, read_trace
 
 EVENTS: list[dict[str, Any]] = [
     {"event": "span_begin", "id": "s", "type": "solvers"},
@@ -55,7 +57,7 @@ def test_a_real_log_gives_the_accuracy_that_inspect_computed(kit, scorer, name):
 
 
 def test_a_real_log_is_read_sample_by_sample(kit):
-    found = kit.imported(kit.files / "capitals.eval", scorer="letters", cluster="continent")
+    found = kit.imported(kit.files / "capitals.eval", scorer="letters", columns={"cluster": "metadata.continent"})
     records = {(record.task, record.repeat): record for record in found.records}
     assert len(records) == 8
     assert {record.arm for record in found.records} == {"twice/mockllm/model"}
@@ -81,6 +83,48 @@ def test_a_real_log_is_read_sample_by_sample(kit):
 
 
 # --- forms of a log ---
+
+
+def put(folder, name, content):
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+@pytest.fixture
+def logs(kit, tmp_path):
+    """What `inspect eval` writes of a task: one that was tried again, a repeat, another agent, and what else lies there."""
+
+    def log(run, created, *samples, solver="react", **more):
+        return kit.log(*samples, solver=solver, spec={"task_id": run, "created": created}, **more)
+
+    whole = (kit.sample(1), kit.sample(2, value="I"))
+    folder = tmp_path / "logs"
+    put(folder, "a.json", log("r1", "2026-01-01", kit.sample(1, value="I"), status="error"))
+    put(folder, "b.eval", kit.archive(kit.members(log("r1", "2026-01-02", *whole))))
+    put(folder, "later/c.json", log("r2", "2026-01-03", *whole))
+    put(folder, "d.eval", kit.archive(kit.members(log("r3", "2026-01-04", *whole, solver="plan"))))
+    put(folder, "eval-set.json", {"eval_set_id": "x"})
+    put(folder, "notes.txt", b"see b")
+    return folder
+
+
+def test_a_folder_of_logs_is_one_comparison_zipped_or_not(kit, logs, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "logs"), "zip", tmp_path, "logs")
+    for path in (logs, Path(archive)):
+        made = import_files([path], ImportRequest(), kit.folder / "runs" / f"folder{next(kit.numbers)}")
+        found = sorted(
+            (one.arm.partition("/")[0], one.task, one.repeat, one.accuracy, one.status) for one in read_records(made.folder)
+        )
+        assert [one for one in found if one[-1] == "scored"] == [
+            *(("plan", "1", 0, 1, "scored"), ("plan", "2", 0, 0, "scored")),
+            *(
+                ("react", "1", 0, 1, "scored"),
+                ("react", "1", 1, 1, "scored"),
+                ("react", "2", 0, 0, "scored"),
+                ("react", "2", 1, 0, "scored"),
+            ),
+        ]
+        assert any("a.json: tried again in" in note for note in made.notes)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
@@ -111,8 +155,8 @@ def test_samples_in_chunks_give_the_same_records(kit):
         "messages/0.json": whole["messages"],
     }
     members |= {f"samples/t_epoch_1/{name}": json.dumps(part).encode() for name, part in chunks.items()}
-    chunked = kit.imported(kit.put(kit.archive(members), ".eval"), cluster="kind")
-    plain = kit.imported(kit.put(kit.log(whole)), cluster="kind")
+    chunked = kit.imported(kit.put(kit.archive(members), ".eval"), columns={"cluster": "metadata.kind"})
+    plain = kit.imported(kit.put(kit.log(whole)), columns={"cluster": "metadata.kind"})
     assert chunked.digest == plain.digest
     assert chunked.records == plain.records
 
@@ -134,56 +178,24 @@ def test_a_log_that_breaks_off_leaves_errored_trials(kit):
         assert found.is_complete
 
 
-def test_the_last_of_two_members_of_one_name_counts(kit):
-    log = kit.log(kit.sample(1, value="I"))
-    members = kit.members(log)
-    path = kit.put(kit.archive(members), ".eval")
-    with zipfile.ZipFile(path, "a") as made, pytest.warns(UserWarning, match="Duplicate name"):
-        made.writestr("samples/1_epoch_1.json", json.dumps(kit.sample(1, value="C")))
-    assert only(kit.imported(path)).accuracy == 1
-
-
 # --- what became of a sample ---
 
 
-@pytest.mark.parametrize(
-    ("value", "accuracy"),
-    [
-        ("C", 1),
-        ("P", 0.5),
-        ("I", 0),
-        ("N", 0),
-        (True, 1),
-        (False, 0),
-        (0.25, 0.25),
-        ("0.75", 0.75),
-        ("yes", 1),
-        ("False", 0),
-        (1, 1),
-    ],
-)
-def test_values_are_those_of_inspect(kit, value, accuracy):
-    assert only(kit.imported(kit.put(kit.log(kit.sample(1, value=value))))).accuracy == accuracy
+VALUES: dict[Any, float] = {"C": 1, "P": 0.5, "I": 0, "N": 0, True: 1, False: 0, 0.25: 0.25, "0.75": 0.75, "yes": 1, "False": 0}
+LIMITS: dict[str | None, str] = {
+    **{None: "finished", "message": "max_steps", "turn": "max_steps", "time": "timeout", "working": "timeout"},
+    **{"token": "budget", "cost": "budget", "context": "context_overflow", "operator": "terminated", "custom": "terminated"},
+}
 
 
-@pytest.mark.parametrize(
-    ("limit", "stop"),
-    [
-        (None, "finished"),
-        ("message", "max_steps"),
-        ("turn", "max_steps"),
-        ("time", "timeout"),
-        ("working", "timeout"),
-        ("token", "budget"),
-        ("cost", "budget"),
-        ("context", "context_overflow"),
-        ("operator", "terminated"),
-        ("custom", "terminated"),
-    ],
-)
-def test_limits_become_stops(kit, limit, stop):
-    sample = kit.sample(1, limit=None if limit is None else {"type": limit, "limit": 3.0})
-    assert only(kit.imported(kit.put(kit.log(sample)))).stop == stop
+def test_values_and_limits_are_those_of_inspect(kit):
+    samples = [kit.sample(number, value=value) for number, value in enumerate(VALUES, 1)]
+    found = sorted(kit.imported(kit.put(kit.log(*samples))).records, key=lambda record: int(record.task))
+    assert [record.accuracy for record in found] == list(VALUES.values())
+    limits = [None if limit is None else {"type": limit, "limit": 3.0} for limit in LIMITS]
+    samples = [kit.sample(number, limit=limit) for number, limit in enumerate(limits, 1)]
+    found = sorted(kit.imported(kit.put(kit.log(*samples))).records, key=lambda record: int(record.task))
+    assert [record.stop for record in found] == list(LIMITS.values())
 
 
 def test_an_error_is_seen_and_may_count(kit):
@@ -195,20 +207,10 @@ def test_an_error_is_seen_and_may_count(kit):
     assert (counted.status, counted.stop, counted.accuracy, counted.reason) == ("scored", "crashed", 0.0, "no network")
 
 
-def test_a_score_beside_an_error_counts(kit):
-    record = only(kit.imported(kit.put(kit.log(kit.sample(1, value="I", error={"message": "gave up"})))))
-    assert (record.status, record.stop, record.accuracy) == ("scored", "crashed", 0.0)
-
-
 def test_what_was_not_scored_is_never_a_failure(kit):
     path = kit.put(kit.log(kit.sample(1), kit.sample(2, value=float("nan")), kit.sample(3) | {"scores": None}))
     found = kit.imported(path, errors_as_failures=True)
     assert [record.status for record in found.records] == ["scored", "errored", "errored"]
-
-
-def test_invalidated_samples_are_excluded(kit):
-    record = only(kit.imported(kit.put(kit.log(kit.sample(1, invalidation={"reason": "leaked"})))))
-    assert (record.status, record.reason) == ("excluded", "invalidated: leaked")
 
 
 # --- what it took ---
@@ -219,18 +221,6 @@ def test_scorers_calls_are_not_the_agents(kit):
     record = only(kit.imported(kit.put(kit.log(kit.sample(1, events=EVENTS, model_usage=usage)))))
     assert (record.lm_calls, record.tool_calls, record.steps) == (2, 1, 2)
     assert (record.input_tokens, record.output_tokens, record.cost_usd) == (8, 3, 0.5)
-
-
-def test_scorers_of_old_logs_are_told_apart_too(kit):
-    call = EVENTS[1]
-    old = [
-        {"event": "subtask", "events": [call, {"event": "tool", "events": [call]}]},
-        {"event": "step", "type": "scorer", "action": "begin"},
-        call,
-        {"event": "step", "type": "scorer", "action": "end"},
-        call,
-    ]
-    assert only(kit.imported(kit.put(kit.log(kit.sample(1, events=old))))).lm_calls == 3
 
 
 def test_without_events_the_totals_are_taken(kit):
@@ -244,57 +234,7 @@ def test_without_events_the_totals_are_taken(kit):
     assert "lm_calls" in record.unknown
 
 
-def test_nothing_told_is_nothing_known(kit):
-    (arm,) = kit.imported(kit.put(kit.log(kit.sample(1)))).comparison.arms
-    told = arm.summary
-    assert told.accuracy is not None
-    assert [told.means[name] for name in ("steps", "lm_calls", "tokens", "seconds", "cost_usd", "nominal_usd")] == [None] * 6
-
-
-def test_turns_seconds_and_retries(kit):
-    sample = kit.sample(1, events=EVENTS, turn_count=1, working_time=2.5, total_time=9.0, error_retries=[{}, {}])
-    record = only(kit.imported(kit.put(kit.log(sample))))
-    assert (record.steps, record.lm_calls, record.seconds, record.attempt) == (1, 2, 2.5, 2)
-
-
 # --- which score, which arm, which task ---
-
-
-def test_several_scores_need_a_choice(kit):
-    both = {"match": {"value": "C"}, "judge": {"value": {"form": 0.5, "tone": "I", "none": None}}}
-    path = kit.put(kit.log(kit.sample(1) | {"scores": both}))
-    with pytest.raises(ValueError, match=r"sample 1, epoch 1: scores by judge, match; say which is the accuracy: --scorer judge"):
-        kit.imported(path)
-    with pytest.raises(ValueError, match=r"judge gives several values; .* --scorer judge/form, judge/tone, judge/none"):
-        kit.imported(path, scorer="judge")
-    with pytest.raises(ValueError, match="no score by 'length'; there are scores by judge, match"):
-        kit.imported(path, scorer="length")
-    assert only(kit.imported(path, scorer="judge/form")).accuracy == 0.5
-    assert only(kit.imported(path, scorer="judge/none")).status == "errored"
-
-
-def test_samples_scored_by_different_scorers_need_a_choice(kit):
-    path = kit.put(kit.log(kit.sample(1), kit.sample(2) | {"scores": {"judge": {"value": 1}}}))
-    with pytest.raises(ValueError, match="scores by judge, match"):
-        kit.imported(path)
-    assert [record.status for record in kit.imported(path, scorer="judge").records] == ["errored", "scored"]
-
-
-def test_an_arm_is_solver_arguments_and_model(kit):
-    def named(**spec):
-        return kit.imported(kit.put(kit.log(kit.sample(1), spec=spec))).comparison.arms[0].info
-
-    assert named(solver="inspect_ai/react").arm == "react/openai/gpt-4o-mini"
-    info = named(solver_args_passed={"attempts": 3, "tools": []}, task_args_passed={"level": "hard"})
-    assert (info.arm, info.loop) == ("react(level=hard, attempts=3)/openai/gpt-4o-mini", "react")
-    assert info.options == {"level": "hard", "attempts": 3}
-    long = [named(solver_args_passed={"prompt": "x" * length}).arm for length in (100, 101, 101)]
-    assert all(re.fullmatch(r"react\(#[0-9a-f]{8}\)/openai/gpt-4o-mini", name) for name in long)
-    assert long[0] != long[1] == long[2]
-    assert "secret" not in named(solver_args_passed={"key": "api_key=secret1234567890abcdef"}).arm
-    steps = {"steps": [{"solver": "chain_of_thought"}, {"solver": "inspect_ai/generate"}]}
-    path = kit.put(kit.log(kit.sample(1), solver=None, plan=steps))
-    assert kit.imported(path).comparison.arms[0].info.arm == "chain_of_thought+generate/openai/gpt-4o-mini"
 
 
 params = st.dictionaries(
@@ -314,14 +254,6 @@ def test_arms_have_one_name_if_and_only_if_their_steps_have_the_same_arguments(k
         return kit.imported(kit.put(kit.log(kit.sample(1), solver=None, plan=plan))).comparison.arms[0].info.arm
 
     assert (named(one) == named(other)) == (one == other)
-
-
-def test_a_place_in_memory_is_no_argument(kit):
-    def named(place):
-        plan = {"steps": [{"solver": "react", "params": {"tools": [f"<function look at {place}>"]}}]}
-        return kit.imported(kit.put(kit.log(kit.sample(1), solver=None, plan=plan))).comparison.arms[0].info.arm
-
-    assert named("0x7f00deadbeef") == named("0x7f11deadbeef")
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5000)] * 4), min_size=1, max_size=4), st.booleans())
@@ -352,15 +284,6 @@ def test_the_same_question_is_told_from_another(kit):
     shuffled = digest_of(choices=["a", "b"], target="A")
     assert shuffled == digest_of(choices=["b", "a"], target="B")
     assert digest_of(input="attachment://x", attachments={"x": "What is 1?"}) == digest_of(input="What is 1?")
-
-
-def test_clusters_come_from_the_metadata(kit):
-    found = kit.imported(
-        kit.put(kit.log(kit.sample(1, metadata={"kind": 7}), kit.sample(2, metadata={}), kit.sample(3))), cluster="kind"
-    )
-    assert [record.cluster for record in found.records] == ["7", "", ""]
-    with pytest.raises(ValueError, match="--cluster: no trial has 'kind'"):
-        kit.imported(kit.put(kit.log(kit.sample(1))), cluster="kind")
 
 
 # --- what happened ---

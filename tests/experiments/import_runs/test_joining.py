@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.compare.reopen import reopen
-from whichloop.experiments.gate import bless, judge
-from whichloop.experiments.import_runs import ImportRequest, import_files
-from whichloop.runs.store.files import RunError
 
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.sampled_from([0, 1])), min_size=1, max_size=10)
 
@@ -126,18 +120,6 @@ def test_one_list_of_tasks_may_have_two_names(kit):
     assert kit.imported(*paths, suite="mine").manifest.suite.name == "mine"
 
 
-def test_tables_and_logs_meet(kit):
-    found = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put("agent,id,score\nmine,1,0\n", ".csv"))
-    assert found.manifest.imported.format == "csv+inspect"
-    assert len(found.comparison.pairs) == 1
-
-
-def test_one_model_or_several(kit):
-    paths = [kit.put(kit.log(kit.sample(n), spec={"model": model})) for n, model in ((1, "a"), (2, "b"))]
-    found = kit.imported(*paths, arms=["x", "x"])
-    assert found.comparison.arms[0].info.model == "several"
-
-
 def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     def digest(text="task,score\nx,1\ny,0", **reading):
         return kit.imported(kit.put(text, ".csv"), **reading).manifest.suite.digest
@@ -148,52 +130,3 @@ def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     log = kit.put(kit.log(kit.sample(1) | {"scores": {"a": {"value": 1}, "b": {"value": 1}}}))
     by = {scorer: kit.imported(log, scorer=scorer).manifest.suite.digest for scorer in "ab"}
     assert by["a"] != by["b"]
-
-
-def test_there_is_nothing_to_run(kit):
-    found = kit.imported(kit.put("task,score\nx,1\n", ".csv"))
-    with pytest.raises(RunError, match="imported from another tool's files, so there is nothing to run"):
-        reopen(found.folder)
-    assert found.wall_s is None
-    assert found.title.endswith(", 1 task × 1")
-
-
-def test_the_manifest_says_where_it_comes_from(kit):
-    (source,) = kit.imported(kit.files / "capitals.eval", scorer="letters").manifest.imported.sources
-    assert source.to_json() == {
-        "file": "capitals.eval",
-        "sha256": "6a67b261da4c49d2228c32067ee5c3df54235983984a5636fd04a04d376e54b4",
-        "format": "inspect",
-        "by": "inspect_ai 0.3.285",
-        "arms": ["twice/mockllm/model"],
-        "readings": [],
-    }
-
-
-SCORES = st.lists(st.sampled_from(["1", "0", "0.25", "excluded"]), min_size=60, max_size=60)
-
-
-@given(SCORES, st.sets(st.integers(0, 59), max_size=1), st.booleans())
-@settings(max_examples=cases(10))
-def test_a_run_is_identical_to_itself_whatever_it_holds(kit, values, blank, with_steps):
-    rows = [
-        {
-            "task": f"t{number}",
-            "score": None if number in blank or value == "excluded" else value,
-            "status": "excluded" if value == "excluded" else None,
-            **({"steps": number % 7} if with_steps else {}),
-        }
-        for number, value in enumerate([*values, *["1"] * 50])
-    ]
-    run = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
-    judged = judge(run, bless(run))
-    assert judged.outcome == "pass"
-    assert judged.tasks == ()
-
-
-def test_arms_whose_names_differ_in_case_only_are_told(kit, tmp_path):
-    path = kit.put("agent,task,score\nCareful,x,1\ncareful,x,0\nother,x,0\n", ".csv")
-    told = [note for note in import_files([path], ImportRequest(), tmp_path / "cases").notes if "case" in note]
-    assert told == ["arms Careful, careful differ in the case of letters only; if they are one, write one name in the file"]
-    path = kit.put("agent,task,score\ncareful,x,0\nother,x,0\n", ".csv")
-    assert not any("case of letters" in note for note in import_files([path], ImportRequest(), tmp_path / "none").notes)

@@ -28,7 +28,7 @@ def only(found):
 
 
 def test_a_real_report_is_read_case_by_case(kit):
-    found = kit.imported(kit.files / "capitals.json", scorer="assertions", cluster="continent")
+    found = kit.imported(kit.files / "capitals.json", scorer="assertions", columns={"cluster": "metadata.continent"})
     records = {(record.task, record.repeat): record for record in found.records}
     assert len(records) == 6
     (arm,) = found.comparison.arms
@@ -66,8 +66,10 @@ def test_the_only_evaluator_needs_no_choice(kit):
     assert only(kit.imported(path)).accuracy == 1
 
 
-def test_without_any_evaluator_there_is_no_accuracy(kit):
-    with pytest.raises(ValueError, match="no evaluator gave a number or a truth value"):
+def test_verdicts_in_words_are_results_and_other_labels_are_none(kit):
+    cases = (case("a", labels={"tone": "good", "right": "yes"}), case("b", labels={"tone": "pass", "right": "FAIL"}))
+    assert [record.accuracy for record in kit.imported(kit.put(report(*cases))).records] == [1, 0]
+    with pytest.raises(ValueError, match="no evaluator gave a number, a truth value or a verdict"):
         kit.imported(kit.put(report(case("a", labels={"tone": "good"}))))
 
 
@@ -78,7 +80,7 @@ def test_an_evaluator_may_be_called_assertions(kit):
 
 def test_scores_beyond_one_need_a_scale(kit):
     path = kit.put(report(case("a", scores={"stars": 4}), case("b", scores={"stars": 5})))
-    with pytest.raises(ValueError, match=r"case 'a': the score 4 is .*: scores 4 to 5 in evaluator 'stars'; say what the scale is"):
+    with pytest.raises(ValueError, match=r"case 'a': the score 4 is not within 0 and 1; another scale: --scale WORST,BEST$"):
         kit.imported(path)
 
 
@@ -100,7 +102,7 @@ def test_failures_alone_are_a_report(kit):
 
 
 def test_two_cases_of_one_name_are_refused(kit):
-    with pytest.raises(ValueError, match="two cases of the name 'a' ask different things"):
+    with pytest.raises(ValueError, match="case 'a': task a: it asks something else than in another trial"):
         kit.imported(kit.put(report(case("a", scores={"x": 1}), case("a", scores={"x": 1}, inputs="other"))))
     with pytest.raises(ValueError, match="arm agent, task a, repeat 0 is a duplicate"):
         kit.imported(kit.put(report(case("a", scores={"x": 1}), case("a", scores={"x": 1}))))

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from whichloop.datasets.importing.own_tools import RECORDED
 from whichloop.experiments.learn_plans.imported_suite import imported_suite
-from whichloop.experiments.learn_plans.learn import learn_run
-from whichloop.protocol import Plan
 
 
 def trajectory(outcomes: list[bool], answer: str = "12") -> dict[str, Any]:
@@ -31,15 +29,6 @@ def trajectory(outcomes: list[bool], answer: str = "12") -> dict[str, Any]:
 
 
 COLUMNS = {"task": "extra.task", "score": "extra.reward"}
-
-
-def test_the_plan_of_a_retried_call_is_learned(kit):
-    found = kit.imported(kit.put(trajectory([False, False, True])), columns=COLUMNS)
-    learned = learn_run(found.folder)
-    assert dict(learned.not_learned) == {}
-    (lesson,) = learned.lessons
-    assert isinstance(lesson.plan, Plan)
-    assert [(call.tool, call.arguments) for call in lesson.plan.calls] == [("count", {"file": "a.csv"})]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4))

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.import_runs import ImportRequest, import_files
+from whichloop.experiments.import_runs import ImportRequest
+from whichloop.experiments.import_runs.formats.table import read_messages
 from whichloop.experiments.import_runs.importing import read_file
-from whichloop.experiments.trace_formats.row_messages import read_messages
 from whichloop.metrics.trace import ToolRun
 from whichloop.runs.store.trials import read_trace
 
@@ -51,19 +51,14 @@ def test_every_call_and_reply_of_the_messages_is_counted(kit, results, answer):
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
-def test_messages_are_found_by_what_they_are_and_in_a_table_of_text_by_their_name(kit, suffix):
+def test_messages_of_another_name_are_read_where_they_are_mapped(kit, suffix):
     named = [{("turns_of_it" if name == "messages" else name): cell for name, cell in row("x", SAID).items()}]
     csv = 'agent,task_id,success,turns_of_it\ncareful,x,1,"' + json.dumps([ASKED, SAID]).replace('"', '""') + '"\n'
     content = {".jsonl": lines(*named), ".json": named, ".csv": csv}[suffix]
-    found = kit.imported(kit.put(content, suffix), columns={"messages": "turns_of_it"} if suffix == ".csv" else {})
+    assert kit.imported(kit.put(content, suffix)).records[0].trace_at == 0
+    found = kit.imported(kit.put(content, suffix), columns={"messages": "turns_of_it"})
     (record,) = found.records
     assert (record.answer, read_trace(found.folder, record).head.query) == ("12", ASKED["content"])
-
-
-def test_messages_are_left_out_where_the_user_says_so_and_where_nobody_answers(kit):
-    for path, columns in ((kit.put(lines(row("x", SAID)), ".jsonl"), {"messages": ""}), (kit.put(lines(row("x")), ".jsonl"), {})):
-        (record,) = kit.imported(path, columns=columns).records
-        assert record.trace_at == 0
 
 
 @pytest.mark.parametrize(
@@ -82,9 +77,8 @@ def test_messages_are_left_out_where_the_user_says_so_and_where_nobody_answers(k
 def test_results_that_name_an_error_are_those_of_failed_calls(result, kind):
     read = read_messages([ASKED, called(1), gave(1, result), SAID])
     assert read is not None
-    (ran,) = [event for event in read.trace.events if isinstance(event, ToolRun)]
+    (ran,) = [event for event in read[0].events if isinstance(event, ToolRun)]
     assert (ran.status, ran.error_type) == (("error", kind) if kind else ("untold", None))
-    assert read.failed == bool(kind)
 
 
 ODD = [
@@ -106,29 +100,8 @@ def test_the_trials_whose_cells_are_no_messages_are_told_with_their_reasons_and_
         rows = [one | {"messages": cell if isinstance(cell := one["messages"], str) else json.dumps(cell)} for one in rows]
     log = read_file(kit.put(lines(*rows), ".jsonl"), ImportRequest())
     assert [trial.trace is not None for trial in log.trials] == [True] * len(whole) + [False] * len(broken)
-    (note,) = [note for note in log.notes if "no trace" in note]
-    assert f"{len(odd)} trial" in note
-    for number, kind in enumerate(odd):
-        assert f"line {len(whole) + number + 1}: {ODD[kind][1]}" in note
-
-
-def test_a_column_that_the_user_named_is_refused_with_the_place_and_the_cure(kit):
-    path = kit.put(lines(row("x", SAID), row("y", {"role": "critic", "content": "no"})), ".jsonl")
-    with pytest.raises(ValueError, match=r"line 2: messages: message 2: role is 'critic', .*: --map messages=$"):
-        kit.imported(path, columns={"messages": "messages"})
-
-
-def test_a_column_of_few_chats_that_can_be_read_is_told(kit):
-    critic = {"role": "critic", "content": "no"}
-    rows = [row("x", SAID), row("y", SAID, critic), row("z", SAID, critic)]
-    log = read_file(kit.put(lines(*rows), ".jsonl"), ImportRequest())
-    assert all(trial.trace is None for trial in log.trials)
-    assert log.notes[-1] == (
-        "column 'messages' holds chats and is left out, since 2 of 3 cells cannot be read, such as line 2: message 3: role is "
-        "'critic', not system, user, assistant or tool; to read all of them or be told what is wrong: --map messages=messages"
-    )
-    silent = read_file(kit.put(lines(*(row(task, note=["a"]) for task in "xyz")), ".jsonl"), ImportRequest())
-    assert not any("chats" in note for note in silent.notes)
+    first = f"line {len(whole) + 1}: {ODD[odd[0]][1]}"
+    assert log.notes[0].startswith(f"column 'messages': cells that are no messages: {len(odd)}, such as {first}")
 
 
 def test_messages_as_exports_of_spreadsheets_and_databases_write_them_are_read(kit):
@@ -137,16 +110,12 @@ def test_messages_as_exports_of_spreadsheets_and_databases_write_them_are_read(k
     log = read_file(kit.put(f"agent,task,success,messages\n{text}", ".csv"), ImportRequest())
     assert [trial.answer for trial in log.trials] == ["12", "12"]
     assert all(trial.trace is not None for trial in log.trials)
-    assert log.notes == ()
+    assert log.notes == []
 
 
-def test_usage_tells_the_tokens_where_no_column_does(kit, tmp_path):
+def test_usage_tells_the_tokens_where_no_column_does(kit):
     used = {"prompt_tokens": 1000, "completion_tokens": 200, "total_tokens": 9000}
     (record,) = kit.imported(kit.put(lines(row("x", SAID, usage=used)), ".jsonl")).records
     assert (record.input_tokens, record.output_tokens) == (1000, 8000)
-    path = kit.put(lines(row("x", SAID, usage=used, tokens=7)), ".jsonl")
-    (record,) = kit.imported(path).records
+    (record,) = kit.imported(kit.put(lines(row("x", SAID, usage=used, tokens=7)), ".jsonl")).records
     assert record.input_tokens + record.output_tokens == 7
-    (note,) = import_files([path], ImportRequest(), tmp_path / "run").notes
-    parts = "input_tokens=usage.prompt_tokens,output_tokens=usage.completion_tokens"
-    assert note.endswith(f"columns left out: usage; to read it: --map {parts}")

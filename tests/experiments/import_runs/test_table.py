@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop import load
-from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
 from whichloop.experiments.import_runs.columns import COLUMNS
+from whichloop.experiments.import_runs.foreign_file import open_file
 from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs.table_rows import list_of_rows
+from whichloop.experiments.import_runs.values import score
 from whichloop.metrics.summary import METRICS
 
 HEAD = "arm,task,repeat,score\n"
@@ -63,7 +68,7 @@ INSIDE = {"arm": "meta.agent", "task": "meta.q", "score": "eval.score"}
 @pytest.mark.parametrize("suffix", [".jsonl", ".json"])
 def test_points_lead_into_the_objects_of_rows(kit, tmp_path, suffix):
     path = kit.put("\n".join(map(json.dumps, NESTED)) if suffix == ".jsonl" else NESTED, suffix)
-    records = kit.imported(path, columns=INSIDE, cluster="eval.by.0.name").records
+    records = kit.imported(path, columns=INSIDE | {"cluster": "eval.by.0.name"}).records
     records = sorted(records, key=lambda record: (record.task, record.arm))
     assert [(record.arm, record.task, record.status, record.cluster) for record in records] == [
         ("one", "t1", "scored", "judge"),
@@ -71,49 +76,10 @@ def test_points_lead_into_the_objects_of_rows(kit, tmp_path, suffix):
         ("one", "t2", "errored", "judge"),
         ("two", "t2", "errored", "judge"),
     ]
-    notes = import_files([path], ImportRequest(reading=ReadingOptions(columns=INSIDE)), tmp_path / "run").notes
-    assert notes == (f"{path}: columns left out: note",)
-    with pytest.raises(ValueError, match=r"--map arm: nothing stands at 'meta.agnt'; did you mean 'meta.agent'\?"):
+    made = import_files([path], ImportRequest(reading=ReadingOptions(columns=INSIDE)), tmp_path / "run")
+    assert made.columns == {str(path): {"note": "", "meta.agent": "arm", "meta.q": "task", "eval.score": "score"}}
+    with pytest.raises(ValueError, match=r"--map arm: nothing stands at 'meta.agnt'; there are meta.agent"):
         kit.imported(path, columns=INSIDE | {"arm": "meta.agnt"})
-
-
-@given(
-    st.integers(0, 10**6),
-    st.sampled_from(
-        [("Wall (ms)", 1000), ("latency_ms", 1000), ("took [minutes]", 1 / 60), ("seconds", 1), ("Wall (s)", 1), ("ms waited", 1)]
-    ),
-)
-def test_a_unit_that_ends_the_name_of_a_column_is_converted(kit, number, named):
-    name, per_second = named
-    path = kit.put(as_csv([{"task": "t", "score": 1, name: number}]), ".csv")
-    assert only(kit.imported(path, columns={"seconds": name})).seconds == pytest.approx(number / per_second)
-
-
-@pytest.mark.parametrize(
-    ("name", "usd", "note"),
-    [
-        ("cost (cents)", 0.03, "column 'cost (cents)' is read as cents and kept as US dollars"),
-        ("Cost (EUR)", 3.0, "column 'Cost (EUR)' is taken as US dollars, though its name says eur: convert it first"),
-        ("Cost ($)", 3.0, None),
-    ],
-)
-def test_the_unit_of_a_cost_is_told(kit, tmp_path, name, usd, note):
-    path = kit.put(as_csv([{"task": "t", "score": 1, name: 3}]), ".csv")
-    assert only(kit.imported(path, columns={"cost_usd": name})).cost_usd == usd
-    made = import_files([path], ImportRequest(reading=ReadingOptions(columns={"cost_usd": name})), tmp_path / "run")
-    said = [*made.notes, *made.readings[1:]]
-    assert said == ([] if note is None else [f"{path}: {note}"])
-
-
-@pytest.mark.parametrize(("told", "other"), [("input", "output"), ("output", "input")])
-def test_a_count_of_one_kind_of_tokens_is_kept_and_the_total_is_unknown(tmp_path, told, other):
-    path = tmp_path / "half.csv"
-    path.write_text(f"agent,task,score,{told}_tokens,{other}_tokens\na,1,1,500,\nb,1,0,900,\na,2,1,7,5\nb,2,0,8,6\n")
-    made = import_files([path], ImportRequest(), tmp_path / "run")
-    assert made.notes == (f"2 trials have a count of {told} tokens and none of {other} tokens: their total is unknown",)
-    found = load(made.folder).trials.sort_values(["task", "arm"])
-    assert found[f"{told}_tokens"].tolist() == [500, 900, 7, 8]
-    assert found[f"{other}_tokens"].isna().tolist() == found["tokens"].isna().tolist() == [True, True, False, False]
 
 
 @settings(max_examples=cases(12))
@@ -137,13 +103,6 @@ def test_every_row_is_a_record_and_says_what_the_row_says(kit, rows, delimiter, 
     assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
 
 
-@settings(max_examples=cases(12))
-@given(st.permutations(["a,x,0,1", "a,x,1,0", "a,y,0,0", "a,y,1,1", "b,x,0,1", "b,x,1,1", "b,y,0,0", "b,y,1,0"]))
-def test_the_order_of_rows_means_nothing(kit, rows):
-    ordered = kit.imported(kit.put(HEAD + "\n".join(sorted(rows)), ".csv"))
-    assert kit.imported(kit.put(HEAD + "\n".join(rows), ".csv")).digest == ordered.digest
-
-
 @pytest.mark.parametrize("values", [("0", "1"), ("1", "2"), ("1.0", "2.0"), ("9", "10"), ("42", "1337"), ("first", "second")])
 def test_repeats_are_told_apart_whatever_they_are_called(kit, values):
     rows = [f"{arm},{task},{value},{score}" for arm in "ab" for task in "xy" for value, score in zip(values, "01", strict=True)]
@@ -152,35 +111,17 @@ def test_repeats_are_told_apart_whatever_they_are_called(kit, values):
     assert found.manifest.settings.repeats == 2
 
 
-def test_repeats_that_are_numbered_through_count_within_their_task(kit):
-    found = kit.imported(kit.put(HEAD + "a,x,1,1\na,x,2,0\na,y,3,1\na,y,4,0\n", ".csv"))
-    assert [(record.task, record.repeat, record.accuracy) for record in found.records] == [
-        ("x", 0, 1.0),
-        ("x", 1, 0.0),
-        ("y", 0, 1.0),
-        ("y", 1, 0.0),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("meaning", "words"),
-    [
-        *((meaning, COLUMNS[meaning]) for meaning in ("task", "score")),
-        *((meaning, tuple(words)[-1:]) for meaning, words in COLUMNS.items() if meaning not in ("task", "score")),
-        *(
-            pytest.param(meaning, tuple(words)[:-1], marks=pytest.mark.slow)
-            for meaning, words in COLUMNS.items()
-            if meaning not in ("task", "score") and len(words) > 1
-        ),
-    ],
+    ("meaning", "word"),
+    [(meaning, word) for meaning, words in COLUMNS.items() for word in words if "." not in word and meaning != "messages"],
 )
-def test_synonyms_in_any_case_are_understood(kit, meaning, words):
-    for word in words:
-        name = word.replace("_", " ").upper()
-        rest = [one for one in ("task", "score") if one != meaning]
-        cells = {"stop": "finished", "status": "ok", "repeat": "3"}
-        text = f"{name},{','.join(rest)}\n{cells.get(meaning, '1')}" + ",1" * len(rest)
-        assert only(kit.imported(kit.put(text, ".csv"))).accuracy == 1, name
+def test_names_in_any_case_are_understood_and_no_others(kit, meaning, word):
+    rest = [one for one in ("task", "score") if one != meaning]
+    cell = {"stop": "finished", "status": "ok", "repeat": "3"}.get(meaning, "1")
+    for name in (word.replace("_", " ").upper(), word.replace("_", "-").title()):
+        log = read_file(kit.put(f"{name},{','.join(rest)}\n{cell}" + ",1" * len(rest), ".csv"), ImportRequest())
+        assert log.columns[name] == meaning
+    assert read_file(kit.put(f"task,score,{word}_x\n1,1,{cell}\n", ".csv"), ImportRequest()).columns[f"{word}_x"] == ""
 
 
 def test_columns_are_mapped(kit):
@@ -192,15 +133,15 @@ def test_columns_are_mapped(kit):
         ("a", "q1", 0, 7, 1),
         ("a", "q2", 0, 8, 0),
     ]
-    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; to leave the column out: --map status="):
+    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; --map error=COLUMN,status="):
         kit.imported(path, columns={**columns, "status": "state"})
     with pytest.raises(ValueError, match=r"--map task: no column 'nowhere'; there are trial, agent"):
         kit.imported(path, columns={"task": "nowhere"})
     with pytest.raises(ValueError, match=r"--map arm: column 'trial' is mapped twice"):
         kit.imported(path, columns={"task": "trial", "arm": "trial"})
-    with pytest.raises(ValueError, match=r"--scorer and --map score=… both name the column of the score; give one of them"):
+    with pytest.raises(ValueError, match=r"--scorer and --map score=… both name a column; give one of them"):
         kit.imported(path, columns=columns, scorer="score")
-    with pytest.raises(ValueError, match=r"--map names columns of a table or places in a document; inspect has neither"):
+    with pytest.raises(ValueError, match=r"--map status: this format takes arm, model, task, score, "):
         kit.imported(kit.put(kit.log(kit.sample(1))), columns=columns)
 
 
@@ -217,18 +158,6 @@ def test_a_map_that_is_none_is_refused_with_its_name(text):
         parse_map([text])
 
 
-@pytest.mark.parametrize("word", ["ok", "Success", "succeeded", "complete", "completed", "done", "scored"])
-def test_a_status_of_success_is_read(kit, word):
-    assert only(kit.imported(kit.put(f"task,score,status\nt,0,{word}\n", ".csv"))).status == "scored"
-
-
-def test_trials_without_a_score_are_counted_by_reason(kit, tmp_path):
-    path = kit.put("arm,task,score,reason\na,x,1,\na,y,,slow\na,z,,slow\nb,x,,\nb,y,1,\n", ".csv")
-    made = import_files([path], ImportRequest(), tmp_path / "run")
-    assert made.left_out == {"errored: slow": 2, "errored: the score is blank": 1, f"excluded: not in {path.name}": 1}
-    assert (made.trials, made.share_left_out) == (6, 4 / 6)
-
-
 def test_a_row_can_say_everything(kit):
     row = {
         "arm": "a",
@@ -236,7 +165,7 @@ def test_a_row_can_say_everything(kit):
         "score": "P",
         "status": "scored",
         "stop": "max_steps",
-        "reason": "why",
+        "error": "why",
         "steps": 3,
         "lm_calls": 4,
         "tool_calls": 2,
@@ -260,37 +189,15 @@ def test_a_row_can_say_everything(kit):
     assert set(record.unknown) == {"cached_tokens", "repeated_calls", *ONLY_OURS}
 
 
-def test_a_table_without_arms_is_one(kit):
-    path = kit.put("task,score\nx,1\n", ".csv")
-    assert only(kit.imported(path)).arm == path.stem
-    assert only(kit.imported(kit.put("model,task,score\ngpt,x,1\n", ".csv"))).arm == "gpt"
-
-
-def test_the_score_and_the_cluster_may_be_any_column(kit):
-    path = kit.put("task,score,Stars,Kind\nx,1,3,k\n", ".csv")
-    assert only(kit.imported(path)).accuracy == 1
-    record = only(kit.imported(path, scorer="stars", cluster="kind", scale=ScoreScale(1, 5)))
-    assert (record.accuracy, record.cluster) == (0.5, "k")
-
-
 def test_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
-    path = kit.put("task,reward,Success\nx,0.3,1\n", ".csv")
-    with pytest.raises(ValueError, match=r"columns Success, reward; say which is the accuracy: --scorer Success$"):
+    path = kit.put("task,resolved,Success\nx,0.3,1\n", ".csv")
+    with pytest.raises(ValueError, match=r"columns Success, resolved; say which is the accuracy: --scorer Success$"):
         kit.imported(path)
-    assert only(kit.imported(path, scorer="reward")).accuracy == 0.3
-
-
-def test_a_row_that_does_not_repeat_the_question_asks_the_same(kit):
-    rows = "arm,task,score,question\na,x,1,\na,y,1,who?\nb,x,1,why?\nb,y,1,\n"
-    told = rows.replace("x,1,\n", "x,1,why?\n")
-    found, whole, other = (
-        kit.imported(kit.put(text, ".csv")).manifest.suite.digest for text in (rows, told, rows.replace("why?", "how?"))
-    )
-    assert found == whole != other
+    assert only(kit.imported(path, scorer="resolved")).accuracy == 0.3
 
 
 def test_errored_rows_say_why(kit):
-    rows = "arm,task,status,score,reason\na,v,,1,\na,w,,,\na,x,error,1,timed out\na,y,excluded,,bad task\na,z,,,no key\n"
+    rows = "arm,task,status,score,error\na,v,,1,\na,w,,,\na,x,error,1,timed out\na,y,excluded,,bad task\na,z,,,no key\n"
     path = kit.put(rows, ".csv")
     found = {record.task: (record.status, record.reason, record.accuracy) for record in kit.imported(path).records}
     assert found == {
@@ -301,16 +208,7 @@ def test_errored_rows_say_why(kit):
         "z": ("errored", "no key", 0.0),
     }
     counted = {record.task: record.status for record in kit.imported(path, errors_as_failures=True).records}
-    assert counted == {"v": "scored", "w": "errored", "x": "scored", "y": "excluded", "z": "errored"}
-
-
-@pytest.mark.parametrize("name", ["error", "Error message", "exception"])
-def test_the_text_of_an_error_says_that_it_ended_the_trial(kit, name):
-    path = kit.put(f"arm,task,score,{name}\na,v,1,\na,w,,429 from upstream\na,x,,\na,y,0,recovered\n", ".csv")
-    plain = {record.task: (record.status, record.stop) for record in kit.imported(path).records}
-    assert plain == {"v": ("scored", None), "w": ("errored", "crashed"), "x": ("errored", None), "y": ("scored", None)}
-    counted = {record.task: (record.status, record.accuracy) for record in kit.imported(path, errors_as_failures=True).records}
-    assert counted == {"v": ("scored", 1.0), "w": ("scored", 0.0), "x": ("errored", 0.0), "y": ("scored", 0.0)}
+    assert counted == {"v": "scored", "w": "errored", "x": "scored", "y": "excluded", "z": "scored"}
 
 
 @settings(max_examples=cases(12))
@@ -320,12 +218,135 @@ def test_a_json_array_is_the_table_of_its_rows(kit, rows):
     assert kit.imported(kit.put(rows)).digest == lines.digest
 
 
-@pytest.mark.parametrize("beside", [{"output": "4"}, {"results": 1}, {"answer": {"a": [1]}}, {"info": {}}])
-def test_a_json_array_of_trials_is_a_table_whatever_its_columns(kit, beside):
-    found = kit.imported(kit.put([{"task": "x", "score": 1, **beside}, {"task": "y", "score": 0, **beside}]))
-    assert [record.accuracy for record in found.records] == [1, 0]
+# --- numbers ---
 
 
-def test_the_index_that_pandas_writes_without_a_name_is_left_out_silently(kit, tmp_path):
-    path = kit.put(",task,score\n0,x,1\n1,y,0\n", ".csv")
-    assert import_files([path], ImportRequest(), tmp_path / "run").notes == ()
+def numbers(kit, name, *cells, **reading):
+    """What is read of cells of a column in a CSV file."""
+    scores = {} if "score" in name.lower() else {"score": 1}
+    rows = [{"task": f"t{n}", **scores, name: cell} for n, cell in enumerate(cells)]
+    log = read_file(kit.put(as_csv(rows), ".csv"), ImportRequest(reading=ReadingOptions(**reading)))
+    (meaning,) = [told.split(" ")[0] for column, told in log.columns.items() if column == name]
+    return [getattr(trial, meaning) for trial in log.trials]
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "found"),
+    [
+        ("latency_ms", ["350", "1.5e3"], [0.35, 1.5]),
+        ("durationMs", ["7"], [0.007]),
+        ("Elapsed (min)", ["2"], [120]),
+        ("cost (cents)", ["3"], [0.03]),
+        ("cost", ["$0.04", "-"], [0.04, None]),
+        ("tokens", ["1,965", "12", "1,234,567"], [1965, 12, 1234567]),
+        ("score", ["85%", "7 %", "1.0000000000000002", "-1e-12", "0.9999999999"], [0.85, 0.07, 1, 0, 1]),
+        ("Score (%)", ["85", "7"], [0.85, 0.07]),
+        ("confidence", ["90%", "1.0000000001"], [0.9, 1]),
+    ],
+)
+def test_numbers_are_read_in_the_unit_that_the_name_says(kit, name, cells, found):
+    assert numbers(kit, name, *cells) == found
+
+
+@given(st.lists(st.decimals(0, 10**7, places=2, allow_nan=False), min_size=1, max_size=5), st.booleans())
+def test_decimal_commas_are_read_by_an_option_and_refused_without(kit, values, is_parted):
+    cells = [f"{value:,.2f}".replace(",", "t").replace(".", ",").replace("t", "." if is_parted else "") for value in values]
+    assert numbers(kit, "cost", *cells, decimal_comma=True) == [float(value) for value in values]
+    with pytest.raises(ValueError, match=r"line 2: cost is not a number: '.*'; with decimal commas: --decimal-comma$"):
+        numbers(kit, "cost", *cells)
+
+
+def test_verdicts_in_words_are_scores():
+    right = ("yes", "Y", "TRUE", "t", "pass", "PASSED", "success", "correct", "right", "✓", "✅", "C", "1", True)
+    wrong = ("no", "n", "False", "f", "fail", "FAILED", "failure", "incorrect", "wrong", "✗", "❌", "I", "0", False)
+    assert {score(word, None) for word in right} == {1}
+    assert {score(word, None) for word in wrong} == {0}
+
+
+@pytest.mark.parametrize("sign", ["ERROR", "errored", "crashed"])
+def test_a_column_of_verdicts_tells_scores_errors_and_what_was_skipped(kit, sign):
+    path = kit.put(f"agent,task,Result\na,w,PASS\na,x,no\na,y,{sign}\na,z,skipped\n", ".csv")
+    found = kit.imported(path, scorer="Result").records
+    assert [(record.status, record.accuracy, record.stop) for record in found] == [
+        ("scored", 1, None),
+        ("scored", 0, None),
+        ("errored", 0, "crashed"),
+        ("excluded", 0, None),
+    ]
+    counted = kit.imported(path, scorer="Result", errors_as_failures=True).records
+    assert [record.status for record in counted] == ["scored", "scored", "scored", "excluded"]
+
+
+# --- what is told ---
+
+
+def test_what_each_column_was_read_as_is_told_and_kept(kit, tmp_path):
+    path = kit.put("Who,task,seed,score,latency_ms,mood,cost\na,x,11,1,20,good,\na,x,22,1,10,bad,\n", ".csv")
+    reading = ReadingOptions(columns={"arm": "Who", "repeat": "seed"})
+    made = import_files([path], ImportRequest(reading=reading), tmp_path / "run")
+    told = {
+        "Who": "arm",
+        "task": "task",
+        "seed": "repeat",
+        "score": "score",
+        "latency_ms": "seconds × 0.001",
+        "mood": "",
+        "cost": "",
+    }
+    assert made.columns == {str(path): told}
+    assert (made.readings, made.remarks) == ((), [])
+    (source,) = results(made.folder).manifest.imported.sources  # type: ignore[union-attr]
+    assert source.readings == (
+        "Who → arm, task → task, seed → repeat, score → score, latency_ms → seconds × 0.001; not read: mood, cost",
+    )
+
+
+def test_rows_of_a_task_count_as_repeats_which_is_told(kit):
+    text = "agent,task,score\na,x,1\na,x,0\na,x,1\na,y,1\n,,\n"
+    log = read_file(kit.put(text, ".csv"), ImportRequest())
+    assert log.repeats == 3
+    assert log.notes == ["no column of the repeat: 1 of 2 tasks of an arm have several rows, at most 3, as repeats"]
+    assert read_file(kit.put(text.replace(",,", "-,-,"), ".csv"), ImportRequest()).notes[0] == (
+        "rows with nothing in the columns read: 1, left out"
+    )
+
+
+# --- the list of rows in a JSON value ---
+
+ROWS = [{"task": f"t{n}", "score": n % 2} for n in range(6)]
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=7), st.booleans())
+def test_a_sole_list_below_objects_is_found_at_any_depth(keys, beside):
+    data: Any = ROWS
+    for key in keys:
+        data = {key: data} | ({"note": "text", "tags": ["x"]} if beside else {})
+    place, rows = list_of_rows(data, ReadingOptions())
+    assert (place, rows) == (".".join(reversed(keys)), ROWS)
+    assert list_of_rows(data, ReadingOptions(rows=place))[1] == ROWS
+
+
+def test_of_several_lists_the_places_are_named_and_what_is_printed_picks_one(kit):
+    path = kit.put({"old": {"rows": ROWS}, "results": {"rows": ROWS[:4]}})
+    with pytest.raises(ValueError, match=r"several .*: old.rows \(6 rows\), results.rows \(4 rows\).*--rows old.rows$"):
+        read_file(path, ImportRequest())
+    log = read_file(path, ImportRequest(reading=ReadingOptions(rows="old.rows")))
+    assert (len(log.trials), log.readings) == (6, ["rows of old.rows"])
+    with pytest.raises(ValueError, match=r"--rows: no list of rows stands at 'rows'; there are old.rows \(6 rows\)"):
+        read_file(path, ImportRequest(reading=ReadingOptions(rows="rows")))
+
+
+@pytest.mark.parametrize(
+    ("text", "ending", "kind"),
+    [
+        ('{"a": 1}\n\n{"a": 2}\n', ".log", ".jsonl"),
+        ('{"a": 1}\n{"a": 2', ".txt", ".jsonl"),
+        ('{"a": 1}\n', ".log", ".log"),
+        ('[{"a": 1}]\n{"a": 2}\n', ".json", ".json"),
+        ('{"a": 1}\n{"a": 2}\n', ".csv", ".csv"),
+        ("", ".log", ".log"),
+    ],
+)
+def test_json_lines_are_known_by_what_they_are_where_the_name_does_not_tell(kit, text, ending, kind):
+    with open_file(kit.put(text, ending)) as file:
+        assert file.suffix == kind

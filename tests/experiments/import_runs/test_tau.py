@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -70,13 +72,6 @@ def test_a_file_of_tau_bench(kit):
     assert rates["provider.server"].interval is None
 
 
-def test_damaged_arguments_are_counted(kit):
-    messages = [says(None, call(1, "find", '{"name": "An')), gave(1, "find", "Error: bad"), says("I give up")]
-    found = kit.imported(kit.put([run(1, 0, 0.0, *messages)]))
-    assert found.records[0].errors["wire"] == 1
-    assert fit_run(found.folder).rates["wire.truncated"].count == 1
-
-
 def test_replies_in_text_are_read_as_the_calls_that_they_are(kit):
     action = json.dumps({"name": "find", "arguments": {"name": "Ann"}})
     respond = json.dumps({"name": "respond", "arguments": {"content": "done"}})
@@ -140,6 +135,52 @@ def test_a_file_of_tau2_tells_ends_costs_and_the_agents_own_calls(kit):
     assert "the user's own" not in str(trace.to_json())
 
 
+def tau2(*ended):
+    """Results of a task each: termination reason and reward."""
+    said = [
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": "I am Ann"},
+        {"role": "assistant", "content": "bye"},
+    ]
+    info = {"agent_info": {"implementation": "llm_agent", "llm": "small-1"}, "environment_info": {"domain_name": "mock"}}
+    runs = [simulation(str(n), 0, reward, said, termination_reason=why) for n, (why, reward) in enumerate(ended)]
+    return {"info": info, "tasks": [{"id": str(n)} for n in range(len(ended))]}, runs
+
+
+ENDED = (("user_stop", 1.0), ("context_window_exceeded", 0.0), ("infrastructure_error", 0.0))
+
+
+def test_infrastructure_errors_stay_out_after_regrading(kit):
+    about, runs = tau2(*ENDED)
+    records = kit.imported(kit.put(about | {"simulations": runs})).records
+    assert [(record.status, record.stop) for record in records] == [
+        ("scored", "finished"),
+        ("scored", "context_overflow"),
+        ("errored", "terminated"),
+    ]
+    assert records[2].reason == "no reward: infrastructure_error"
+
+
+@pytest.mark.parametrize("index", [{}, {"simulation_index": [{"id": "0"}]}])
+def test_a_folder_of_tau2_is_its_file(kit, tmp_path, index):
+    about, runs = tau2(*ENDED)
+    folder = tmp_path / "run"
+    (folder / "simulations").mkdir(parents=True)
+    (folder / "results.json").write_text(json.dumps(about | index))
+    for number, one in enumerate(runs):
+        (folder / "simulations" / f"sim-{number}.json").write_text(json.dumps(one))
+    whole = kit.imported(kit.put(about | {"simulations": runs}))
+    archive = shutil.make_archive(str(tmp_path / "run"), "zip", tmp_path, "run")
+    for path in (folder, folder / "results.json", tmp_path, Path(archive)):
+        assert kit.imported(path).digest == whole.digest
+    (folder / "simulations" / "sim-0.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"simulations/sim-0\.json: the file is not an object"):
+        kit.imported(folder)
+    shutil.rmtree(folder / "simulations")
+    with pytest.raises(ValueError, match="no simulations in it, and none in a folder beside it"):
+        kit.imported(folder / "results.json")
+
+
 @pytest.mark.parametrize(
     ("message", "said"),
     [
@@ -151,9 +192,3 @@ def test_a_file_of_tau2_tells_ends_costs_and_the_agents_own_calls(kit):
 def test_a_wrong_message_is_named(kit, message, said):
     with pytest.raises(ValueError, match=said):
         kit.imported(kit.put([run(1, 0, 1.0, message)]))
-
-
-def test_a_reply_without_a_call_is_the_answer_if_it_is_the_last(kit):
-    talks = [run(0, 0, 1.0, says("It is 7.")), run(1, 0, 1.0, says("bye"), {"role": "user", "content": "###STOP###"})]
-    records = kit.imported(kit.put(talks)).records
-    assert [(record.answer, record.stop) for record in records] == [("It is 7.", "finished"), (None, None)]

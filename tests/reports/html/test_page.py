@@ -239,7 +239,7 @@ def test_an_imported_page_says_what_files_tell_and_nothing_of_faults(tmp_path, s
     found = safe(report_html(results(import_files([tmp_path / "a.csv"], ImportRequest(), tmp_path / "run").folder)))
     shown = found.named("main")[0].text
     assert not [text for text in ("fault profile", "seed,", "false success", "finish/flaky-tools") if text in shown]
-    assert "columns read by their names: arm=agent, task=task, score=score, stop=stop" in shown
+    assert "agent → arm, task → task, score → score, stop → stop" in shown
     assert "12 lost trials: the step is not known" in shown
     assert all(f"{arm}: {lost} × max_steps" in shown for arm, lost in zip("xyz", (2, 4, 6), strict=True))
 

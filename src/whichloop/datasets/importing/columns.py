@@ -116,6 +116,9 @@ MAX_EXACT_DIGITS = 15
 """A whole number of so many digits is one float, and no other number is."""
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.ASCII)
 
+_WITH_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+", re.ASCII)
+
 Cells = Mapping[str, Any]
 """A row: the cell under each column; None for an empty cell."""
 
@@ -133,6 +136,8 @@ class RowTable(ABC):
     """What cells are: text, of which numbers and JSON have to be read; JSON; or objects that JSON has yet to be made of."""
     columns: tuple[str, ...] | None = None
     """The same for all rows; None: each row has its own."""
+    decimal_comma: bool = False
+    """Whether numbers in texts are written as 1.310,50."""
 
     @abstractmethod
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
@@ -198,6 +203,18 @@ def read_value(text: str) -> Any:
         except ValueError:
             return text
     return text
+
+
+def with_point(text: str) -> str:
+    """Return a number that is written with a decimal comma, 1.310,50, with a point; any other text as it is."""
+    bare = text.strip()
+    return bare.replace(".", "").replace(",", ".") if _WITH_COMMA.fullmatch(bare) else text
+
+
+def has_decimal_comma(text: str) -> bool:
+    """Tell whether a text can only be a number with a decimal comma: 39,9, but not 1,310."""
+    bare = text.strip()
+    return "," in bare and _WITH_COMMA.fullmatch(bare) is not None and _THOUSANDS.fullmatch(bare) is None
 
 
 def kind(value: Any) -> str:

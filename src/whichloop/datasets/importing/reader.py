@@ -27,6 +27,7 @@ from .columns import (
     no_column,
     not_used,
     read_value,
+    with_point,
 )
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
@@ -117,9 +118,6 @@ class RowReader:
         if named := self.columns.named("question"):
             return f"{no_column(named, columns)}; it is to hold the question"
         looks = f"no column for the question ({', '.join(NAMES['question'])}); {its_columns(columns)}"
-        other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
-        if other is not None and self.importer == "csv":
-            return f'{looks}; cells may be separated by another sign: csv(delimiter="{other}")'.replace("\t", "\\t")
         return f"{looks}; name it: {self.importer}(question=NAME)"
 
     def checked(self, index: int, number: int, cells: Cells) -> Task:
@@ -201,7 +199,10 @@ class RowReader:
         column = column_of.get("answer")
         value = self._cell(column, cells)
         if value is not None:
-            return read_value(value) if self.table.cells == "text" else value
+            if not isinstance(value, str):
+                return value
+            written = with_point(value) if self.table.decimal_comma else value
+            return read_value(written) if self.table.cells == "text" else value
         if ":" in scorer:
             return None
         if column is None:

@@ -21,7 +21,7 @@ from whichloop.protocol.digest import canonical_json, digest
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import own_copy, shown_short
 
-from .columns import Cells, Columns, RowOptions, RowTable, check_columns
+from .columns import Cells, Columns, RowOptions, RowTable, check_columns, has_decimal_comma
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools, own_tools
 from .plan_model import refused_call
@@ -57,6 +57,8 @@ class Facts:
     """Number of tasks whose plans hold a call that the tools refuse."""
     scorers: Mapping[str, str]
     """Scorer → where it is first named."""
+    remark: str
+    """What to tell of answers that are texts, though they may be meant as numbers; empty if none are."""
 
 
 class Rows(Sequence[Task]):
@@ -142,8 +144,8 @@ def suite_of(table: RowTable, importer: str, tools: OwnTools | None, options: Ro
     own = tools or NO_TOOLS
     reading = RowReader(table, Columns(options), importer, own)
     facts = _facts(reading, limit)
-    if unused := reading.unused():
-        logger.warning("%s: %s", table.source, unused)
+    for remark in filter(None, (reading.unused(), facts.remark)):
+        logger.warning("%s: %s", table.source, remark)
     return RowSuite(table.name, facts.digest[:8], Rows(reading, facts), own.open, tools=own)
 
 
@@ -153,6 +155,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
     longest, unplanned, by_construction, restated, refused = -1, 0, 0, 0, 0
     tools = {tool.name: tool for tool in reading.tools.fixed}
     scorers: dict[str, str] = {}
+    answers = _Answers()
     for place, number, cells in reading.table.rows():
         task = reading.checked(len(places), number, cells)
         places.append(place)
@@ -165,6 +168,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
         by_construction += is_by_construction(task)
         restated += restates(task)
         refused += bool(refused_call(task, tools))
+        answers.add(task, f"{reading.table.unit} {number}")
         if task.scorer not in scorers:
             if len(scorers) == MAX_SCORERS:
                 raise ValueError(f"{reading.at(number)}: more than {MAX_SCORERS} different scorers")
@@ -174,7 +178,38 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
     if not places:
         raise ValueError(f"{reading.table.source}: no row")
     _check_ids(reading, ids)
-    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, restated, refused, scorers)
+    digest_of_all, longest_plan, remark = sha.hexdigest(), None if longest < 0 else longest, answers.remark(reading.importer)
+    return Facts(places, digest_of_all, longest_plan, unplanned, by_construction, restated, refused, scorers, remark)
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The answers so far that are scored by what they are: numbers, and texts that may be meant as numbers."""
+
+    numbers: int = 0
+    texts: int = 0
+    commas: int = 0
+    """Texts that can only be numbers with a decimal comma."""
+    first_text: str = ""
+    first_comma: str = ""
+
+    def add(self, task: Task, place: str) -> None:
+        if isinstance(task.expected, str) and task.scorer == "normalized":
+            told = f"{place}: {shown_short(task.expected)}"
+            self.texts, self.first_text = self.texts + 1, self.first_text or told
+            if has_decimal_comma(task.expected):
+                self.commas, self.first_comma = self.commas + 1, self.first_comma or told
+        elif isinstance(task.expected, int | float) and not isinstance(task.expected, bool):
+            self.numbers += 1
+
+    def remark(self, importer: str) -> str:
+        """Return what to tell of them: decimal commas, or a text where (nearly) all other answers are numbers."""
+        if self.commas:
+            cure = "csv(decimal_comma=true)" if importer == "csv" else "write them with a point"
+            return f"answers with a decimal comma are texts, {self.commas} in all, {self.first_comma}; to read numbers: {cure}"
+        if self.numbers > 1 and 0 < self.texts <= max(1, self.numbers // 10):
+            return f"answers that are texts beside {self.numbers} numbers, {self.texts} in all, {self.first_text}"
+        return ""
 
 
 def _check_ids(reading: RowReader, hashes: array[int]) -> None:

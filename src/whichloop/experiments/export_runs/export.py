@@ -1,75 +1,46 @@
-"""Writes the kept trials of a run in another tool's format: a folder of files, or one file of lines."""
+"""Writes the trials of a run in a format that other tools read, or sends their spans to an OTLP endpoint over HTTP, as JSON.
+
+The spans of a run under way are sent as its trials end, each once it is in the run directory, from a thread of its own. What cannot
+be sent is told, and missing at the endpoint only: `whichloop export RUN -o ADDRESS` sends it again.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from whichloop.experiments.trace_formats.atif import VERSION, steps_of
-from whichloop.experiments.trace_formats.otlp_out import request_line, resource_spans
-from whichloop.experiments.trace_formats.own_trials import ImportedTask, patched, with_own
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.protocol.digest import digest
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.redact import public_address
+from whichloop.protocol.values import counted, one_line
+from whichloop.runs.engine.runner import Progress
 from whichloop.runs.manifest import ArmEntry, read_manifest
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.trials import Traces, read_records
+from whichloop.runs.store.trials import Traces, count_rows, each_record, read_records
 
-ATIF = "atif"
-UNVERSIONED = "unknown"
-"""What stands for the version of an agent that has none: ATIF demands one."""
-
-
-def atif_of(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
-    """Return the document of a trial; of one that was read from ATIF, that document. Raises ValueError for damaged details.
-
-    `task`: what the import that the trial is of knows of its task.
-    """
-    steps = steps_of(trace.events)
-    details = trace.head.details
-    if record.unknown and isinstance(details, dict) and ATIF in details:  # imported: no loop of ours can write that
-        document = patched({"steps": steps}, details[ATIF])
-    else:
-        document = _document(steps, record, arm)
-    return with_own(document, trace, record, arm, task)
-
-
-def _document(steps: list[dict[str, Any]], record: Record, arm: ArmEntry) -> dict[str, Json]:
-    if not steps:  # a document has at least one step
-        steps = [{"step_id": 1, "source": "user", "message": ""}]
-    agent: dict[str, Any] = {"name": arm.loop, "version": arm.version or UNVERSIONED, "model_name": arm.model}
-    if arm.options:
-        agent["extra"] = {"options": arm.options}
-    totals: dict[str, Any] = {"total_steps": len(steps)}
-    if "tokens" not in record.unknown:
-        totals |= {"total_prompt_tokens": record.input_tokens, "total_completion_tokens": record.output_tokens}
-    if "cached_tokens" not in record.unknown:
-        totals["total_cached_tokens"] = record.cached_tokens
-    if record.cost_usd is not None:
-        totals["total_cost_usd"] = record.cost_usd
-    return {
-        "schema_version": VERSION,
-        "session_id": record.name,
-        "trajectory_id": record.name,
-        "agent": agent,
-        "steps": steps,
-        "final_metrics": totals,
-    }
-
+from ..import_runs.foreign_trials import ImportedTask
+from ..import_runs.own_trials import imported_task
+from .atif import atif_of
+from .otlp import request_line, resource_spans
 
 KeptTrial = tuple[Trace, Record, ArmEntry, ImportedTask | None]
 """Trace, record and arm of a trial, and what an import knows of its task."""
 MAX_NAME = 120
 """Characters of a file's name; a longer one ends in a digest."""
-_OTHER_KINDS = (".csv", ".tsv", ".parquet", ".eval")
-"""Endings by which `import` takes a file for a table, or for a log of Inspect, whatever it holds."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -84,10 +55,8 @@ class Exported:
 
     @property
     def read_back(self) -> str:
-        """The command that imports what was written; it names the format of a file that is called as one of another kind."""
-        command = ["whichloop", "import", str(self.out)]
-        is_misnamed = self.out.is_file() and self.out.suffix.lower() in _OTHER_KINDS
-        return shlex.join([*command, "--format", "otlp"] if is_misnamed else command)
+        """The command that imports what was written."""
+        return shlex.join(["whichloop", "import", str(self.out)])
 
 
 def export_run(folder: Path, name: str, out: Path) -> Exported:
@@ -122,13 +91,12 @@ def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
 
 def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
     """Yield each of these trials, which have a trace. Raises RunError."""
-    manifest = read_manifest(folder)
-    traces = Traces(folder)
+    manifest, traces = read_manifest(folder), Traces(folder)
     for record in records:
         arm = manifest.arm(record.arm)
         if arm is None:
             raise RunError(f"{folder}: the manifest has no arm {record.arm!r}")
-        yield traces.read(record), record, arm, ImportedTask.of(manifest, record.task)
+        yield traces.read(record), record, arm, imported_task(manifest, record.task)
 
 
 def _write_atif(trials: Iterator[KeptTrial], out: Path) -> None:
@@ -160,3 +128,155 @@ def _file_name(record: Record, names: set[str]) -> str:
         plain = f"{plain[: MAX_NAME - 17]}-{digest(list(record.key))[:16]}"
     names.add(plain.lower())
     return f"{plain}.json"
+
+
+# --- to an endpoint ---
+
+TRACES_PATH = "/v1/traces"
+"""Where an OTLP endpoint takes spans, if the address names no other place."""
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+"""Environment variable with more headers, `api-key=…,x-mlflow-experiment-id=0`, as OpenTelemetry's own exporters read it."""
+BATCH = 32
+"""Trials of one request."""
+TIMEOUT_S = 10.0
+WAITS_S = (0.5, 2.0)
+"""Seconds before a request that failed is sent again."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+MAX_FAILED = 3
+"""Requests in a row that failed for good, after which nothing more is sent."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for a failure: urllib would go on without the spans, and give the headers and their keys to another host."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+class SpanEndpoint:
+    """An OTLP endpoint. Raises ValueError for an address that is not one of HTTP, and for headers that HTTP does not have."""
+
+    def __init__(self, address: str) -> None:
+        public = public_address(address)
+        try:
+            parts = urlsplit(address)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # raised for a port that is no number
+            is_address = False
+        if not is_address or not re.fullmatch(r"[!-~]+", address):
+            raise ValueError(f"{public}: not an address such as http://localhost:4318")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(f"{public}: a password has no place in the address; put a header into {HEADERS}")
+        self.url = address if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{TRACES_PATH}"
+        self.public_url = public_address(self.url)
+        """The address without what may be secret in it."""
+        self._headers = {"Content-Type": "application/json", **_more_headers(os.environ.get(HEADERS, ""))}
+        proxies = [urllib.request.ProxyHandler({})] if parts.hostname in LOOPBACK else []
+        self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
+
+    def post(self, body: bytes) -> None:
+        """Send a request, again if it fails. Raises OSError with the reason if it fails for good."""
+        for wait in (*WAITS_S, None):
+            try:
+                request = urllib.request.Request(self.url, body, self._headers, method="POST")  # noqa: S310  # http or https: checked
+                with self._opener.open(request, timeout=TIMEOUT_S):
+                    return
+            except urllib.error.HTTPError as error:
+                if wait is None or error.code not in (408, 429, 500, 502, 503, 504):
+                    raise OSError(f"{self.public_url} answers {error.code} {error.reason}") from None
+            except (OSError, HTTPException) as error:
+                if wait is None:
+                    raise OSError(f"{self.public_url}: {getattr(error, 'reason', None) or error}") from None
+            time.sleep(wait)
+
+
+def _more_headers(text: str) -> dict[str, str]:
+    """Read `name=value,name=value`, values with percent signs decoded. Raises ValueError."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if any(not name.strip() or not equals for name, equals, _ in pairs):
+        raise ValueError(f"{HEADERS}: write NAME=VALUE, with commas between")
+    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    for name, value in headers.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not re.fullmatch(r"[\t -~\xa0-\xff]*", value):
+            raise ValueError(f"{HEADERS}: header {name!r} has characters that HTTP does not allow")
+    return headers
+
+
+def send_run(folder: Path, address: str) -> int:
+    """Send all kept trials of a run; return their number. Raises RunError, ValueError for a bad address, and OSError."""
+    endpoint = SpanEndpoint(address)
+    records = traced_of(folder, read_records(folder))
+    for batch in _batches(records):
+        endpoint.post(_body(folder, batch))
+    return len(records)
+
+
+def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    yield from (records[start : start + BATCH] for start in range(0, len(records), BATCH))
+
+
+def _body(folder: Path, records: Sequence[Record]) -> bytes:
+    return request_line([resource_spans(*trial) for trial in kept_trials(folder, records)])
+
+
+class LiveSpans:
+    """Progress that also sends each trial's spans soon after it ended; `close` sends the rest."""
+
+    def __init__(self, progress: Progress, folder: Path, endpoint: SpanEndpoint) -> None:
+        self.trials_sent = self.trials_unsent = 0
+        self.problem = ""
+        """Why the last request failed that did."""
+        self._progress, self._folder, self._endpoint = progress, folder, endpoint
+        self._rows = count_rows(folder)
+        """Rows of the run that were read; those of a run that goes on were sent when they ended."""
+        self._failed = 0
+        self._sender, self._sent = ThreadPoolExecutor(1, "spans"), Future[None]()
+        self._sent.set_result(None)
+
+    def finished(self, record: Record) -> None:
+        self._progress.finished(record)
+        if self._sent.done():
+            self._sent = self._sender.submit(self._send_new, 1.0)
+
+    def noted(self, text: str) -> None:
+        self._progress.noted(text)
+
+    def interrupted(self, text: str) -> None:
+        self._progress.interrupted(text)
+
+    def close(self) -> None:
+        """Send what is left, end the thread, and note what became of it."""
+        self._sender.submit(self._send_new)
+        self._sender.shutdown()
+        lost = f"; {self.trials_unsent} could not be sent ({self.problem})" if self.trials_unsent else ""
+        self._progress.noted(f"spans of {counted(self.trials_sent, 'trial')} sent to {self._endpoint.public_url}{lost}")
+
+    def _send_new(self, wait: float = 0.0) -> None:
+        time.sleep(wait)  # trials are written within a second
+        try:
+            new = list(each_record(self._folder, self._rows))
+        except RunError as error:
+            self.problem = one_line(str(error))
+            return
+        self._rows += len(new)
+        for batch in _batches([record for record in new if record.trace_at]):
+            try:
+                if self._failed < MAX_FAILED:
+                    self._endpoint.post(_body(self._folder, batch))
+                    self._failed = 0
+            except (RunError, OSError) as error:
+                self._failed += 1
+                self.problem = one_line(str(error))
+            sent = 0 if self._failed else len(batch)
+            self.trials_sent, self.trials_unsent = self.trials_sent + sent, self.trials_unsent + len(batch) - sent
+
+
+@contextmanager
+def live_spans(progress: Progress, folder: Path, endpoint: SpanEndpoint | None) -> Iterator[LiveSpans | Progress]:
+    """Yield the progress, which sends spans if there is an endpoint, and send the rest at the end."""
+    live = None if endpoint is None else LiveSpans(progress, folder, endpoint)
+    try:
+        yield live or progress
+    finally:
+        if live is not None:
+            live.close()

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
@@ -22,13 +23,31 @@ import zstandard
 from whichloop.protocol.files import read_bounded
 from whichloop.protocol.json_text import DuplicateKeyError, Json, LongNumberError, load_json
 
-from .values import located, name_of
+from .values import located, mapping, name_of
 
 ZSTD = 93
 MAX_BYTES = 1 << 35
 """Most bytes of all members together, unpacked."""
 MAX_RATIO = 10_000
 """Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
+MAX_NAMES = 200_000
+"""Maximum number of files below a folder."""
+MAX_LEVELS = 12
+"""Levels of folders below a folder that are looked into."""
+MAX_MEMBER_BYTES = 1 << 28
+"""Maximum size of one file, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
+MAX_FILE_BYTES = 1 << 30
+"""Maximum size of a file that is read whole; archives are read member by member."""
+MAX_FIRST_ROW = 1 << 26
+"""Maximum size of the first line that a format is recognized by."""
+PARQUET = ".parquet"
+JSON_LINES = (".jsonl", ".ndjson")
+"""Suffixes of the rows that are JSON."""
+ROWS = (".csv", ".tsv", *JSON_LINES, PARQUET)
+"""Suffixes of files that hold one trial per row, and never one JSON value."""
+STANDARD = "trajectory"
+"""Name that agents give the file of every trial; the folder's name tells the trials apart."""
+ZIP_MAGIC = b"PK\x03\x04"
 _BLOCK = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _ENCRYPTED = 0x1
@@ -36,9 +55,49 @@ _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, OSError),
     *(NotImplementedError, RuntimeError, ValueError, struct.error),
 )
+_PLACE = re.compile(r":? line 1 column (\d+) \(char \d+\)")
+"""Where `json` says that a value of one line is wrong."""
 
 
-class ZipArchive:
+def parse_json(text: bytes | str) -> Any:
+    """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
+    return load_json(text)
+
+
+def parse_line(text: bytes | str) -> Any:
+    """Parse the JSON value of a line, whose number the caller names. Raises ValueError, which tells the column only."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise ValueError(_PLACE.sub(r" at column \1", str(error))) from None
+
+
+class FileTree(Protocol):
+    """Files by name, such as those of an archive or a folder."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names with `/` between folders."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of one of them. Raises ValueError if they cannot be read within bounds."""
+
+    def json(self, name: str) -> Any:
+        """Return the JSON value of one of them. Raises ValueError that names it."""
+        raw = self.read(name)
+        with located(name):
+            return parse_json(raw)
+
+    def json_object(self, name: str) -> Mapping[str, Any]:
+        """Return the JSON object of one of them. Raises ValueError that names it."""
+        data = self.json(name)
+        with located(name):
+            return mapping(data, "the file")
+
+
+class ZipArchive(FileTree):
     """The members of a zip file by name, the last one of each. Raises ValueError for another file, or if it unpacks to too much."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -73,9 +132,9 @@ class ZipArchive:
                 while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
                     parts.append(part)
                     remaining -= len(part)
-                data = b"".join(parts)
         except _UNREADABLE as error:
             raise ValueError(f"{name}: cannot be unpacked: {error}") from None
+        data = b"".join(parts)
         if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
             raise ValueError(f"{name}: damaged")
         return data
@@ -84,40 +143,15 @@ class ZipArchive:
         """Open the member as a file; how much is read of it bounds what it unpacks to."""
         if member.compress_type != ZSTD:
             return self._zip.open(member)
-        return zstandard.ZstdDecompressor().stream_reader(self._packed(member), read_across_frames=True)
-
-    def _packed(self, member: zipfile.ZipInfo) -> bytes:
-        """Return the bytes after the member's own header, in which names and extras may be longer than in the directory."""
-        self._file.seek(member.header_offset)
+        self._file.seek(member.header_offset)  # in its own header names and extras may be longer than in the directory
         magic, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
-        if magic != b"PK\x03\x04":
+        if magic != ZIP_MAGIC:
             raise zipfile.BadZipFile("there is no member where the directory says")
         self._file.seek(name_bytes + extra_bytes, io.SEEK_CUR)
-        return self._file.read(member.compress_size)
+        return zstandard.ZstdDecompressor().stream_reader(self._file.read(member.compress_size), read_across_frames=True)
 
 
-MAX_NAMES = 200_000
-"""Maximum number of files below a folder."""
-MAX_LEVELS = 12
-"""Levels of folders below a folder that are looked into."""
-MAX_MEMBER_BYTES = 1 << 28
-"""Maximum size of one file, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
-
-
-class FileTree(Protocol):
-    """Files by name, such as those of an archive or a folder."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names with `/` between folders."""
-
-    def __contains__(self, name: object) -> bool: ...
-
-    def read(self, name: str) -> bytes:
-        """Return the bytes of one of them. Raises ValueError if they cannot be read within bounds."""
-
-
-class FolderTree:
+class FolderTree(FileTree):
     """The regular files below a folder. Raises ValueError if there are too many, and OSError."""
 
     def __init__(self, path: Path) -> None:
@@ -127,11 +161,9 @@ class FolderTree:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        names = []
-        for name in self._walk(self.path, ""):
-            names.append(name)
-            if len(names) > MAX_NAMES:
-                raise ValueError(f"more than {MAX_NAMES} files")
+        names = list(islice(self._walk(self.path, ""), MAX_NAMES + 1))
+        if len(names) > MAX_NAMES:
+            raise ValueError(f"more than {MAX_NAMES} files")
         return tuple(sorted(names))
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[str]:
@@ -167,20 +199,6 @@ class FolderTree:
         return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-MAX_FILE_BYTES = 1 << 30
-"""Maximum size of a file that is read whole; archives are read member by member."""
-PARQUET = ".parquet"
-ROWS = (".csv", ".tsv", ".jsonl", ".ndjson", PARQUET)
-"""Suffixes of files that hold one trial per row, and never one JSON value."""
-JSON_LINES = (".jsonl", ".ndjson")
-"""Suffixes of the rows that are JSON."""
-MAX_FIRST_ROW = 1 << 26
-"""Maximum size of the first line that a format is recognized by."""
-_PLACE = re.compile(r":? line 1 column (\d+) \(char \d+\)")
-"""Where `json` says that a value of one line is wrong."""
-ZIP_MAGIC = b"PK\x03\x04"
-
-
 @dataclass(frozen=True, slots=True)
 class GivenRows:
     """Rows of a table that a program hands over in the place of a file."""
@@ -199,27 +217,13 @@ def open_file(path: Path | GivenRows) -> Iterator[ForeignFile]:
     """Open a user's file or folder, or rows. Raises ValueError for a pipe or a device, and OSError."""
     if isinstance(path, GivenRows):
         yield ForeignFile(Path(path.name), BytesIO(path.content), suffix=".json")
-        return
-    if path.is_dir():
+    elif path.is_dir():
         yield ForeignFile(path, BytesIO(), FolderTree(path))
-        return
-    if path.exists() and not path.is_file():
+    elif path.exists() and not path.is_file():
         raise ValueError("not a regular file")
-    with path.open("rb") as stream:
-        yield ForeignFile(path, stream)
-
-
-def parse_json(text: bytes | str) -> object:
-    """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
-    return load_json(text)
-
-
-def parse_line(text: bytes | str) -> object:
-    """Parse the JSON value of a line, whose number the caller names. Raises ValueError, which tells the column only."""
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise ValueError(_PLACE.sub(r" at column \1", str(error))) from None
+    else:
+        with path.open("rb") as stream:
+            yield ForeignFile(path, stream)
 
 
 class ForeignFile:
@@ -227,9 +231,9 @@ class ForeignFile:
 
     def __init__(self, path: Path, stream: IO[bytes], folder: FolderTree | None = None, *, suffix: str | None = None) -> None:
         self.path = path
-        self._named_suffix = path.suffix.lower() if suffix is None else suffix
         self.folder = folder
         """The files of a folder; None for a file."""
+        self._named_suffix = path.suffix.lower() if suffix is None else suffix
         self._stream = stream
 
     @cached_property
@@ -237,17 +241,19 @@ class ForeignFile:
         """The ending of a file's name, in small letters; `.jsonl` for JSON lines under any other name, empty for a folder."""
         if self.folder:
             return ""
-        return JSON_LINES[0] if self._named_suffix not in ROWS and self._holds_lines() else self._named_suffix
+        return JSON_LINES[0] if self._named_suffix not in ROWS and self.holds_lines else self._named_suffix
 
-    def _holds_lines(self) -> bool:
-        """Tell whether the first line is a whole JSON object and the next one that is not blank begins another."""
-        stream = self._rewound()
+    @cached_property
+    def holds_lines(self) -> bool:
+        """Whether it is called as JSON lines, or its first line is a whole JSON object and the next one begins another."""
+        if self._named_suffix in JSON_LINES or self.folder:
+            return not self.folder
         try:
-            if not isinstance(parse_json(stream.readline(MAX_FIRST_ROW)), dict):
+            if not isinstance(parse_json(self.first_line()), dict):
                 return False
         except (ValueError, RecursionError):
             return False
-        second = next((line for line in iter(lambda: stream.readline(MAX_FIRST_ROW), b"") if line.strip()), b"")
+        second = next((line for line in iter(lambda: self._stream.readline(MAX_FIRST_ROW), b"") if line.strip()), b"")
         return second.lstrip().startswith(b"{")
 
     def _rewound(self) -> IO[bytes]:
@@ -303,17 +309,9 @@ class ForeignFile:
             raise ValueError("not a JSON object")
         return data
 
-    @cached_property
-    def first_row(self) -> Mapping[str, Json]:
-        """The object in the first line of JSON lines; empty if the file is anything else."""
-        if self.suffix not in JSON_LINES:
-            return {}
-        line = self._rewound().readline(MAX_FIRST_ROW)
-        try:
-            data = parse_json(line)
-        except ValueError:
-            return {}
-        return data if isinstance(data, dict) else {}
+    def first_line(self) -> bytes:
+        """Return the first line, or what of it a format is recognized by."""
+        return self._rewound().readline(MAX_FIRST_ROW)
 
     @cached_property
     def top_level(self) -> Mapping[str, Json]:
@@ -333,41 +331,22 @@ class ForeignFile:
         return first if isinstance(first, dict) else {}
 
 
-STANDARD = "trajectory"
-"""Name that agents give the file of every trial; the folder's name tells the trials apart."""
+# --- documents ---
 
 
 def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
     """Yield name and content of each document. Raises ValueError that names the one that is not JSON."""
-    if file.tree is None:
-        if file.suffix in JSON_LINES:
-            yield from _lines(file.content(), "")
-        else:
-            yield _document_name(file.path), file.json_value
-        return
-    for name in file.tree.names:
-        if name.endswith(JSON_LINES):
-            yield from _lines(file.tree.read(name), f"{name}, ")
-        elif name.endswith(".json"):
-            raw = file.tree.read(name)
-            with located(name):
-                data = parse_json(raw)
-            yield name, data
-
-
-@contextmanager
-def in_document(file: ForeignFile, name: str, part: str = "") -> Iterator[None]:
-    """Prefix what is wrong in a document with the part of it and, where the file holds several documents, its name."""
-    is_one = file.tree is None and file.suffix not in JSON_LINES
-    where = ", ".join(filter(None, ["" if is_one else name, part]))
-    with located(where) if where else nullcontext():
-        yield
-
-
-def _document_name(path: Path) -> str:
-    """Return a single file's name; of one that is called like all others, below its folder's, as if that had been imported."""
-    resolved = path.resolve()
-    return f"{resolved.parent.name}/{path.name}" if path.stem == STANDARD and resolved.parent.name else path.name
+    if file.tree is not None:
+        for name in file.tree.names:
+            if name.endswith(JSON_LINES):
+                yield from _lines(file.tree.read(name), f"{name}, ")
+            elif name.endswith(".json"):
+                yield name, file.tree.json(name)
+    elif file.holds_lines:
+        yield from _lines(file.content(), "")
+    else:
+        folder = file.path.resolve().parent.name  # tells apart what is called like all others
+        yield f"{folder}/{file.path.name}" if file.path.stem == STANDARD and folder else file.path.name, file.json_value
 
 
 def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:
@@ -378,20 +357,40 @@ def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:
             yield f"{before}line {number}", data
 
 
-def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:
-    """Tell whether the first document of a file is one of a format; it never raises."""
-    try:
-        if file.tree is None and file.suffix in JSON_LINES:
-            return is_one(file.first_row)
-        return is_one(next(documents(file), ("", None))[1])
-    except (ValueError, RecursionError):
-        return False
+@contextmanager
+def in_document(file: ForeignFile, name: str, part: str = "") -> Iterator[None]:
+    """Prefix what is wrong in a document with the part of it and, where the file holds several documents, its name."""
+    where = ", ".join(filter(None, [name if file.tree is not None or file.holds_lines else "", part]))
+    with located(where) if where else nullcontext():
+        yield
 
 
-def each_item(data: object, key: str) -> list[Any]:
+def each_item(file: ForeignFile, key: str, what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and content of the items of all documents: of a list, of the list under `key`, or the document itself.
+
+    Raises ValueError for an item that is no object.
+    """
+    for name, data in documents(file):
+        before = f"{name}, " if file.tree is not None or file.holds_lines else ""
+        for number, item in enumerate(items_of(data, key), 1):
+            with located(f"{before}{what} {number}"):
+                found = mapping(item, f"the {what}")
+            yield f"{before}{what} {number}", found
+
+
+def items_of(data: object, key: str) -> list[Any]:
     """Return the items of a document: a list, the list under `key`, or the one that it is."""
     listed = data.get(key) if isinstance(data, Mapping) and isinstance(data.get(key), list) else data
     return listed if isinstance(listed, list) else [listed]
+
+
+def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:
+    """Tell whether the first document of a file is one of a format; it never raises."""
+    try:
+        is_lines = file.tree is None and file.holds_lines
+        return is_one(parse_json(file.first_line()) if is_lines else next(documents(file), ("", None))[1])
+    except (ValueError, RecursionError):
+        return False
 
 
 def task_of(name: str) -> str:
@@ -399,8 +398,3 @@ def task_of(name: str) -> str:
     path = PurePosixPath(name)
     text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
     return name_of(text, "the file's name")
-
-
-def unscored(reason: str, task: object) -> str:
-    """Return why a trial has no score. `task`: what was named as its task; None: its file's name stands for it."""
-    return reason if task is not None else f"{reason}; and each file is a task of its own without --map task=PLACE"

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead, canonical
-from whichloop.protocol.digest import sha256
-from whichloop.protocol.values import counted as number_of
+from whichloop.protocol.digest import digest, sha256
 
+from .chats import asked_in
+from .conversation import ConversationItem, events_of, untold_of
 from .foreign_file import ForeignFile
-from .values import ScoreScale, ToldTotal, total_is_less, total_is_more, with_total
+from .values import (
+    ScoreScale,
+    count,
+    label_of,
+    name_of,
+    names_in_a_line,
+    nothing_at,
+    number_from_zero,
+    reason_line,
+    score,
+    value_at,
+    with_total,
+)
 
 Status = Literal["scored", "errored", "excluded"]
 TrialKey = tuple[str, str, int]
 """Arm, task, repeat."""
-
 MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cached_tokens", "seconds")
 """Measurements of a trial that a tool may report."""
 ONLY_OURS = (
@@ -29,10 +41,12 @@ ONLY_OURS = (
     *("faults", "faults_unmet", "seed", "wall_s", "simulated_s"),
 )
 """What only this harness reports of a trial."""
-_SAME_IN_RECORD = (
-    *("arm", "task", "repeat", "status", "reason", "stop"),
-    *("answer", "cost_usd", "confidence", "cluster", "attempt"),
-)
+SAME_IN_RECORD = ("status", "reason", "stop", "answer", "cost_usd", "confidence", "cluster", "attempt")
+PLACES = ("arm", "model", "task", "score", "cluster", "suite", "tokens", "cost_usd", "seconds")
+"""Meanings whose places in a document `--map` names."""
+NO_SCORE = "no score; say where it stands: --map score=PLACE"
+NO_TASK = "each is a task of its own without --map task=PLACE"
+NEITHER = "no score, and a task of its own; say where both stand: --map task=PLACE,score=PLACE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +59,12 @@ class ReadingOptions:
     """The place of the list of rows in a JSON object, such as `results.rows`; None: the one list that holds trials."""
     scale: ScoreScale | None = None
     """The scale of numeric scores; None: 0 to 1."""
-    cluster: str | None = None
-    """The metadata key or column that names the cluster of tasks."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Meaning → the column of a table, or the place in a trajectory, that has it; an empty name: none has."""
+    """Meaning → the column of a table, or the place in a document, that has it; an empty name: none has."""
     errors_as_failures: bool = False
     """Whether trials that end in an error are scored 0, as the agent's own failures instead of the infrastructure's."""
-    is_one_arm: bool = False
-    """Whether the user named the arm of each file, so that none may hold several."""
+    decimal_comma: bool = False
+    """Whether the numbers of a table are written as 1.234,5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,16 @@ class ForeignTrace:
     has_all_requests: bool = True
     """Whether every request is in it, so that they can be counted."""
 
+    @classmethod
+    def of(
+        cls, items: Sequence[ConversationItem], untold: Sequence[str] = (), query: str | None = None, **more: Any
+    ) -> ForeignTrace:
+        """Return the trace of a conversation. `untold`: families that no file of the format shows."""
+        events = events_of(items)
+        asked = asked_in(items) if query is None else query
+        told = tuple(sorted({*untold, *untold_of(events)}))
+        return cls(events, asked, untold=told, **more)
+
     @property
     def digest(self) -> str:
         """sha256 of the events."""
@@ -83,13 +105,14 @@ class ForeignTrace:
         return Trace(head, self.events)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedTasks:
-    """The list of tasks of the import that a trial was exported from."""
+class ImportedTask(NamedTuple):
+    """What the import that a trial is exported from knows of its task, whatever format that was read from."""
 
-    digest: str
+    asked: str
+    """Short digest of the task's question and right answer."""
+    suite: str
     """The digest of the suite."""
-    number: int
+    tasks: int
     """How many tasks the suite has."""
     shared: str
     """Short digest of what all tasks have in common: the scorer and the scale."""
@@ -107,8 +130,6 @@ class ForeignTrial:
     reason: str = ""
     score: float | None = None
     """The score in [0, 1]; every scored trial has one."""
-    counts_as_failure: bool = False
-    """Whether the tool that wrote the file counts the errored trial as not solved in the accuracy that it publishes."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Other scores of the same trial, in [0, 1]."""
     stop: str | None = None
@@ -121,8 +142,6 @@ class ForeignTrial:
     """Input and output together; the two fields below may be known as well, or instead."""
     input_tokens: int | None = None
     output_tokens: int | None = None
-    beyond_parts: int = 0
-    """What the totals of its requests have more than their input and output, counted as output; negative: what they have less."""
     cached_tokens: int | None = None
     """Part of the input that a provider served from its cache."""
     cost_usd: float | None = None
@@ -138,8 +157,8 @@ class ForeignTrial:
     trace: ForeignTrace | None = None
     ours: Record | None = None
     """The record of a trial that whichloop exported; of its own runs it has what no other tool reports."""
-    imported_tasks: ImportedTasks | None = None
-    """The tasks of the import that whichloop exported the trial from; None for any other trial."""
+    imported: ImportedTask | None = None
+    """The task of the import that whichloop exported the trial from; None for any other trial."""
 
     @property
     def key(self) -> TrialKey:
@@ -152,40 +171,26 @@ class ForeignTrial:
         None if the total is unknown.
         """
         if self.input_tokens is not None and self.output_tokens is not None:
-            return with_total(self.input_tokens, self.output_tokens, self.tokens)[:2]
+            return with_total(self.input_tokens, self.output_tokens, self.tokens)
         if self.tokens is None:
             return None
         rest = 0 if self.input_tokens is None else self.tokens - self.input_tokens
         output = min(max(rest if self.output_tokens is None else self.output_tokens, 0), self.tokens)
         return (self.tokens - output, output)
 
-    @property
-    def told_beyond_parts(self) -> int:
-        """What the total of tokens that its log tells has more than input and output; negative: what it has less."""
-        if self.input_tokens is None or self.output_tokens is None:
-            return self.beyond_parts
-        return self.beyond_parts or with_total(self.input_tokens, self.output_tokens, self.tokens).beyond_parts
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Metrics and fields of the record that the tool does not report."""
-        unreported = [name for name in MEASURED if getattr(self, "split_tokens" if name == "tokens" else name) is None]
-        return (*unreported, *(["repeated_calls"] if self.repeated_calls is None else []), *ONLY_OURS)
-
     def record(self, suite: str, suite_digest: str) -> Record:
         """Return the trial as a record; `unknown` lists the unreported fields, which tables show as –."""
         others = {name: value for name, value in self.scores.items() if name != PRIMARY}
         scores = {} if self.score is None else {PRIMARY: self.score, **others}
-        same = {name: getattr(self, name) for name in _SAME_IN_RECORD}
+        same = {name: getattr(self, name) for name in ("arm", "task", "repeat", *SAME_IN_RECORD)}
+        same |= {"suite": suite, "suite_digest": suite_digest, "scores": scores}
         if self.ours is not None:
-            return replace(self.ours, **same, suite=suite, suite_digest=suite_digest, scores=scores, trace_at=0)
+            return replace(self.ours, **same, trace_at=0)
+        unknown = [name for name in MEASURED if getattr(self, "split_tokens" if name == "tokens" else name) is None]
         input_tokens, output_tokens = self.split_tokens or (self.input_tokens or 0, self.output_tokens or 0)
         return Record(
             **same,
-            suite=suite,
-            suite_digest=suite_digest,
             seed=0,
-            scores=scores,
             steps=self.steps or 0,
             calls={"decide": self.lm_calls} if self.lm_calls else {},
             tool_calls=self.tool_calls or 0,
@@ -196,7 +201,7 @@ class ForeignTrial:
             started_at=self.started_at or 0.0,
             errors=self.errors,
             repeated_calls=self.repeated_calls or 0,
-            unknown=self.unknown,
+            unknown=(*unknown, *(["repeated_calls"] if self.repeated_calls is None else []), *ONLY_OURS),
         )
 
 
@@ -210,84 +215,113 @@ class ForeignArm:
     model: str = "unknown"
     profile: str = IMPORTED
 
+    @classmethod
+    def of(cls, agent: Any, model: Any, what: str, options: Mapping[str, Any] | None = None) -> ForeignArm:
+        """Return the arm of an agent with its model, which may be unknown. `what`: the field of the agent's name."""
+        loop = name_of(agent, what)
+        told = "unknown" if model in (None, "") else name_of(model, "the model's name")
+        return cls(loop if told == "unknown" else f"{loop}/{told}", loop, options or {}, told)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class ForeignLog:
-    """The content of one file."""
+    """The content of one file, as far as it is read."""
 
-    suite: str
-    arms: tuple[ForeignArm, ...]
-    trials: tuple[ForeignTrial, ...]
-    questions: Mapping[str, str]
+    default_suite: str
+    """Name of the list of tasks where the trials name none."""
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
+    by: str = ""
+    """Tool and version that wrote it; empty if unknown."""
+    arms: dict[str, ForeignArm] = field(default_factory=dict)
+    trials: list[ForeignTrial] = field(default_factory=list)
+    questions: dict[str, str] = field(default_factory=dict)
     """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run.
 
     A trial that was exported from an import may tell only the short digest of it.
     """
-    by: str = ""
-    """Tool and version that wrote it; empty if unknown."""
-    scorer: str = ""
-    """Name of the score that is the accuracy; empty if the file has only one, without a name."""
+    suites: set[str] = field(default_factory=set)
+    scorers: set[str] = field(default_factory=set)
+    """Names of the scores that were taken as accuracy."""
     unfinished: str = ""
     """The reason why trials are missing; empty if the file is complete."""
     due_repeats: int = 1
     """Trials that were due per arm and task, as far as the file says."""
-    own_tasks: frozenset[str] = frozenset()
+    own_tasks: set[str] = field(default_factory=set)
     """Tasks that are a trace's own, since nobody names its task: no other arm has them."""
-    notes: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
     """Remarks for the user."""
-    readings: tuple[str, ...] = ()
+    readings: list[str] = field(default_factory=list)
     """What was read as what, for the user to check; nothing in it is amiss."""
-    cluster: str = ""
-    """The column that was taken as the cluster of tasks, be it named or found; empty where none was."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Column of a table → what it is read as; empty: it is not read."""
     path: Path = Path()
     """The path; the importer fills in this field and the next two."""
     format: str = ""
     sha256: str = ""
+    _repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def suite(self) -> str:
+        return " + ".join(sorted(self.suites)) or self.default_suite
+
+    @property
+    def scorer(self) -> str:
+        """Name of the score that is the accuracy; empty if there are several, or it has none."""
+        return next(iter(self.scorers)) if len(self.scorers) == 1 else ""
 
     @property
     def repeats(self) -> int:
         """Trials due per arm and task."""
         return max([self.due_repeats, *(trial.repeat + 1 for trial in self.trials)])
 
+    def __post_init__(self) -> None:
+        for meaning in self.reading.columns:
+            if meaning not in PLACES:
+                raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(PLACES, len(PLACES))}")
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """One format: each file in `formats/` defines one as FORMAT."""
+    def at(self, document: Any, meaning: str) -> Any:
+        """Return what stands at the place that the user named for a meaning; None if none was named.
 
-    name: str
-    """The name for `--format`."""
-    recognizes: Callable[[ForeignFile], bool]
-    """A function that tells whether a file has this format; it must not raise."""
-    read: Callable[[ForeignFile, ReadingOptions], ForeignLog]
-    """A function that reads a file; it raises ValueError with a one-line message about the error and its place."""
-    mapped: bool = False
-    """Whether `--map` names the places of values in its files."""
+        Raises ValueError if nothing stands there, but for clusters, which some documents may lack.
+        """
+        place = self.reading.columns.get(meaning)
+        value = value_at(document, place) if place else None
+        if place and value is None and meaning != "cluster":
+            raise ValueError(nothing_at(document, meaning, place))
+        return value
 
+    def tell(self, document: Any, arm: ForeignArm, task: Any, value: Any = None, **told: Any) -> ForeignTrial:
+        """Add what a document tells of a trial; what stands at the places that the user named counts instead.
 
-@dataclass(slots=True)
-class LogBuilder:
-    """The trials read so far."""
+        `value`: its score as the document has it. `told`: fields of the trial; besides `reason` and `unscored`, why it has no score
+        and its status then; `is_judged=False`: no score counts, wherever it stands; `question`: digest of what it asks; `suite`;
+        `own_task`: the task is called as the document is, and nothing is known of it.
+        """
+        named = {meaning: found for meaning in PLACES if (found := self.at(document, meaning)) is not None}
+        if "arm" in named:
+            arm = replace(arm, name=name_of(named["arm"], "--map arm"))
+        if "model" in named:
+            arm = replace(arm, model=name_of(named["model"], "--map model"))
+        name = name_of(named.get("task", task), "--map task" if "task" in named else "the task")
+        unscored, reason = told.pop("unscored", "errored"), told.pop("reason", "")
+        is_unknown = told.pop("own_task", False) and "task" not in named
+        is_judged, trace, suite = told.pop("is_judged", True), told.get("trace"), told.pop("suite", None) or self.default_suite
+        scored = score(named.get("score", value), self.reading.scale) if is_judged else None
+        told["reason"] = reason_line(reason or (NEITHER if is_unknown else NO_SCORE)) if scored is None else ""
+        asked = told.pop("question", None)
+        if asked is None:
+            asked = digest(trace.query) if trace is not None and trace.query else ""
+        measures: dict[str, Any] = {"tokens": count, "cost_usd": number_from_zero, "seconds": number_from_zero, "cluster": label_of}
+        told |= {meaning: read(named[meaning], f"--map {meaning}") for meaning, read in measures.items() if meaning in named}
+        told |= {"input_tokens": None, "output_tokens": None} if "tokens" in named else {}
+        told["repeat"] = self._next_repeat(arm.name, name) if told.get("repeat") is None else told["repeat"]
+        if trace is not None and not trace.events and trace.details is None:
+            told["trace"] = None  # nothing happened that the file tells
+        trial = ForeignTrial(arm.name, name, status=unscored if scored is None else "scored", score=scored, **told)
+        self.add(arm, trial, asked, name_of(named.get("suite", suite), "--map suite"))
+        return trial
 
-    suite: str
-    """Name of the list of tasks where the trials name none."""
-    notes: list[str] = field(default_factory=list)
-    """Remarks for the user."""
-    scorers: set[str] = field(default_factory=set)
-    """Names of the scores that were taken as accuracy."""
-    questions: dict[str, str] = field(default_factory=dict)
-    """Task → digest of what it asks."""
-    own_tasks: set[str] = field(default_factory=set)
-    """Tasks that are a trace's own, since nobody names its task."""
-    _arms: dict[str, ForeignArm] = field(default_factory=dict)
-    _trials: list[ForeignTrial] = field(default_factory=list)
-    _suites: set[str] = field(default_factory=set)
-    _repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def __len__(self) -> int:
-        """Return the number of trials."""
-        return len(self._trials)
-
-    def next_repeat(self, arm: str, task: str) -> int:
+    def _next_repeat(self, arm: str, task: str) -> int:
         """Number the trials of one arm and task, from 0 on."""
         self._repeats[arm, task] += 1
         return self._repeats[arm, task] - 1
@@ -301,22 +335,21 @@ class LogBuilder:
         if question_before and question and question_before != question:
             raise ValueError(f"task {trial.task}: it asks something else than in another trial")
         self.questions[trial.task] = question_before or question
-        self._arms.setdefault(arm.name, arm)
-        self._trials.append(trial)
-        self._suites.add(suite or self.suite)
+        self.arms.setdefault(arm.name, arm)
+        self.trials.append(trial)
+        self.suites.add(suite or self.default_suite)
 
-    def log(self, by: str = "") -> ForeignLog:
-        """Return all of it. `by`: the tool that wrote the file."""
-        return ForeignLog(
-            suite=" + ".join(sorted(self._suites)) or self.suite,
-            arms=tuple(self._arms.values()),
-            trials=tuple(self._trials),
-            questions=self.questions,
-            by=by,
-            scorer=next(iter(self.scorers)) if len(self.scorers) == 1 else "",
-            notes=tuple(self.notes),
-            own_tasks=frozenset(self.own_tasks),
-        )
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format: each file in `formats/` defines one as FORMAT."""
+
+    name: str
+    """The name for `--format`."""
+    recognizes: Callable[[ForeignFile], bool]
+    """A function that tells whether a file has this format; it must not raise."""
+    read: Callable[[ForeignFile, ReadingOptions], ForeignLog]
+    """A function that reads a file; it raises ValueError with a one-line message about the error and its place."""
 
 
 def with_counts(trial: ForeignTrial) -> ForeignTrial:
@@ -327,62 +360,18 @@ def with_counts(trial: ForeignTrial) -> ForeignTrial:
     requests = [event for event in events if isinstance(event, ModelExchange)]
     runs = [event for event in events if isinstance(event, ToolRun)]
     replies = [request for request in requests if request.reply is not None]
-    counts: dict[str, Any] = {
-        "steps": len(replies),
-        "lm_calls": len(requests),
-        "tool_calls": sum(not run.never_ran for run in runs),
-        "repeated_calls": None if "tool" in trial.trace.untold else _repeated(runs),
-    }
-    if trial.split_tokens is None and replies and all(reply.tokens is not None for reply in replies):
-        tokens_told = [reply.tokens for reply in replies if reply.tokens is not None]
-        counts |= {
-            "input_tokens": sum(tokens[0] for tokens in tokens_told),
-            "output_tokens": sum(tokens[1] for tokens in tokens_told),
-        }
-    if not trial.trace.has_all_requests:
-        counts = {name: value for name, value in counts.items() if name not in ("steps", "lm_calls")}
+    tokens = [reply.tokens for reply in replies if reply.tokens is not None]
+    counts: dict[str, Any] = {"tool_calls": sum(not run.never_ran for run in runs)}
+    if "tool" not in trial.trace.untold:
+        keys = [run.call.key for run in runs]
+        gave = {key: place for place, key in reversed([*enumerate(keys)]) if runs[place].gave_result}
+        counts["repeated_calls"] = sum(place > gave.get(key, place) for place, key in enumerate(keys))
+    if trial.trace.has_all_requests:
+        counts |= {"steps": len(replies), "lm_calls": len(requests)}
+        if trial.split_tokens is None and tokens and len(tokens) == len(replies):
+            counts |= {"input_tokens": sum(one[0] for one in tokens), "output_tokens": sum(one[1] for one in tokens)}
     missing = {name: value for name, value in counts.items() if getattr(trial, name) is None}
     return replace(trial, **missing, errors=trial.errors or _errors(events))
-
-
-def half_told_tokens(records: Sequence[Record]) -> Iterator[str]:
-    """Yield for each kind of tokens in how many trials it is the only one that is told, so that their total is not known."""
-    for kind, other in (("input", "output"), ("output", "input")):
-        alone = sum(
-            f"{other}_tokens" in record.unknown and f"{kind}_tokens" not in record.unknown and "tokens" in record.unknown
-            for record in records
-        )
-        if alone:
-            many = "has" if alone == 1 else "have"
-            yield f"{number_of(alone, 'trial')} {many} a count of {kind} tokens and none of {other} tokens: their total is unknown"
-
-
-def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:
-    """Yield what the user is told of the trials of a log whose total of tokens is not the sum of input and output."""
-    more, less = list[ToldTotal](), list[ToldTotal]()
-    for trial in trials:
-        beyond = trial.told_beyond_parts
-        split = with_counts(trial).split_tokens if beyond else None
-        if split is not None:
-            parts = sum(split) - max(beyond, 0)
-            place = f"{trial.arm}/{trial.task}/{trial.repeat}"
-            (more if beyond > 0 else less).append(ToldTotal(place, parts + beyond, parts))
-    of = number_of(len(trials), "trial")
-    if more:
-        yield total_is_more("the total of tokens", more, of)
-    if less:
-        yield f"{total_is_less('the total of tokens', less, of)}: input + output is counted"
-
-
-def _repeated(runs: Sequence[ToolRun]) -> int:
-    """Count runs equal to an earlier one that had given a result."""
-    gave: set[str] = set()
-    repeated = 0
-    for run in runs:
-        repeated += run.call.key in gave
-        if run.gave_result:
-            gave.add(run.call.key)
-    return repeated
 
 
 def _errors(events: Sequence[TraceEvent]) -> dict[str, int]:
@@ -395,4 +384,4 @@ def _errors(events: Sequence[TraceEvent]) -> dict[str, int]:
                 errors[event.error.kind] += 1
         elif isinstance(event, ToolRun) and not event.ok:
             errors[f"tool.{event.error_type or 'Error'}"] += 1
-    return {kind: count for kind, count in errors.items() if count}
+    return {kind: number for kind, number in errors.items() if number}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from whichloop.metrics.record import Record
+from whichloop.metrics.arm_warnings import AS_FAILURES
+from whichloop.protocol import StopReason
 from whichloop.protocol.modules import names_in, offered_by
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
@@ -22,128 +22,15 @@ from whichloop.runs.store.traces import MAX_TEXT
 from whichloop.runs.store.trials import BATCH, TrialFile
 from whichloop.runs.trial.recorder import trace_line
 
-from .column_hints import is_measured
-from .columns import columns_of
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
-from .foreign_trials import ForeignLog, Format, ReadingOptions, half_told_tokens, told_totals
-from .joining import (
-    ImportRequest,
-    Joined,
-    errors_as_failures,
-    errors_may_be_failures,
-    errors_not_as_failures,
-    join,
-    names_alike,
-    nothing_in_common,
-    rename_arms,
-    scale_hardly_used,
-    tasks_alike,
-)
-from .places import with_places
-from .pooled import can_be_typed, numbers_repeats, row_cell_text
-from .table_rows import FileRow, answers_cut, holds_lists, list_of_rows, rows_of
-from .values import MAX_NAME_CHARS, SeveralScoresError, is_nothing, located, short_value
-
-OTHER_TASKS = "another name of the tasks: --map task=…"
-MIN_SHARED = 2
-"""Fewest values in common of such a column."""
-MIN_OVERLAP = 0.5
-"""Least share of an arm's values that stand in another arm, too."""
-MIN_VARIETY = 0.1
-"""Fewest values of an arm, as a share of its rows: fewer name kinds of tasks, not tasks."""
-
-_RowsOfArms = list[tuple[str, FileRow]]
-
-
-def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) -> str:
-    """Return what names the tasks otherwise, for tables that were read and whose arms have no task in common."""
-    names, rows = list[str](), _RowsOfArms()
-    for number, path in enumerate(paths):
-        free, rows_of_file = _table_of(path, request, number)
-        names = free if not number else [name for name in names if name in free]
-        rows += rows_of_file
-    arms = Counter(arm for arm, _ in rows)
-    shared = {name: _shared(name, rows, arms) for name in names}
-    best = max(shared, key=lambda name: shared[name], default="")
-    if not best or shared[best] < MIN_SHARED:
-        return OTHER_TASKS
-    typed = shlex.quote(f"task={best}")
-    return f"column {short_value(best)} has {shared[best]} values that stand in several arms; if it names the tasks: --map {typed}"
-
-
-def _table_of(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[list[str], _RowsOfArms]:
-    """Return the columns of a table that may name its tasks, and its rows, each with its arm. `number`: the file's."""
-    with open_file(path) as file:
-        names, rows = with_places(*rows_of(file, request.reading), request.reading)
-        columns = columns_of(names, request.reading)
-        whole = request.arms[number] if request.arms else file.path.stem
-    used = {column for meaning, column in columns.items() if meaning != "asked"}
-    free = [
-        name
-        for name in names
-        if can_be_typed(name) and name not in used and not numbers_repeats(name) and not is_measured(name, rows)
-    ]
-    by_row = columns.get("arm") if not request.arms else None
-    return free, [(whole if by_row is None else row_cell_text(row, by_row), row) for row in rows]
-
-
-def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
-    """Return how many values a column has in several arms; 0 if it names no tasks."""
-    values: dict[str, dict[str, None]] = {arm: {} for arm in arms}
-    for arm, value in ((arm, row_cell_text(row, name)) for arm, row in rows if not is_nothing(row.cells.get(name))):
-        if len(value) > MAX_NAME_CHARS:
-            return 0
-        values[arm][value] = None
-    if any(len(distinct) < MIN_VARIETY * arms[arm] or _counts_rows(list(distinct)) for arm, distinct in values.items()):
-        return 0
-    standing = Counter(value for distinct in values.values() for value in distinct)
-    shared = {value for value, number in standing.items() if number > 1}
-    is_in_all = all(len(distinct.keys() & shared) >= MIN_OVERLAP * len(distinct) for distinct in values.values())
-    return len(shared) if is_in_all else 0
-
-
-def _counts_rows(values: Sequence[str]) -> bool:
-    """Tell whether values are the numbers of rows in turn, from 0 or 1 on, as an index that pandas writes."""
-    return any(list(values) == [str(first + number) for number in range(len(values))] for first in (0, 1))
-
-
-def check_replaceable(folder: Path, *, wanted: bool) -> None:
-    """Raise ValueError unless the user wants to replace what is there, and it is an imported run.
-
-    What whichloop ran itself cannot be made again from a file, and any other folder is none of ours.
-    """
-    if not wanted:
-        raise ValueError(f"{folder}: exists already; take another --name, or replace the run that is there: --replace")
-    if folder.is_symlink() or not folder.is_dir():
-        raise ValueError(f"{folder}: not a run directory, so it is not replaced; take another --name")
-    try:
-        imported = read_manifest_json(folder).get("imported")
-    except RunError as error:
-        raise ValueError(f"{error}; it is not replaced; take another --name") from None
-    if imported is None:
-        raise ValueError(f"{folder}: not an imported run, so it is not replaced; take another --name")
-
-
-def place_beside(folder: Path) -> Path:
-    """Return a path in the same folder, whose name begins with a point: a run that is not whole yet."""
-    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
-
-
-def take_place(run: Path, folder: Path) -> None:
-    """Move a run to the place of another, and remove that; if the move fails, the other one stays. Raises OSError."""
-    old = place_beside(folder)
-    folder.rename(old)
-    try:
-        run.rename(folder)
-    except OSError:
-        old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
+from .foreign_trials import ForeignLog, Format, ReadingOptions
+from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
+from .table_rows import holds_lists, list_of_rows
+from .values import MAX_ANSWER_CHARS, located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
 TABLE = "csv"
-"""The format of tables, whatever file they stand in."""
+"""The format of tables, whatever file they stand in: what no other format is may be one."""
 SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 """Suffixes of workbooks, which may hold several sheets."""
 MAX_REASONS = 20
@@ -151,12 +38,12 @@ MAX_REASONS = 20
 
 
 def known_formats() -> Mapping[str, Format]:
-    """Return the formats of the files in `formats/` by name, in the order of the files."""
+    """Return the formats of the files in `formats/` by name, in the order of the files, tables last."""
     formats: list[Format] = [
         offered_by(FORMATS_PACKAGE, name, "FORMAT", lambda offered: isinstance(offered, Format), "a Format")
         for name in names_in(FORMATS_PACKAGE)
     ]
-    return {item.name: item for item in formats}
+    return {item.name: item for item in sorted(formats, key=lambda item: item.name == TABLE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,24 +54,27 @@ class ImportedRun:
     notes: tuple[str, ...]
     """Remarks for the user; not in the directory."""
     readings: tuple[str, ...] = ()
-    """What was read as what, for the user to check."""
+    """What was read as what, for the user to check, but for the columns of tables."""
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """File → column of its table → what it is read as; empty: it is not read."""
     trials: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Reason → number of trials that have no score for it, the most frequent first."""
+    crashed: int = 0
+    """Trials that are left out because an error ended them."""
     apart: str = ""
     """That no two arms have a task in common, which were to be compared, and which tasks they have; empty where some have."""
-    cure: str = ""
-    """What counts trials that are left out as failures, if that is what they are; empty where an error ended none."""
 
     @property
     def remarks(self) -> list[str]:
         """What the user is told besides the results: what was not read, and which trials have no score, by their reasons."""
-        reasons = list(self.left_out.items())
-        lines = [f"left out: {count:,} of {counted(self.trials, 'trial')}, {reason}" for reason, count in reasons[:MAX_REASONS]]
-        if len(reasons) > MAX_REASONS:
-            rest = sum(count for _, count in reasons[MAX_REASONS:])
-            lines.append(f"left out: {rest:,} of {counted(self.trials, 'trial')}, {len(reasons) - MAX_REASONS} other reasons")
-        return [*self.notes, *lines, *filter(None, [self.cure, self.apart])]
+        reasons, of = list(self.left_out.items()), counted(self.trials, "trial")
+        lines = [f"left out: {count:,} of {of}, {reason}" for reason, count in reasons[:MAX_REASONS]]
+        if rest := sum(count for _, count in reasons[MAX_REASONS:]):
+            lines.append(f"left out: {rest:,} of {of}, {len(reasons) - MAX_REASONS} other reasons")
+        if self.crashed:
+            lines.append(f"ended by an error: {self.crashed:,} of {of}; if the agents failed by it: {AS_FAILURES} scores them 0")
+        return [*self.notes, *lines, *([f"{self.apart}; another name of the tasks: --map task=…"] if self.apart else [])]
 
     @property
     def share_left_out(self) -> float:
@@ -204,117 +94,72 @@ def import_files(
 
     Raises ValueError with a one-line message that names the file and the place in it or an existing `folder`, and OSError.
     """
-    replaced = _replaced_folder(folder, request)
-    logs, joined = _read_and_joined(paths, request)
-    written, untraced = _write_run(joined, folder, replaced, runs)
+    if folder is None and request.replace:
+        raise ValueError("--replace: say which run, --name NAME")
+    is_there = folder is not None and (folder.exists() or folder.is_symlink())
+    if folder is not None and is_there:
+        _check_replaceable(folder, wanted=request.replace)
+    logs = [read_file(path, request) for path in paths]
+    rename_arms(logs, request)
+    joined = join(logs, request)
+    written, untraced = _write_run(joined, folder, runs, replaces=is_there)
+    unscored = [record for record in joined.records if record.status != "scored"]
+    crashed = [one for one in unscored if one.status == "errored" and one.stop == StopReason.CRASHED]
     return ImportedRun(
-        folder or written,
-        tuple(_notes(logs, joined, request, untraced)),
-        tuple(_readings(logs, joined, request)),
+        written,
+        tuple(_notes(logs, untraced)),
+        tuple(f"{log.path}: {reading}" for log in logs for reading in log.readings),
+        {str(log.path): log.columns for log in logs if log.columns},
         len(joined.records),
-        _left_out(joined.records),
-        _why_not_comparable(paths, logs, joined, request),
-        "" if request.reading.errors_as_failures else errors_may_be_failures(joined),
+        dict(Counter(f"{record.status}: {record.reason or 'no reason'}" for record in unscored).most_common()),
+        0 if request.reading.errors_as_failures else len(crashed),
+        nothing_in_common(joined),
     )
 
 
-def _replaced_folder(folder: Path | None, request: ImportRequest) -> Path | None:
-    """Return the existing run directory that the new one is to replace; None if it replaces none.
+def _check_replaceable(folder: Path, *, wanted: bool) -> None:
+    """Raise ValueError unless the user wants to replace what is there, and it is an imported run, which can be made again."""
+    if not wanted:
+        raise ValueError(f"{folder}: exists already; take another --name, or replace the run that is there: --replace")
+    what = "not a run directory"
+    if folder.is_dir() and not folder.is_symlink():
+        try:
+            what = "" if read_manifest_json(folder).get("imported") is not None else "not an imported run"
+        except RunError as error:
+            raise ValueError(f"{error}; it is not replaced; take another --name") from None
+    if what:
+        raise ValueError(f"{folder}: {what}, so it is not replaced; take another --name")
 
-    Raises ValueError if there is one that must not be replaced, or a replacement is wanted of no run in particular.
-    """
-    if folder is None:
-        if request.replace:
-            raise ValueError("--replace: say which run, --name NAME")
-        return None
-    if not folder.exists() and not folder.is_symlink():
-        return None
-    check_replaceable(folder, wanted=request.replace)
-    return folder
 
-
-def _write_run(joined: Joined, folder: Path | None, replaced: Path | None, runs: Path) -> tuple[Path, int]:
+def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: bool) -> tuple[Path, int]:
     """Write a run directory, whole or not at all; return it, and the number of traces that are too long to be kept.
 
-    `replaced`: a directory whose place the new one takes once it is whole.
+    `replaces`: the folder is there, and the new one takes its place once it is whole.
     """
-    if folder is None:
-        written = new_folder(runs, joined.manifest.suite.name)
-    else:
-        written = folder if replaced is None else place_beside(folder)
+    place = new_folder(runs, joined.manifest.suite.name) if folder is None else folder
+    written = _beside(place) if replaces else place
     written.mkdir(parents=True, exist_ok=folder is None)
     try:
         untraced = _write_trials(written, joined)
         write_manifest(written, joined.manifest.model_copy(update={"rows": len(joined.records)}))
-        if replaced is not None:
-            take_place(written, replaced)
+        if replaces:
+            old = _beside(place)
+            place.rename(old)
+            try:
+                written.rename(place)
+            except OSError:
+                old.rename(place)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(written, ignore_errors=True)
         raise
-    return written, untraced
+    return place, untraced
 
 
-def _notes(logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest, untraced: int) -> Iterator[str]:
-    """Yield the remarks for the user: those on each file, those on all files together, and the traces that are not kept."""
-    for log in logs:
-        of_trials = () if log.format == TABLE else _notes_on_trials(log)
-        yield from (f"{log.path}: {note}" for note in (*log.notes, *of_trials))
-    yield from half_told_tokens(joined.records)
-    yield from names_alike(joined)
-    yield from filter(None, [tasks_alike(joined), scale_hardly_used(joined, request.reading.scale)])
-    if request.reading.errors_as_failures:
-        yield from filter(None, [errors_not_as_failures(joined)])
-    if untraced:
-        longer = f"longer than {MAX_TEXT >> 20} MB and"
-        yield f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept"
-
-
-def _notes_on_trials(log: ForeignLog) -> Iterator[str]:
-    """Yield the remarks on the trials of a log that is no table; a table's own notes name the lines of its rows."""
-    yield from told_totals(log.trials)
-    yield from answers_cut((f"task {trial.task}", trial.answer) for trial in log.trials)
-
-
-def _readings(logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest) -> Iterator[str]:
-    """Yield what was read as what."""
-    for log in logs:
-        yield from (f"{log.path}: {reading}" for reading in log.readings)
-    if request.reading.errors_as_failures:
-        yield from filter(None, [errors_as_failures(logs, joined)])
-
-
-def _left_out(records: Sequence[Record]) -> dict[str, int]:
-    """Return reason → number of trials that have no score for it, the most frequent first."""
-    reasons = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in records if record.status != "scored")
-    return dict(reasons.most_common())
-
-
-def _why_not_comparable(
-    paths: Sequence[Path | GivenRows], logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest
-) -> str:
-    """Return that no two arms have a task in common, and what may help; empty where some have."""
-    problem = nothing_in_common(joined)
-    if not problem:
-        return ""
-    are_tables = all(log.format == TABLE for log in logs)
-    return f"{problem}; {task_column_hint(paths, request) if are_tables else OTHER_TASKS}"
-
-
-def _read_and_joined(paths: Sequence[Path | GivenRows], request: ImportRequest) -> tuple[list[ForeignLog], Joined]:
-    """Return the files' logs and what they are together.
-
-    Where the user has to say which score is the accuracy, what they have to say besides is told at once.
-    """
-    try:
-        logs = rename_arms([read_file(path, request) for path in paths], request)
-    except SeveralScoresError as error:
-        with_choice = replace(request, reading=replace(request.reading, scorer=error.choice))
-        try:
-            _read_and_joined(paths, with_choice)
-        except ValueError as second:
-            raise ValueError(f"{error}; and then, with --scorer {shlex.quote(error.choice)}: {second}") from None
-        raise
-    return logs, join(logs, request)
+def _beside(folder: Path) -> Path:
+    """Return a path in the same folder, whose name begins with a point: a run that is not whole yet."""
+    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
 
 
 def _write_trials(folder: Path, joined: Joined) -> int:
@@ -333,6 +178,17 @@ def _write_trials(folder: Path, joined: Joined) -> int:
     return untraced
 
 
+def _notes(logs: Sequence[ForeignLog], untraced: int) -> Iterator[str]:
+    """Yield the remarks for the user on each file, and on the traces that are not kept."""
+    for log in logs:
+        yield from (f"{log.path}: {note}" for note in log.notes)
+        of = counted(len(log.trials), "trial")
+        if cut := sum(isinstance(trial.answer, str) and len(trial.answer) == MAX_ANSWER_CHARS for trial in log.trials):
+            yield f"{log.path}: answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {of}"
+    if untraced:
+        yield f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}"
+
+
 def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
     """Read one file in the format of `request`, or else in the one that recognizes it; rows are a table.
 
@@ -342,10 +198,9 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
         try:
             with open_file(path) as file:
                 selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format, request.reading)
-                if request.reading.columns and not selected.mapped:
-                    raise ValueError(f"--map names columns of a table or places in a document; {selected.name} has neither")
-                log = selected.read(file, replace(request.reading, is_one_arm=bool(request.arms)))
-                return replace(log, path=file.path, format=selected.name, sha256=file.sha256)
+                log = selected.read(file, request.reading)
+                log.path, log.format, log.sha256, log.by = file.path, selected.name, file.sha256, log.by or selected.name
+                return log
         except RecursionError:
             raise ValueError("nested too deep") from None
         except MemoryError:
@@ -353,7 +208,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> Format:
-    """Return the format of this name, or else the one that recognizes the file. Raises ValueError if there is none."""
+    """Return the format of this name, or else the first that recognizes the file. Raises ValueError if there is none."""
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:
@@ -372,8 +227,8 @@ def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> 
         data = file.json_object
     except ValueError as error:
         raise ValueError(f"{error}; {hint}") from None
-    if holds_lists(data):
-        with located("no format recognizes it"):
-            list_of_rows(data, reading)
-        return formats[TABLE]
-    raise ValueError(f"no format recognizes it; {hint}")
+    if not holds_lists(data):
+        raise ValueError(f"no format recognizes it; {hint}")
+    with located("no format recognizes it"):
+        list_of_rows(data, reading)
+    return formats[TABLE]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.metrics.arm_warnings import AS_FAILURES, made_failures
 from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.record import RECORD_VERSION, Record
 from whichloop.metrics.statistics import ALPHA
@@ -19,7 +18,7 @@ from whichloop.protocol.values import counted as number_of
 from whichloop.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey, with_counts
-from .values import ScoreScale, located, name_of, names_in_a_line, score_range, short_value
+from .values import located, name_of, names_in_a_line, short_value
 
 VERSION = "imported"
 """The suite's version."""
@@ -29,8 +28,6 @@ MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
 MAX_NAMED_TASKS = 2
 """Tasks of an arm that a message names."""
-MIN_USED = 0.05
-"""Share of a given scale below which scores that use no more of it are told: it may be another scale's."""
 MAX_CELLS = 2_000_000
 """Maximum of arms × tasks × repeats."""
 
@@ -60,6 +57,10 @@ class ImportRequest:
                 raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
         if self.models and len(self.models) != len(self.arms):
             raise ValueError(f"--model names the model of each --arm in turn: {len(self.arms)} arms, {len(self.models)} models")
+        for name, given in (("--arm", self.arms), ("--model", self.models)):
+            for one in given:
+                with located(name):
+                    name_of(one, "a name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,73 +73,52 @@ class Joined:
     """Of each record what happened in its trial; None if no file tells it."""
 
 
-def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[ForeignLog]:
+def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> None:
     """Give the files' arms the names that the user typed; equal names are one arm, whose repeats are counted on per task."""
-    names = request.arms
-    models: Sequence[str | None] = request.models or [None] * len(names)
-    if not names:
-        return list(logs)
-    if len(names) != len(logs):
-        there = f"{number_of(len(logs), 'file')}, {number_of(len(names), 'name')}"
+    if not request.arms:
+        return
+    if len(request.arms) != len(logs):
+        there = f"{number_of(len(logs), 'file')}, {number_of(len(request.arms), 'name')}"
         raise ValueError(f"--arm names the arm of each file in turn: {there}")
-    free: dict[tuple[str, str], int] = {}
-    renamed = []
-    for log, typed, model in zip(map(_of_one_loop, logs) if request.models else logs, names, models, strict=True):
+    free: Counter[tuple[str, str]] = Counter()
+    models: Sequence[str | None] = request.models or [None] * len(logs)
+    for log, typed, model in zip(logs, request.arms, models, strict=True):
+        is_one_loop = model is not None and all(arm.loop for arm in log.arms.values())
+        if is_one_loop and len({digest([arm.loop, arm.options]) for arm in log.arms.values()}) == 1 < len(log.arms):
+            _pool(log)
         if len(log.arms) != 1:
-            several = names_in_a_line([arm.name for arm in log.arms])
-            raise ValueError(f"{log.path}: --arm names one arm per file, and this one holds {len(log.arms)}: {several}")
-        arm = _renamed(log.arms[0], typed, model)
-        name = arm.name
-        first = {task: free.get((name, task), 0) for task in log.questions}
-        repeats = log.repeats
-        free |= {(name, task): repeat + repeats for task, repeat in first.items()}
-        trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
+            held = f"this one holds {len(log.arms)}: {names_in_a_line([*log.arms])}"
+            raise ValueError(f"{log.path}: --arm names one arm per file, and {held}")
+        (arm,), loop = log.arms.values(), name_of(typed, "a name")
+        arm = replace(arm, name=loop) if model is None else replace(arm, name=f"{loop}/{model}", loop=loop, model=model)
+        first, repeats = {task: free[arm.name, task] for task in log.questions}, log.repeats
+        free.update({(arm.name, task): repeats for task in log.questions})
+        log.arms = {arm.name: arm}
+        log.trials = [replace(trial, arm=arm.name, repeat=trial.repeat + first[trial.task]) for trial in log.trials]
         before = max(first.values(), default=0)
-        due = repeats + before if before else log.due_repeats
-        renamed.append(replace(log, arms=(arm,), trials=trials, due_repeats=due))
-    return renamed
+        log.due_repeats = repeats + before if before else log.due_repeats
 
 
-def _of_one_loop(log: ForeignLog) -> ForeignLog:
-    """Pool the arms of a file that differ in what it says of their model only: the user says it for all of them."""
-    if len(log.arms) == 1 or not log.arms[0].loop or len({digest([arm.loop, arm.options]) for arm in log.arms}) > 1:
-        return log
-    arm, repeats = log.arms[0], Counter[str]()
-    note = f"{names_in_a_line([one.model for one in log.arms])} are taken as the one model of --model"
-    trials = []
-    for trial in log.trials:
-        trials.append(replace(trial, arm=arm.name, repeat=repeats[trial.task]))
+def _pool(log: ForeignLog) -> None:
+    """Take the arms of a file as one that differ in what it says of their model only: the user says it for all of them."""
+    log.notes.append(f"{names_in_a_line([one.model for one in log.arms.values()])} are taken as the one model of --model")
+    name, repeats = next(iter(log.arms)), Counter[str]()
+    for place, trial in enumerate(log.trials):
+        log.trials[place] = replace(trial, arm=name, repeat=repeats[trial.task])
         repeats[trial.task] += 1
-    return replace(log, arms=(arm,), trials=tuple(trials), notes=(*log.notes, note))
-
-
-def _renamed(arm: ForeignArm, typed: str, model: str | None) -> ForeignArm:
-    with located("--arm"):
-        name = name_of(typed, "a name")
-    if model is None:
-        return replace(arm, name=name)
-    with located("--model"):
-        model_name = name_of(model, "a name")
-    return replace(arm, name=f"{name}/{model_name}", loop=name, model=model_name)
+    log.arms = {name: log.arms[name]}
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     """Join files into one comparison. Raises ValueError if their questions differ, or for duplicate trials."""
-    arms, questions, scorer = _arms(logs), _questions(logs), _scorer(logs)
+    arms, questions, scorer, reading = _arms(logs), _questions(logs), _scorer(logs), request.reading
     suite = _suite(logs) if request.suite is None else name_of(request.suite, "suite")
     repeats = max(log.repeats for log in logs)
     if len(arms) * len(questions) * repeats > MAX_CELLS:
         raise ValueError(f"{len(arms)} arms × {len(questions)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
-    paths = ", ".join(str(log.path) for log in logs)
-    trials = _complete(logs, arms, questions, repeats)
-    with located(paths):
-        trials = _clustered(trials)
-    reading = request.reading
-    if reading.cluster is not None and not any(trial.cluster for trial in trials):
-        raise ValueError(f"{paths}: --cluster: no trial has {short_value(reading.cluster)}")
-    trials = [with_counts(trial) for trial in trials]
-    if reading.errors_as_failures:
-        trials = [_failure(trial) for trial in trials]
+    with located(", ".join(str(log.path) for log in logs)):
+        trials = _clustered(_complete(logs, arms, questions, repeats), reading.columns.get("cluster"))
+    trials = [_failure(trial) if reading.errors_as_failures else trial for trial in map(with_counts, trials)]
     scale = None if reading.scale is None else str(reading.scale)
     suite_digest, task_digests = _digests(logs, questions, scorer, scale, reading)
     profiles = list(dict.fromkeys(arm.profile for arm in arms))
@@ -168,85 +148,29 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     return Joined(manifest, records, tuple(trial.trace for trial in trials))
 
 
-def names_alike(joined: Joined) -> Iterator[str]:
-    """Yield which arms are called the same but for the case of their letters, since they may be one."""
-    alike: dict[str, list[str]] = {}
-    for arm in joined.manifest.arms:
-        alike.setdefault(arm.arm.casefold(), []).append(arm.arm)
-    for names in alike.values():
-        if len(names) > 1:
-            yield f"arms {names_in_a_line(names)} differ in the case of letters only; if they are one, write one name in the file"
-
-
-def tasks_alike(joined: Joined) -> str:
-    """Return that some tasks differ only in the case of their letters or in spaces, with one pair; empty where none do."""
-    alike: dict[str, list[str]] = {}
-    for task in sorted({record.task for record in joined.records}):
-        alike.setdefault("".join(task.casefold().split()), []).append(task)
-    pairs = [names for names in alike.values() if len(names) > 1]
-    if not pairs:
-        return ""
-    many = "" if len(pairs) == 1 else f", and {number_of(len(pairs) - 1, 'other pair')} likewise"
-    first, second = map(short_value, pairs[0][:2])
-    return f"tasks {first} and {second} differ only in case or spaces{many}; if they are one task, write one name in the file"
-
-
-def scale_hardly_used(joined: Joined, scale: ScoreScale | None) -> str:
-    """Return that the scores use hardly any of the scale that the user gave; empty where they use enough of it."""
-    scores = [record.accuracy for record in joined.records if record.status == "scored"] if scale is not None else []
-    if scale is None or not scores:
-        return ""
-    low, high = min(scores), max(scores)
-    if high - low >= MIN_USED or (low == high and low in (0.0, 1.0)):
-        return ""
-    ends = [scale.worst + share * (scale.best - scale.worst) for share in (low, high)]
-    range_seen, used = score_range(ends), f"{100 * (high - low):.2g} % of --scale {scale}"
-    return f"{range_seen} use {used}; if that is not the scale of these scores, say which it is"
-
-
-def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:
-    """Return how many trials that an error ended are scored 0 by that flag; empty if none is."""
-    errored = {trial.key for log in logs for trial in log.trials if trial.status == "errored"}
-    scored = sum(record.status == "scored" and record.key in errored for record in joined.records)
-    failed_trials = number_of(scored, "trial that an error ended is", "trials that an error ended are")
-    return f"{AS_FAILURES}: {failed_trials} scored 0" if scored else ""
-
-
-def errors_may_be_failures(joined: Joined) -> str:
-    """Return how many left-out trials an error ended, and the flag that scores them; empty if none did."""
-    crashed = sum(record.status == "errored" and record.stop == StopReason.CRASHED for record in joined.records)
-    trials = number_of(crashed, "trial was", "trials were")
-    scored = "it" if crashed == 1 else "them"
-    sentence = f"{trials} ended by an error: if that was the agents' own failure, {AS_FAILURES} scores {scored} 0"
-    return sentence if crashed else ""
-
-
-def errors_not_as_failures(joined: Joined) -> str:
-    """Return how many errored trials that flag did not apply to, and what would; empty if there is none."""
-    errored = [record for record in joined.records if record.status == "errored"]
-    stay = number_of(len(errored), "errored trial stays", "errored trials stay")
-    cure = f"to count them as failures, {made_failures(errored, imported_so=True)}"
-    return f"{AS_FAILURES}: {stay} left out; {cure}" if errored else ""
-
-
 def nothing_in_common(joined: Joined) -> str:
     """Return that no task was scored in two arms that were to be compared, and which tasks they have; empty where one was."""
-    tasks: dict[str, dict[str, None]] = {}
+    arms_of: dict[str, dict[str, dict[str, None]]] = {}
+    profiles = {arm.arm: arm.profile for arm in joined.manifest.arms}
     for record in joined.records:
         if record.status == "scored":
-            tasks.setdefault(record.arm, {})[record.task] = None
-    arms_of: dict[str, list[str]] = {}
-    for arm in joined.manifest.arms:
-        if arm.arm in tasks:
-            arms_of.setdefault(arm.profile, []).append(arm.arm)
-    several = [arms for arms in arms_of.values() if len(arms) > 1]
-    if not several or any(max(Counter(task for arm in arms for task in tasks[arm]).values()) > 1 for arms in several):
+            arms_of.setdefault(profiles[record.arm], {}).setdefault(record.arm, {})[record.task] = None
+    several = [tasks for tasks in arms_of.values() if len(tasks) > 1]
+    if not several or any(max(Counter(task for tasks in arms.values() for task in tasks).values()) > 1 for arms in several):
         return ""
-    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks[arm]), MAX_NAMED_TASKS)}" for arm in several[0][:2])
+    first = list(several[0].items())[:2]
+    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks), MAX_NAMED_TASKS)}" for arm, tasks in first)
     return f"nothing is compared: no task was scored in two arms ({named})"
 
 
+def _arm_entry(arm: ForeignArm) -> ArmEntry:
+    """Return an arm as a manifest lists it; its code is not known."""
+    loop, options = arm.loop or arm.name, dict(arm.options)
+    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=arm.profile, code="")
+
+
 def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:
+    clusters = [name for log in logs for name, meaning in log.columns.items() if meaning == "cluster"]
     return {
         "format": "+".join(sorted({log.format for log in logs})),
         "from": [
@@ -255,20 +179,21 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
                 "sha256": log.sha256,
                 "format": log.format,
                 "by": log.by,
-                "arms": [arm.name for arm in log.arms],
-                "readings": list(log.readings),
+                "arms": list(log.arms),
+                "readings": [*filter(None, [_read_as(log.columns)]), *log.readings],
             }
             for log in logs
         ],
-        "cluster": reading.cluster or next((log.cluster for log in logs if log.cluster), None),
+        "cluster": next(iter([*filter(None, [reading.columns.get("cluster")]), *clusters]), None),
         "errors_as_failures": reading.errors_as_failures,
     }
 
 
-def _arm_entry(arm: ForeignArm) -> ArmEntry:
-    """Return an arm as a manifest lists it; its code is not known."""
-    loop, options = arm.loop or arm.name, dict(arm.options)
-    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=arm.profile, code="")
+def _read_as(columns: Mapping[str, str]) -> str:
+    """Return which column of a table was read as what, and which were not read; empty for any other file."""
+    read = ", ".join(f"{name} → {meaning}" for name, meaning in columns.items() if meaning)
+    unread = ", ".join(name for name, meaning in columns.items() if not meaning)
+    return f"{read}; not read: {unread}" if unread else read
 
 
 # --- consistency ---
@@ -280,7 +205,7 @@ def _arms(logs: Sequence[ForeignLog]) -> tuple[ForeignArm, ...]:
     for log in logs:
         if not log.trials:
             raise ValueError(f"{log.path}: holds no trial")
-        for arm in log.arms:
+        for arm in log.arms.values():
             first = by_name.setdefault(arm.name, arm)
             if first.model != arm.model:
                 by_name[arm.name] = replace(first, model="several")
@@ -312,10 +237,10 @@ def _digests(
 ) -> tuple[str, TaskDigests]:
     """Return the digest of the suite and those of its tasks; of trials exported from one import, what these were there."""
     tasks = {task: _question_digest(question) for task, question in sorted(questions.items())}
-    imports = {trial.imported_tasks for log in logs for trial in log.trials}
+    imports = {trial.imported and trial.imported._replace(asked="") for log in logs for trial in log.trials}
     first = next(iter(imports)) if len(imports) == 1 and reading.scorer is None and reading.scale is None else None
-    if first is not None and first.number == len(tasks):
-        return first.digest, TaskDigests(shared=first.shared, tasks=tasks)
+    if first is not None and first.tasks == len(tasks):
+        return first.suite, TaskDigests(shared=first.shared, tasks=tasks)
     shared = short_digest([scorer, scale]) if first is None else first.shared
     return digest([sorted(questions.items()), scorer, scale]), TaskDigests(shared=shared, tasks=tasks)
 
@@ -324,9 +249,8 @@ def _scorer(logs: Sequence[ForeignLog]) -> str:
     """Return the score that is the accuracy, which must be the same in every file that names it."""
     names = list(dict.fromkeys(log.scorer for log in logs if log.scorer))
     if len(names) > 1:
-        raise ValueError(
-            f"the files are scored by {names_in_a_line(names)}: one accuracy is not the other; choose: --scorer {names[0]}"
-        )
+        said = f"the files are scored by {names_in_a_line(names)}: one accuracy is not the other"
+        raise ValueError(f"{said}; choose: --scorer {names[0]}")
     return names[0] if names else ""
 
 
@@ -350,62 +274,45 @@ def _complete(logs: Sequence[ForeignLog], arms: Sequence[ForeignArm], tasks: Ite
     for log in logs:
         for trial in log.trials:
             if trial.key in by_key:
-                raise ValueError(_duplicate(trial, log, by_key[trial.key][1]))
+                first, where = by_key[trial.key][1], "arm {}, task {}, repeat {}".format(*trial.key)
+                said = "is a duplicate" if log is first else f"is there and in {first.path}; {ARMS_OR_REPEATS}"
+                raise ValueError(f"{log.path}: {where} {said}")
             by_key[trial.key] = (trial, log)
-    due = {arm.name: _due_repeats(arm.name, logs, repeats) for arm in arms}
-    missing = {arm.name: _substitute(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
-    cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
     own_tasks = {task for log in logs for task in log.own_tasks}
-    return [
-        by_key[cell][0] if cell in by_key else _of_cell(missing[cell[0]], cell, own_tasks)
-        for cell in cells
-        if cell in by_key or cell[2] in due[cell[0]]
-    ]
+    trials: list[ForeignTrial] = []
+    for arm in arms:
+        files = [log for log in logs if arm.name in log.arms]
+        ran = [key for key in by_key if key[0] == arm.name]
+        tasks_with, number = Counter(repeat for *_, repeat in ran), len({task for _, task, _ in ran})
+        due = {one for one in range(repeats) if one < max(log.due_repeats for log in files) or 2 * tasks_with[one] > number}
+        broken = next((log.unfinished for log in files if log.unfinished), "")
+        absent = f"not run: {broken}" if broken else f"not in {names_in_a_line([log.path.name for log in files])}"
+        for task in tasks:
+            reason = ANOTHERS_TRACE if task in own_tasks else absent
+            for repeat in range(repeats):
+                if (arm.name, task, repeat) in by_key:
+                    trials.append(by_key[arm.name, task, repeat][0])
+                elif repeat in due:
+                    trials.append(ForeignTrial(arm.name, task, repeat, "errored" if broken else "excluded", reason))
+    return trials
 
 
-def _of_cell(substitute: ForeignTrial, cell: TrialKey, own_tasks: Set[str]) -> ForeignTrial:
-    _, task, repeat = cell
-    reason = ANOTHERS_TRACE if task in own_tasks else substitute.reason
-    return replace(substitute, task=task, repeat=repeat, reason=reason)
+def _clustered(trials: Sequence[ForeignTrial], named: str | None) -> list[ForeignTrial]:
+    """Give each trial the cluster of its task: some trials, such as those that never ran, do not name it.
 
-
-def _due_repeats(arm: str, logs: Sequence[ForeignLog], repeats: int) -> set[int]:
-    """Return the repeats that every task of an arm was due to have."""
-    tasks, tasks_with = set[str](), Counter[int]()
-    for trial in (trial for log in logs for trial in log.trials if trial.arm == arm):
-        tasks.add(trial.task)
-        tasks_with[trial.repeat] += 1
-    due = max((log.due_repeats for log in logs if arm in {one.name for one in log.arms}), default=1)
-    return {repeat for repeat in range(repeats) if repeat < due or 2 * tasks_with[repeat] > len(tasks)}
-
-
-def _substitute(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
-    broken = next((log for log in logs if log.unfinished), None)
-    if broken is not None:
-        return ForeignTrial(arm, "", 0, status="errored", reason=f"not run: {broken.unfinished}")
-    return ForeignTrial(arm, "", 0, status="excluded", reason=f"not in {names_in_a_line([log.path.name for log in logs])}")
-
-
-def _duplicate(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
-    arm, task, repeat = trial.key
-    text = f"{log.path}: arm {arm}, task {task}, repeat {repeat}"
-    if log is first:
-        return f"{text} is a duplicate"
-    return f"{text} is there and in {first.path}; {ARMS_OR_REPEATS}"
-
-
-def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
-    """Give each trial the cluster of its task: some trials, such as those that never ran, do not name it."""
+    `named`: what the user says that the clusters are.
+    """
     clusters: dict[str, str] = {}
     for trial in trials:
         if trial.cluster and clusters.setdefault(trial.task, trial.cluster) != trial.cluster:
             both = f"{short_value(clusters[trial.task])} and {short_value(trial.cluster)}"
             raise ValueError(f"task {short_value(trial.task)} is of two clusters, {both}")
+    if named and not clusters:
+        raise ValueError(f"--map cluster: no trial has {short_value(named)}")
     return [replace(trial, cluster=clusters.get(trial.task, "")) for trial in trials]
 
 
 def _failure(trial: ForeignTrial) -> ForeignTrial:
-    """Score a trial 0 if an error ended it or its tool counts it so, but not if it could not be scored, or never ran."""
-    if trial.status != "errored" or not (trial.stop == StopReason.CRASHED or trial.counts_as_failure):
-        return trial
-    return replace(trial, status="scored", score=0.0)
+    """Score a trial 0 if an error ended it, but not if it could not be scored, or never ran."""
+    is_failure = trial.status == "errored" and trial.stop == StopReason.CRASHED
+    return replace(trial, status="scored", score=0.0) if is_failure else trial

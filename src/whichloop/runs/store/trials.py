@@ -171,9 +171,12 @@ def read_records(folder: Path) -> RecordTable:
     return read_all(folder).latest()
 
 
-def each_record(folder: Path) -> Iterator[Record]:
-    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises RunError."""
-    store = read_all(folder)
+def each_record(folder: Path, after: int = 0) -> Iterator[Record]:
+    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises RunError.
+
+    `after`: without so many first ones.
+    """
+    store = read_all(folder, after)
     return store.records(np.arange(len(store.rows)))
 
 

@@ -1,250 +1,276 @@
-"""Trajectories in ATIF, as Harbor and some twenty command-line agents write them: a file, a folder of files, or a zip of one.
+"""ATIF trajectories, the Agent Trajectory Interchange Format of the Harbor framework, versions 1.0 to 1.8: a JSON file per trial.
 
-A trajectory does not say which task it was and how it was scored: `--map task=PLACE,score=PLACE` names where an agent put that.
-Trajectories that whichloop exported say both.
+Source: harborframework.com/docs/trajectory-format, and the models of harbor 0.26.0. ATIF does not say what failed between agent and
+model, what a reply was before it was parsed, how long a reply took, or whether a tool's run failed; some agents write the last as
+`is_error` into the `extra` of a result, and so does this package. What a trajectory goes on in (`continued_trajectory_ref`) is one
+trial with it.
 """
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any
 
-from whichloop.experiments.import_runs.foreign_file import (
-    MAX_MEMBER_BYTES,
-    FileTree,
-    ForeignFile,
-    documents,
-    has,
-    in_document,
-    parse_json,
-    task_of,
-    unscored,
-)
-from whichloop.experiments.import_runs.foreign_trials import (
-    ForeignArm,
-    ForeignLog,
-    ForeignTrace,
-    ForeignTrial,
-    Format,
-    LogBuilder,
-    ReadingOptions,
-)
-from whichloop.experiments.import_runs.places import TraceFields, check_meanings, mapped
-from whichloop.experiments.import_runs.values import answer_of, label_of, located, mapping, name_of, score
-from whichloop.experiments.trace_formats.atif import (
-    CONTINUED,
-    NEVER_TOLD,
-    AtifTrajectory,
-    continuation_of,
-    is_atif,
-    joined_trajectory,
-    read_trajectory,
-    steps_of,
-)
-from whichloop.experiments.trace_formats.conversation import answer_in, events_of, untold_of
-from whichloop.experiments.trace_formats.own_trials import OwnTrial, difference, own_of, without_own
+from whichloop.metrics.trace import RequestError
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.chat import NativeCall
 
-MAX_PARTS = 1000
-"""Maximum number of files in which one trajectory goes on: one more for each time that an agent has summarized its context."""
-MAX_BYTES = MAX_MEMBER_BYTES
-"""Maximum size of these files together: that of one file."""
+from ..chats import as_text
+from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in
+from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, has, in_document, parse_json, task_of
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
+from ..own_trials import OwnTrial, own_trial
+from ..values import (
+    answer_of,
+    located,
+    mapping,
+    measures_in,
+    name_of,
+    number_from_zero,
+    object_at,
+    objects_at,
+    short_value,
+    usage_in,
+)
 
-
-def whole_trajectory(name: str, first: Mapping[str, Any], tree: FileTree | None) -> tuple[Mapping[str, Any], str]:
-    """Return a trajectory with all in which it goes on, and a remark where a part is missing, or named again.
-
-    `name`: of its file in the tree. Raises ValueError that names the file that cannot be read, or whose parts are too many or too
-    large. A trajectory without parts is returned as it is, and not checked.
-    """
-    parts, part, seen, size, remark = [first], name, {name}, 0, ""
-    while part := continuation_of(part, parts[-1]) or "":
-        if part in seen:
-            remark = f"{name}: it goes on in {part} again, which is read once"
-            break
-        if tree is None or part not in tree:
-            remark = f"{name}: it goes on in {part}, which is not there"
-            break
-        seen.add(part)
-        raw = tree.read(part)
-        size += len(raw)
-        if len(parts) > MAX_PARTS or size > MAX_BYTES:
-            raise ValueError(f"{name}: it goes on in more than {MAX_PARTS} files or {MAX_BYTES} bytes")
-        parts.append(_trajectory(part, raw))
-    if len(parts) == 1:
-        return first, remark
-    with located(name):
-        read_trajectory(first)  # so that what is wrong with it is said with its name
-    return joined_trajectory(parts), remark
-
-
-def _trajectory(name: str, raw: bytes) -> Mapping[str, Any]:
-    with located(name):
-        document = mapping(parse_json(raw), "the trajectory")
-        read_trajectory(document)  # so that what is wrong with it is said with its name
-        return document
-
-
-def later_parts(tree: FileTree) -> frozenset[str]:
-    """Return the names of the files in which the trajectories of others go on. What cannot be read names none.
-
-    Of files that name each other in a circle, into which no other leads, the one with the shortest name begins it: an agent adds to
-    the name of a file to make that of the file in which it goes on.
-    """
-    follows = dict(_continuations(tree))
-    later = set(follows.values())
-    reached = set[str]()
-    for name in sorted(follows, key=lambda name: (name in later, len(name), name)):  # circles last, after all that leads into them
-        later -= set() if name in reached else {name}
-        while name in follows and name not in reached:
-            reached.add(name)
-            name = follows[name]
-    return frozenset(later)
-
-
-def _continuations(tree: FileTree) -> Iterator[tuple[str, str]]:
-    """Yield each file's name and that of another one in which its trajectory goes on."""
-    word = f'"{CONTINUED}"'.encode()
-    for name in tree.names:
-        if name.endswith(".json") and word in (raw := tree.read(name)):
-            try:
-                part = continuation_of(name, parse_json(raw))
-            except (ValueError, RecursionError):
-                continue
-            if part is not None and part != name:
-                yield name, part
-
-
-MEANINGS = ("arm", "task", "score", "cluster", "suite")
-SUITE = "trajectories"
-"""Name of the suite of trajectories that say nothing of it."""
-NO_SCORE = "a trajectory holds no score; say where it stands: --map score=PLACE, such as extra.reward"
 ATIF = "atif"
-"""Key in a trace's details: what the document has beside the events, so that an export gives the same document."""
-_RESULT = re.compile(r"(.*/)?result\.json")
-"""The file that makes a folder one of Harbor's jobs."""
+"""Key in a trace's details: what a document says besides its steps, so that an export says it too."""
+FAMILY = "ATIF-v1."
+NEVER_TOLD = ("wire", "provider")
+"""Families of faults that no ATIF file shows: replies are parsed, and failed requests are left out."""
+EXTRA, OWN = "extra", "whichloop"
+FAILED = ("is_error", "tool_result_is_error")
+"""Keys in the `extra` of a result that say whether the call failed, as this package and Harbor's converters write them."""
+NEVER_RAN = "never_ran"
+"""Key in the `extra` of a result: no tool ran, and the agent itself answered."""
+CONTINUED = "continued_trajectory_ref"
+"""Key of a trajectory: the file in which it goes on, from its own folder, as Terminus 2 writes it to summarize."""
+RAW = "raw_arguments"
+"""Key in the `extra` of a call: its arguments as the model wrote them, where this says more than `arguments`."""
+MAX_PARTS = 1000
+"""Maximum number of files in which one trajectory goes on, which together are as large as one file at most."""
 
 
-def recognizes(file: ForeignFile) -> bool:
-    is_job = file.tree is not None and any(map(_RESULT.fullmatch, file.tree.names))
-    return not is_job and has(file, is_atif)
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """A document and what is read from it."""
+
+    document: Mapping[str, Any]
+    arm: ForeignArm
+    items: tuple[ConversationItem, ...]
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Trajectory:
+        """Read a trajectory. Raises ValueError with a one-line message that names the place."""
+        version = document.get("schema_version")
+        if not isinstance(version, str) or not version.startswith(FAMILY):
+            raise ValueError(f"schema_version is {short_value(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
+        agent, steps = object_at(document, "agent"), objects_at(document, "steps", "a step")
+        if not steps:
+            raise ValueError("steps: there is none")
+        items: list[ConversationItem] = []
+        for number, step in enumerate(steps, 1):
+            with located(f"step {number}"):
+                items.extend(_items(step))
+        options = {} if agent.get("version") is None else {"version": name_of(agent["version"], "agent.version")}
+        return cls(document, ForeignArm.of(agent.get("name"), agent.get("model_name"), "agent.name", options), tuple(items))
+
+    def measurements(self) -> dict[str, Any]:
+        """Return what it says of a trial's measurements and answer, by the fields of a ForeignTrial."""
+        final, answer = object_at(self.document, "final_metrics"), answer_in(self.items)
+        steps = objects_at(self.document, "steps", "a step")
+        names = {"input": "prompt", "output": "completion", "cached": "cached"}
+        told = measures_in(final, **{f"{ours}_tokens": f"total_{theirs}_tokens" for ours, theirs in names.items()})
+        if None in (told["input_tokens"], told["output_tokens"]):
+            told |= {"input_tokens": None, "output_tokens": None}
+        costs = [object_at(step, "metrics").get("cost_usd") for step in steps if step.get("source") == "agent"]
+        known = [cost for one in costs if (cost := number_from_zero(one, "cost_usd")) is not None]
+        cost = number_from_zero(final.get("total_cost_usd"), "total_cost_usd")
+        stamps = [step["timestamp"] for step in steps if isinstance(step.get("timestamp"), str)]
+        return told | {
+            "answer": answer_of(answer or None),
+            "stop": StopReason.FINISHED.value if answer else None,
+            "cost_usd": math.fsum(known) if cost is None and known and len(known) == len(costs) else cost,
+            "seconds": seconds_between(stamps[0], stamps[-1]) if len(stamps) > 1 else None,
+        }
+
+    def trace(self) -> ForeignTrace:
+        """Return the trace; its details keep what the document says besides the steps."""
+        rest = {key: value for key, value in self.document.items() if key != "steps"}
+        return ForeignTrace.of(self.items, NEVER_TOLD, details={ATIF: rest})
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
-    check_meanings(reading, MEANINGS)
-    gathered = _Trajectories(reading)
-    later = later_parts(file.tree) if file.tree is not None else frozenset[str]()
+    log, later, used = ForeignLog("trajectories", reading), _later_parts(file.tree), set[str]()
     for name, data in documents(file):
-        if name in later:
-            continue
-        with in_document(file, name):
-            first = mapping(data, "the trajectory")
-        document, remark = whole_trajectory(name, first, file.tree)
-        gathered.log_builder.notes += [remark] if remark else []
-        with in_document(file, name):
-            gathered.add(name, document)
-    gathered.log_builder.notes.extend(gathered.fields.notes())
-    return gathered.log_builder.log()
+        if name not in later:
+            used |= _add(log, file, name, data)
+    for name in sorted(later - used, key=lambda name: (len(name), name)):  # of files that name each other in a circle, one begins
+        if name not in used and file.tree is not None and name in file.tree:
+            used |= _add(log, file, name, parse_json(file.tree.read(name)))
+    return log
 
 
-FORMAT = Format("atif", recognizes, read, mapped=True)
+def is_atif(data: Any) -> bool:
+    """Tell whether a JSON value says that it is an ATIF trajectory."""
+    return isinstance(data, Mapping) and isinstance(data.get("schema_version"), str) and data["schema_version"].startswith("ATIF-")
 
 
-@dataclass(slots=True)
-class _Trajectories:
-    """The trials read so far."""
+def _recognizes(file: ForeignFile) -> bool:
+    is_job = file.tree is not None and any(name.rpartition("/")[2] == "result.json" for name in file.tree.names)
+    return not is_job and has(file, is_atif)  # Harbor's jobs hold trajectories
 
-    reading: ReadingOptions
-    log_builder: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
-    fields: TraceFields = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.fields = TraceFields(self.reading)
+FORMAT = Format("atif", _recognizes, read)
 
-    def add(self, name: str, data: Mapping[str, Any]) -> None:
-        read_own = own_of(data)
-        if isinstance(read_own, str):
-            self.log_builder.notes.append(f"{name}: {read_own}")
-        document = without_own(data)
-        trajectory = read_trajectory(document)
+
+def _add(log: ForeignLog, file: ForeignFile, name: str, data: Any) -> set[str]:
+    """Add a trajectory with all in which it goes on; return the files that this took."""
+    with in_document(file, name):
+        first = mapping(data, "the trajectory")
+    whole, parts, remark = whole_trajectory(name, first, file.tree)
+    log.notes += [remark] if remark else []
+    with in_document(file, name):
+        extra = whole.get(EXTRA)
+        own = extra.get(OWN) if isinstance(extra, Mapping) else None
+        rest = {key: value for key, value in extra.items() if key != OWN} if isinstance(extra, Mapping) else extra
+        document = {key: value for key, value in whole.items() if key != EXTRA} | ({EXTRA: rest} if rest else {})
+        trajectory = Trajectory.read(document)
+        read_own = None if own is None else own_trial(own, document.get("steps"))
         if isinstance(read_own, OwnTrial):
-            arm, trial, suite, question = read_own.arm, read_own.trial, read_own.record.suite, read_own.question
+            read_own.add_to(log)
         else:
-            arm, trial, suite, question = self._foreign(name, document, trajectory)
-        self.log_builder.add(arm, trial, question, suite)
-
-    def _foreign(self, name: str, document: Mapping[str, Any], trajectory: AtifTrajectory) -> _TrialParts:
-        reading = self.reading
-        arm = _arm(trajectory, mapped(document, "arm", reading))
-        task = mapped(document, "task", reading)
-        task_name = task_of(name) if task is None else name_of(task, "--map task")
-        value = score(mapped(document, "score", reading), reading.scale)
-        suite = mapped(document, "suite", reading)
-        cluster = mapped(document, "cluster", reading) if "cluster" in reading.columns else None
-        trial = ForeignTrial(
-            arm.name,
-            task_name,
-            self.log_builder.next_repeat(arm.name, task_name),
-            status="excluded" if value is None else "scored",
-            reason=unscored(NO_SCORE, task) if value is None else "",
-            score=value,
-            cluster=label_of(cluster, "--map cluster"),
-            **measurements_of(trajectory),
-            trace=trace_of(document, trajectory),
-        )
-        self.fields.add(trial, document)
-        return (
-            arm,
-            trial,
-            SUITE if suite is None else name_of(suite, "--map suite"),
-            digest(trajectory.query) if trajectory.query else "",
-        )
+            log.notes += [f"{name}: {read_own}"] if read_own else []
+            told = {"unscored": "excluded", "own_task": True, "trace": trajectory.trace(), **trajectory.measurements()}
+            log.tell(document, trajectory.arm, task_of(name), **told)
+    return parts
 
 
-_TrialParts = tuple[ForeignArm, ForeignTrial, str, str]
-"""Arm, trial, name of the suite, digest of the question."""
+# --- trajectories in several files ---
 
 
-def _arm(trajectory: AtifTrajectory, typed: Any) -> ForeignArm:
-    name = name_of(typed, "--map arm") if typed is not None else trajectory.agent
-    label = name if typed is not None or trajectory.model == "unknown" else f"{name}/{trajectory.model}"
-    return ForeignArm(
-        label, loop=trajectory.agent, options={"version": trajectory.version} if trajectory.version else {}, model=trajectory.model
-    )
+def _later_parts(tree: FileTree | None) -> set[str]:
+    """Return the names of the files in which the trajectories of others go on. What cannot be read names none."""
+    later, word = set[str](), f'"{CONTINUED}"'.encode()
+    for name in tree.names if tree is not None else ():
+        if name.endswith(".json") and word in (raw := tree.read(name) if tree is not None else b""):
+            with suppress(ValueError, RecursionError):
+                later |= {continuation_of(name, parse_json(raw))} - {"", name}
+    return later
 
 
-def measurements_of(trajectory: AtifTrajectory) -> dict[str, Any]:
-    """Return what a trajectory says of a trial's measurements and answer, by the fields of a ForeignTrial."""
-    tokens = trajectory.totals.tokens or (None, None)
-    answer = answer_in(trajectory.items)
-    return {
-        "answer": answer_of(answer or None),
-        "stop": StopReason.FINISHED.value if answer else None,
-        "input_tokens": tokens[0],
-        "output_tokens": tokens[1],
-        "cached_tokens": trajectory.totals.cached_tokens,
-        "cost_usd": trajectory.totals.cost_usd,
-        "seconds": _seconds(trajectory.timestamps),
-    }
+def continuation_of(name: str, data: Any) -> str:
+    """Return the name of the file in which a trajectory goes on; empty if it ends here. `name`: of its own file."""
+    reference = data.get(CONTINUED) if isinstance(data, Mapping) else None
+    return (PurePosixPath(name).parent / reference).as_posix() if isinstance(reference, str) and reference else ""
 
 
-def trace_of(document: Mapping[str, Any], trajectory: AtifTrajectory) -> ForeignTrace:
-    """Return the trace of a trajectory; its details keep all that is not in the events."""
-    events = events_of(trajectory.items)
-    rest = difference({"steps": steps_of(events)}, document)
-    untold = tuple(sorted({*NEVER_TOLD, *untold_of(events)}))
-    return ForeignTrace(events, trajectory.query, details=None if rest is None else {ATIF: rest}, untold=untold)
+def whole_trajectory(name: str, first: Mapping[str, Any], tree: FileTree | None) -> tuple[Mapping[str, Any], set[str], str]:
+    """Return a trajectory with all in which it goes on, the files that this took, and what is amiss with a part.
+
+    Of the parts, the steps that are copies of earlier ones are left out, and the totals are the last one's, which counts on.
+    Raises ValueError that names the file that cannot be read, or whose parts are too many or too large.
+    """
+    parts, seen, size, remark, part = [first], {name}, 0, "", name
+    while part := continuation_of(part, parts[-1]):
+        if part in seen or tree is None or part not in tree:
+            remark = f"{name}: it goes on in {part}{' again, which is read once' if part in seen else ', which is not there'}"
+            break
+        seen.add(part)
+        raw = tree.read(part)
+        size += len(raw)
+        if len(parts) > MAX_PARTS or size > MAX_MEMBER_BYTES:
+            raise ValueError(f"{name}: it goes on in more than {MAX_PARTS} files or {MAX_MEMBER_BYTES} bytes")
+        with located(part):
+            parts.append(mapping(parse_json(raw), "the trajectory"))
+            Trajectory.read(parts[-1])
+    if len(parts) == 1:
+        return first, seen, remark
+    with located(name):
+        Trajectory.read(first)
+    later = [step for one in parts[1:] for step in objects_at(one, "steps", "a step") if step.get("is_copied_context") is not True]
+    begun = {key: value for key, value in first.items() if key not in (CONTINUED, "final_metrics")}
+    last = {key: value for key, value in parts[-1].items() if key in (CONTINUED, "final_metrics")}
+    return {**begun, **last, "steps": [*objects_at(first, "steps", "a step"), *later]}, seen, remark
 
 
-def _seconds(stamps: tuple[str, ...]) -> float | None:
-    """Return the time between the first and the last step; None if fewer than two have a time that can be read."""
+def seconds_between(start: Any, end: Any) -> float | None:
+    """Return the seconds between two times in ISO 8601; None if one is missing or cannot be read."""
     try:
-        times = [datetime.fromisoformat(stamp) for stamp in stamps]
-        return max((times[-1] - times[0]).total_seconds(), 0.0) if len(times) > 1 else None
-    except (ValueError, TypeError, OverflowError):  # not ISO 8601, or with and without a time zone
+        return max((datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
         return None
+
+
+# --- steps ---
+
+
+def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
+    source, text = step.get("source"), _text(step.get("message"), "message")
+    is_copy, is_rule = step.get("is_copied_context") is True, step.get("llm_call_count") == 0
+    if source in ("system", "user"):
+        if text:
+            yield SaidToModel(source, text)
+    elif source != "agent":
+        raise ValueError(f"source is {short_value(source)}, not system, user or agent")
+    elif not is_copy and not is_rule:
+        yield _turn(step, text)
+    if is_copy:
+        return
+    calls = {_text_at(call, "tool_call_id"): call for call in objects_at(step, "tool_calls", "a tool call")} if is_rule else {}
+    for result in objects_at(object_at(step, "observation"), "results", "a result"):
+        extra, call_id = object_at(result, EXTRA), _text_at(result, "source_call_id", "")
+        call = calls.get(call_id)
+        tool = extra.get("tool") if call is None else _call(call).name
+        error_type = extra.get("error_type")
+        yield CallResult(
+            _text(result.get("content"), "content"),
+            call_id,
+            tool if isinstance(tool, str) else "",
+            next((extra[key] for key in FAILED if isinstance(extra.get(key), bool)), None),
+            error_type if isinstance(error_type, str) else None,
+            (extra if call is None else call).get("arguments"),
+            never_ran=extra.get(NEVER_RAN) is True,
+        )
+
+
+def _turn(step: Mapping[str, Any], text: str) -> ModelTurn:
+    metrics, error = object_at(step, "metrics"), object_at(step, EXTRA).get("error")
+    if isinstance(error, Mapping) and isinstance(error.get("kind"), str) and not text:
+        return ModelTurn(error=RequestError(error["kind"], str(error.get("message", ""))))
+    calls, thought = objects_at(step, "tool_calls", "a tool call"), step.get("reasoning_content")
+    tokens = usage_in({name: metrics.get(name) for name in ("prompt_tokens", "completion_tokens")})
+    return ModelTurn(text, tuple(map(_call, calls)), thought if isinstance(thought, str) else "", tokens)
+
+
+def _call(call: Mapping[str, Any]) -> NativeCall:
+    raw = object_at(call, EXTRA).get(RAW)
+    arguments = raw if isinstance(raw, str) else as_text(object_at(call, "arguments"))
+    return NativeCall(_text_at(call, "tool_call_id"), _text_at(call, "function_name"), arguments)
+
+
+def _text_at(data: Mapping[str, Any], key: str, absent: str | None = None) -> str:
+    """Return the text under a key. `absent`: what stands for None; without it a text has to be there."""
+    value = absent if data.get(key) is None else data[key]
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is not a text: {short_value(value)}")
+    return value
+
+
+def _text(content: Any, what: str) -> str:
+    """Return a message or a result as text; a picture or a sound by its kind and place."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise ValueError(f"{what} is neither a text nor a list of parts: {short_value(content)}")
+    parts = [mapping(part, f"a part of {what}") for part in content]
+    return "\n".join(
+        text if isinstance(text := part.get("text"), str) else f"[{part.get('type')}: {object_at(part, 'source').get('path')}]"
+        for part in parts
+    )

@@ -5,34 +5,17 @@ Written by harbor 0.26.0 and earlier. A trial of several steps has a trajectory 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whichloop.experiments.import_runs.foreign_file import FileTree
-from whichloop.experiments.import_runs.foreign_trials import LogBuilder
-from whichloop.experiments.trace_formats.atif import NEVER_TOLD, AtifTrajectory, read_trajectory
-from whichloop.experiments.trace_formats.conversation import ConversationItem, events_of, untold_of
 from whichloop.protocol import StopReason
 
-from ..foreign_file import ForeignFile, parse_json
-from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..values import (
-    answer_of,
-    count,
-    located,
-    mapping,
-    name_of,
-    names_in_a_line,
-    number_from_zero,
-    object_at,
-    objects_at,
-    reason_line,
-    score,
-)
-from .atif import measurements_of, trace_of, whole_trajectory
+from ..foreign_file import FileTree, ForeignFile
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
+from ..values import count, located, name_of, names_in_a_line, number_from_zero, object_at, objects_at, other_scores
+from .atif import NEVER_TOLD, Trajectory, seconds_between, whole_trajectory
 
 RESULT, TRAJECTORY = "result.json", "agent/trajectory.json"
 STOPS: Mapping[str, StopReason] = {
@@ -42,152 +25,82 @@ STOPS: Mapping[str, StopReason] = {
     "NonZeroAgentExitCodeError": StopReason.CRASHED,
 }
 """Type of an exception that leaves the reward valid → stop."""
-_Trajectory = tuple[Mapping[str, Any], AtifTrajectory]
-"""A trajectory's document, and what is read from it."""
 _TRIAL = re.compile(rf"(.*/)?{RESULT}")
-
-
-def recognizes(file: ForeignFile) -> bool:
-    return file.tree is not None and any(_TRIAL.fullmatch(name) for name in file.tree.names)
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read the trials of a job, or of several below one folder. Raises ValueError that names the file."""
     if file.tree is None:
         raise ValueError("not a folder or a zip of one")
-    job = _Job(file.tree, reading)
-    for name in file.tree.names:
-        if _TRIAL.fullmatch(name):
-            raw = file.tree.read(name)
+    log = ForeignLog("harbor", reading)
+    for name in filter(_TRIAL.fullmatch, file.tree.names):
+        data = file.tree.json_object(name)
+        if "task_name" in data and "trial_name" in data:  # a job's own result has neither
             with located(name):
-                data = mapping(parse_json(raw), "the result")
-                if "task_name" in data and "trial_name" in data:  # a job's own result has neither
-                    job.add(name.removesuffix(RESULT), data)
-    return job.log_builder.log(by="harbor")
+                _add(log, file.tree, name.removesuffix(RESULT), data)
+    return log
 
 
-FORMAT = Format("harbor", recognizes, read)
+FORMAT = Format("harbor", lambda file: file.tree is not None and any(map(_TRIAL.fullmatch, file.tree.names)), read)
 
 
-@dataclass(slots=True)
-class _Job:
-    """The trials read so far."""
-
-    tree: FileTree
-    reading: ReadingOptions
-    log_builder: LogBuilder = field(default_factory=lambda: LogBuilder("harbor"))
-
-    def add(self, folder: str, data: Mapping[str, Any]) -> None:
-        arm = _arm(object_at(data, "agent_info"))
-        task = name_of(data.get("task_name"), "task_name")
-        checksum = data.get("task_checksum")
-        suite = "adhoc" if data.get("source") is None else name_of(data["source"], "source")
-        value, rest = self._score(data)
-        error = next(iter(_exceptions(data)), {})
-        is_valid = value is not None and data.get("reward_valid", True) is not False
-        trajectories = self._trajectories(folder, data)
-        measures = {name: one for name, one in _measurements_of(data, trajectories).items() if one is not None}
-        kind = str(error.get("exception_type", ""))
-        measures["stop"] = (
-            STOPS.get(kind, StopReason.TERMINATED if is_valid else StopReason.CRASHED) if error else measures.get("stop")
-        )
-        trial = ForeignTrial(
-            arm.name,
-            task,
-            self.log_builder.next_repeat(arm.name, task),
-            status="scored" if is_valid else "errored",
-            reason="" if is_valid else reason_line(f"{kind}: {error.get('exception_message', '')}" if error else "no reward"),
-            score=value if is_valid else None,
-            scores=rest,
-            trace=_trace(trajectories),
-            **measures,
-        )
-        self.log_builder.add(arm, trial, checksum if isinstance(checksum, str) else "", suite)
-
-    def _score(self, data: Mapping[str, Any]) -> tuple[float | None, dict[str, float]]:
-        """Return the reward that is the accuracy, and the others. Raises ValueError if it is not clear which it is."""
-        rewards = object_at(object_at(data, "verifier_result"), "rewards")
-        wanted = self.reading.scorer or ("reward" if "reward" in rewards or len(rewards) != 1 else next(iter(rewards)))
-        if rewards and wanted not in rewards:
-            raise ValueError(
-                f"rewards are {names_in_a_line(list(rewards))}; say which is the accuracy: --scorer {next(iter(rewards))}"
-            )
-        if rewards:
-            self.log_builder.scorers.add(wanted)
-        others = {name: score(value, None) for name, value in rewards.items() if name != wanted and _is_share(value)}
-        return score(rewards.get(wanted), self.reading.scale), {name: value for name, value in others.items() if value is not None}
-
-    def _trajectories(self, folder: str, data: Mapping[str, Any]) -> Sequence[_Trajectory]:
-        steps = [f"steps/{step.get('step_name')}/" for step in objects_at(data, "step_results", "a step")]
-        trajectories = []
-        for name in (f"{folder}{step}{TRAJECTORY}" for step in (steps or [""])):
-            if name in self.tree:
-                raw = self.tree.read(name)
-                with located(name):
-                    first = mapping(parse_json(raw), "the trajectory")
-                document, remark = whole_trajectory(name, first, self.tree)
-                self.log_builder.notes += [remark] if remark else []
-                with located(name):
-                    trajectories.append((document, read_trajectory(document)))
-        return trajectories
+def _add(log: ForeignLog, tree: FileTree, folder: str, data: Mapping[str, Any]) -> None:
+    steps, agent = objects_at(data, "step_results", "a step"), object_at(data, "agent_info")
+    options = {} if agent.get("version") is None else {"version": name_of(agent["version"], "agent_info.version")}
+    arm = ForeignArm.of(agent.get("name"), object_at(agent, "model_info").get("name"), "agent_info.name", options)
+    rewards = object_at(object_at(data, "verifier_result"), "rewards")
+    wanted = log.reading.scorer or ("reward" if "reward" in rewards or len(rewards) != 1 else next(iter(rewards)))
+    if rewards and wanted not in rewards:
+        raise ValueError(f"rewards are {names_in_a_line(list(rewards))}; say which is the accuracy: --scorer {next(iter(rewards))}")
+    log.scorers |= {wanted} if rewards else set()
+    is_valid = rewards.get(wanted) is not None and data.get("reward_valid", True) is not False
+    error = next((object_at(one, "exception_info") for one in (data, *steps) if one.get("exception_info") is not None), {})
+    trajectories = _trajectories(log, tree, folder, steps)
+    items = [item for trajectory in trajectories for item in trajectory.items]
+    measures = _measurements(data, steps, trajectories)
+    if error:
+        by_default = StopReason.TERMINATED if is_valid else StopReason.CRASHED
+        measures["stop"] = STOPS.get(str(error.get("exception_type", "")), by_default)
+    log.tell(
+        data,
+        arm,
+        data.get("task_name"),
+        rewards.get(wanted),
+        is_judged=data.get("reward_valid", True) is not False,
+        reason=f"{error.get('exception_type', '')}: {error.get('exception_message', '')}" if error else "no reward",
+        question=str(data.get("task_checksum") or ""),
+        suite=data.get("source") or "adhoc",
+        scores=other_scores({name: one for name, one in rewards.items() if name != wanted}),
+        trace=trajectories[0].trace() if len(trajectories) == 1 else ForeignTrace.of(items, NEVER_TOLD) if items else None,
+        **measures,
+    )
 
 
-def _trace(trajectories: Sequence[_Trajectory]) -> ForeignTrace | None:
-    """Return the trace of a trial; of several steps one after the other."""
-    if len(trajectories) < 2:
-        return trace_of(*trajectories[0]) if trajectories else None
-    items: list[ConversationItem] = [item for _, trajectory in trajectories for item in trajectory.items]
-    events = events_of(items)
-    return ForeignTrace(events, trajectories[0][1].query, untold=tuple(sorted({*NEVER_TOLD, *untold_of(events)})))
+def _trajectories(log: ForeignLog, tree: FileTree, folder: str, steps: Sequence[Mapping[str, Any]]) -> list[Trajectory]:
+    trajectories = []
+    for step in [f"steps/{step.get('step_name')}/" for step in steps] or [""]:
+        name = f"{folder}{step}{TRAJECTORY}"
+        if name in tree:
+            document, _, remark = whole_trajectory(name, tree.json_object(name), tree)
+            log.notes += [remark] if remark else []
+            with located(name):
+                trajectories.append(Trajectory.read(document))
+    return trajectories
 
 
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 1
-
-
-def _arm(agent: Mapping[str, Any]) -> ForeignArm:
-    name, model = name_of(agent.get("name"), "agent_info.name"), object_at(agent, "model_info").get("name")
-    version = agent.get("version")
-    options = {} if version is None else {"version": name_of(version, "agent_info.version")}
-    if model is None:
-        return ForeignArm(name, loop=name, options=options)
-    model_name = name_of(model, "model_info.name")
-    return ForeignArm(f"{name}/{model_name}", loop=name, options=options, model=model_name)
-
-
-def _exceptions(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what went wrong in the trial, and then in its steps."""
-    for holder in (data, *objects_at(data, "step_results", "a step")):
-        if holder.get("exception_info") is not None:
-            yield object_at(holder, "exception_info")
-
-
-def _measurements_of(data: Mapping[str, Any], trajectories: Sequence[_Trajectory]) -> dict[str, Any]:
-    """Return what the result says of tokens, cost and time, and else the trajectory."""
-    measures: dict[str, Any] = dict(measurements_of(trajectories[-1][1])) if trajectories else {}
-    if len(trajectories) > 1:  # the last step's totals are not the trial's
+def _measurements(
+    data: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], trajectories: Sequence[Trajectory]
+) -> dict[str, Any]:
+    """Return what the result says of tokens, cost and time, and else the trajectory, if it is the only one."""
+    measures = trajectories[-1].measurements() if trajectories else {}
+    if len(trajectories) > 1:
         measures = {"answer": measures["answer"], "stop": measures["stop"]}
-    agents = [
-        object_at(data, "agent_result"),
-        *(object_at(step, "agent_result") for step in objects_at(data, "step_results", "a step")),
-    ]
-    for ours, theirs, read_value in (
-        ("input_tokens", "n_input_tokens", count),
-        ("output_tokens", "n_output_tokens", count),
-        ("cached_tokens", "n_cache_tokens", count),
-        ("cost_usd", "cost_usd", number_from_zero),
-    ):
-        values = [value for agent in agents if (value := read_value(agent.get(theirs), theirs)) is not None]
-        if values:
-            measures[ours] = sum(values)
+    agents = [object_at(one, "agent_result") for one in (data, *steps)]
+    for name in ("input_tokens", "output_tokens", "cache_tokens"):
+        values = [value for agent in agents if (value := count(agent.get(f"n_{name}"), f"n_{name}")) is not None]
+        measures |= {name.replace("cache_", "cached_"): sum(values)} if values else {}
+    costs = [cost for agent in agents if (cost := number_from_zero(agent.get("cost_usd"), "cost_usd")) is not None]
+    measures |= {"cost_usd": math.fsum(costs)} if costs else {}
     timing = object_at(data, "agent_execution")
-    measures["seconds"] = _between(timing.get("started_at"), timing.get("finished_at")) or measures.get("seconds")
-    return measures | {"answer": answer_of(measures.get("answer"))}
-
-
-def _between(start: Any, end: Any) -> float | None:
-    """Return the seconds between two times in ISO 8601; None if one is missing or cannot be read."""
-    try:
-        return max((datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return None
+    seconds = seconds_between(timing.get("started_at"), timing.get("finished_at"))
+    return measures | ({"seconds": seconds} if seconds else {})

@@ -1,4 +1,4 @@
-"""Spans in the JSON encoding of OTLP, an object or a line for each request: GenAI semantic conventions, and OpenInference.
+"""Spans in the JSON encoding of OTLP, an object or a line for each request, by any of the conventions in `spans.py`.
 
 One trace is one trial. Its task and score are what `--map task=KEY,score=KEY` names among the attributes of its root span and
 resource; without a word on the score it is the one result of an evaluation that the root span has as an event.
@@ -6,54 +6,104 @@ resource; without a word on the score it is the one result of an evaluation that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from whichloop.experiments.trace_formats.otlp_in import each_span, read_span, scores_of
-from whichloop.experiments.trace_formats.span_trials import MEANINGS, GatheredSpans, SpanTrials, ToldOfTrace, root_of
+from whichloop.protocol.json_text import Json
 
-from ..foreign_file import ForeignFile, parse_line
+from ..chats import as_text
+from ..foreign_file import ForeignFile, documents, has, in_document
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
-from ..places import check_meanings
-from ..values import located, mapping
+from ..span_trials import GatheredSpans
+from ..spans import FAILED, Span
+from ..values import list_at, mapping, object_at, objects_at
 
+EVALUATION = "gen_ai.evaluation"
 SPANS = "resourceSpans"
 MAX_SPANS = 1_000_000
-
-
-def recognizes(file: ForeignFile) -> bool:
-    return SPANS in file.top_level or SPANS in file.first_row
+MAX_LEVELS = 32
+"""Levels of nesting of an attribute's value that are read."""
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read traces. Raises ValueError with a one-line message that names the line, or the trace and what is wrong in it."""
-    check_meanings(reading, MEANINGS)
-    delivered = GatheredSpans()
-    number = 0
-    for where, data in _requests(file):
-        with located(where):
-            for span, resource in each_span(mapping(data, "the request")):
+    traces, number = GatheredSpans(reading), 0
+    for name, data in documents(file):
+        with in_document(file, name):
+            for span, resource in _each_span(mapping(data, "the request")):
                 number += 1
                 if number > MAX_SPANS:
                     raise ValueError(f"more than {MAX_SPANS} spans")
-                delivered.add(span.get("traceId"), span.get("spanId"), span, read_span(span), resource)
-    gathered = SpanTrials(reading)
-    gathered.log_builder.notes.extend(delivered.notes())
-    for trace in delivered.traces:
-        with located(f"trace {trace.trace_id}"):
-            gathered.add(trace.trace_id, trace.spans, ToldOfTrace(trace.beside, scores_of(root_of(trace.spans).span)))
-    return gathered.log()
+                traces.add(span.get("traceId"), read_span(span), resource)
+    for trace in traces.by_name.values():
+        trace.scores = _scores_of(trace.root)
+    return traces.log()
 
 
-FORMAT = Format("otlp", recognizes, read, mapped=True)
+FORMAT = Format("otlp", lambda file: has(file, lambda data: isinstance(data, dict) and SPANS in data), read)
 
 
-def _requests(file: ForeignFile) -> Iterator[tuple[str, Any]]:
-    if SPANS in file.top_level:
-        yield "the file", file.json_object
-        return
-    for number, line in enumerate(file.content().splitlines(), 1):
-        if line.strip():
-            with located(f"line {number}"):
-                data = parse_line(line)
-            yield f"line {number}", data
+def _each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Json]]]:
+    """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes. Raises ValueError."""
+    for item in objects_at(data, SPANS, f"an item of {SPANS}"):
+        resource = read_attributes(object_at(item, "resource"))
+        for scope in objects_at(item, "scopeSpans", "an item of scopeSpans"):
+            yield from ((span, resource) for span in objects_at(scope, "spans", "a span"))
+
+
+def read_span(span: Mapping[str, Any]) -> Span:
+    """Read a span. Raises ValueError."""
+    status = object_at(span, "status")
+    return Span(
+        *(as_text(span.get("spanId")), as_text(span.get("parentSpanId")), as_text(span.get("name"))),
+        start=nanoseconds(span.get("startTimeUnixNano", 0), "startTimeUnixNano"),
+        end=nanoseconds(span.get("endTimeUnixNano", 0), "endTimeUnixNano"),
+        values=read_attributes(span),
+        failed=str(status.get("code")) in (str(FAILED), "STATUS_CODE_ERROR"),
+        message=as_text(status.get("message")),
+        raw=span,
+    )
+
+
+def nanoseconds(value: object, what: str) -> int:
+    """Return a time in nanoseconds since 1970, which JSON may hold as text. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal() or len(str(value)) > 20:
+        raise ValueError(f"{what} is not a number of nanoseconds")
+    return int(value)
+
+
+def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
+    """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
+    attributes = {}
+    for item in objects_at(span, "attributes", "an attribute"):
+        if not isinstance(item.get("key"), str):
+            raise ValueError("an attribute has no key")
+        attributes[item["key"]] = _read_value(mapping(item.get("value"), f"the value of {item['key']}"))
+    return attributes
+
+
+def _read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
+    """Return the value of an AnyValue; None for an empty one. Raises ValueError for one that is nested too deep."""
+    if levels == 0:
+        raise ValueError("an attribute is nested too deep")
+    if "intValue" in value:
+        return int(value["intValue"]) if isinstance(value["intValue"], int | str) else None
+    if "arrayValue" in value:
+        items = list_at(mapping(value["arrayValue"], "a list"), "values")
+        return [_read_value(mapping(item, "an item"), levels - 1) for item in items]
+    if "kvlistValue" in value:
+        entries = objects_at(mapping(value["kvlistValue"], "an object"), "values", "an entry")
+        return {str(entry.get("key")): _read_value(mapping(entry.get("value"), "an entry"), levels - 1) for entry in entries}
+    return next((value[name] for name in ("stringValue", "boolValue", "doubleValue", "bytesValue") if name in value), None)
+
+
+def _scores_of(span: Span) -> dict[str, Any]:
+    """Return the results of evaluations that a span's events name, as numbers or in words. Raises ValueError."""
+    scores: dict[str, Any] = {}
+    for event in objects_at(span.raw, "events", "an event"):
+        if event.get("name") == f"{EVALUATION}.result":
+            values = read_attributes(event)
+            number = values.get(f"{EVALUATION}.score.value")
+            told = number if isinstance(number, int | float) else values.get(f"{EVALUATION}.score.label")
+            scores |= {as_text(values.get(f"{EVALUATION}.name")): told} if isinstance(told, int | float | str) else {}
+    return scores

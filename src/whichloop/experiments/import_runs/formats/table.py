@@ -1,336 +1,300 @@
-"""Tables of trials, a row each: CSV, TSV, JSON lines, a JSON array as pandas writes it, or Parquet, with the same columns."""
+"""Tables of trials, a row each: CSV, TSV, JSON lines, a JSON array as pandas writes it, or Parquet, with the same columns.
+
+A column of chat messages is what happened in the trial. Many clients' messages do not say whether a call failed, but many agents
+begin the result of one that did with `Error:` or an exception's name, or put it under `error`: these are read as failed.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from whichloop.experiments.import_runs.column_hints import melt_hint
-from whichloop.experiments.import_runs.columns import unit_in
-from whichloop.experiments.import_runs.pooled import copies_told, repeats_counted
-from whichloop.experiments.import_runs.table_rows import (
-    answers_cut,
-    arm_of,
-    error_in,
-    list_of_rows,
-    renumbered,
-    scores_in_words,
-    status_in_score,
-    status_of,
-    trial_keys,
-)
-from whichloop.experiments.import_runs.values import ToldTotal, total_is_less, total_is_more
-from whichloop.experiments.trace_formats.row_messages import (
-    MessagesOfRows,
-    RowMessages,
-    chats_left_out,
-    failed_calls,
-    messages_of,
-    with_messages,
-)
-from whichloop.experiments.trace_formats.smolagents_memory import is_memory
+from whichloop.datasets.importing.columns import has_decimal_comma, with_point
 from whichloop.metrics.arm_warnings import blank_score
+from whichloop.metrics.trace import ToolRun
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 from whichloop.protocol.values import counted
+from whichloop.protocol.wire import from_json
 
-from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds
-from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
+from ..chats import parsed, read_chat
+from ..columns import UNITS, columns_named, columns_of, factor_of, named_by_user
+from ..conversation import CallResult, answer_in
 from ..foreign_file import ROWS, ForeignFile
-from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..places import with_filled_places, with_places
-from ..pooled import PooledBy, pooled_by, repeated_tasks
-from ..table_rows import FileRow, rows_of
+from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..table_rows import FileRow, list_of_rows, rows_of
 from ..values import (
     answer_of,
     count,
     is_nothing,
     label_of,
+    list_of,
     located,
     name_of,
     names_in_a_line,
+    nothing_at,
     number_from_zero,
-    off_scale,
     reason_line,
     score,
     share,
     short_value,
+    value_at,
 )
-from ..written_numbers import NUMERIC, WHOLE, NumberColumn, NumbersRead, read_numbers
 
 SUITE = "table"
-
-
-NOT_ROWS = ({"resourceSpans"}, {"info", "data"}, {"run_type", "id"}, {"schema_version", "steps"})
-"""Keys of lines that are not rows of trials: spans of OTLP, traces of MLflow, runs of LangSmith, trajectories."""
-NOT_ROWS_OF_AN_ARRAY = (*NOT_ROWS, {"task_id", "reward", "traj", "trial"}, {"version", "eval"})
-"""Keys of what else is a JSON array: also results of tau-bench, logs of Inspect."""
-LISTED = ("cases", "simulations", "results")
-"""Keys under which documents of other tools list their trials."""
+"""The suite of a table that names none; fixed, because a gate requires equal ones."""
+_TOKENS = ("tokens", "input_tokens", "output_tokens")
+_WHOLE = ("steps", "lm_calls", "tool_calls", *_TOKENS)
+_NUMBERS: Mapping[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(_WHOLE, count),
+    **dict.fromkeys(("cost_usd", "seconds"), number_from_zero),
+    "confidence": share,
+}
+"""Meaning of a column → what reads its cell, which is also given the column's name."""
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+", re.ASCII)
+_STATUSES: Mapping[str, Status] = {
+    **dict.fromkeys(("scored", "ok", "success", "succeeded", "pass", "passed", "complete", "completed", "done"), "scored"),
+    **dict.fromkeys(("errored", "error", "crashed"), "errored"),
+    **dict.fromkeys(("excluded", "skipped"), "excluded"),
+}
+_FAILED = ("fail", "failed", "failure")
+"""Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
+_NO_ERROR = frozenset({"false", "f", "0", "0.0", "no", "n", "no error", "[]", "{}", "ok", "success", "completed"})
+_SOME_ERROR = frozenset({"true", "t", "1", "1.0", "yes", "y"})
+"""What a column of errors has where it only says whether there was one."""
+ERROR_WITHOUT_TEXT = "an error without a text"
+_FAILED_CALL = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception))\s*:|\s*(Traceback) \(most recent call last\)")
+"""How the result of a call that failed begins."""
+_ARGUMENTS = ("arguments", "args", "input")
 
 
 def recognizes(file: ForeignFile) -> bool:
-    if file.suffix == ".json":
-        try:
-            data = file.json_value
-        except ValueError:
-            return False
-        if not isinstance(data, list) or not data or is_memory(data):
-            return False
-        first = data[0]
-        return (
-            isinstance(first, dict)
-            and not any(keys <= first.keys() for keys in NOT_ROWS_OF_AN_ARRAY)
-            and not any(isinstance(first.get(key), list) for key in LISTED)
-        )
-    return file.suffix in ROWS and not any(keys <= file.first_row.keys() for keys in NOT_ROWS)
-
-
-class _Table(NamedTuple):
-    """The rows of a table, by their columns and by what these mean, and what was read of them."""
-
-    names_in_file: Sequence[str]
-    """Names of the columns as the file has them."""
-    by_column: Sequence[FileRow]
-    """Rows with name of a column → cell."""
-    columns: Mapping[str, str]
-    """Meaning → name of its column."""
-    by_meaning: Sequence[FileRow]
-    """Rows with meaning → cell as it is written."""
-    numbers: NumbersRead
-    """The same rows with their numbers read."""
-    chats: MessagesOfRows
-    pooled: PooledBy | None
-    default_arm: str
-    """The arm of rows that name none."""
-    reading: ReadingOptions
-
-    @property
-    def rows(self) -> Sequence[FileRow]:
-        return self.numbers.rows
+    """Tell whether a file that is of no other format holds rows."""
+    if file.suffix != ".json":
+        return file.suffix in ROWS
+    try:
+        data = file.json_value
+    except ValueError:
+        return False
+    return isinstance(data, list) and bool(data) and isinstance(data[0], dict)
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read a table. Raises ValueError with a one-line message that names the row and the error."""
-    names_in_file, whole_rows = rows_of(file, reading)
-    names, by_column = with_places(names_in_file, whole_rows, reading)
-    names, by_column = with_filled_places(names, by_column, places_of_tokens(names, reading))
-    columns = _columns(names, by_column, reading)
-    by_column, blank = _with_values(by_column, columns)
-    is_one_arm = reading.is_one_arm or reading.columns.get("arm") == ""
-    pooled = None if is_one_arm else pooled_by(*opened(names, by_column), columns)
-    by_meaning = [FileRow(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in by_column]
-    numbers = read_numbers(by_meaning, _number_columns(columns, reading))
-    _check_scale(numbers.rows, columns["score"], reading)
-    chats = _messages(numbers.rows, columns, reading)
-    _check_tasks(numbers.rows, columns["task"])
-    table = _Table(names_in_file, by_column, columns, by_meaning, numbers, chats, pooled, file.path.stem, reading)
-    keys = trial_keys(table.rows, table.default_arm, _cure_of_copies(columns, pooled))
-    trials, questions = _trials(table, keys)
-    notes = tuple(_notes(table, trials, blank))
-    return ForeignLog(
-        _suite(table.rows),
-        _arms(table.rows, table.default_arm),
-        tuple(trials),
-        questions,
-        notes=notes,
-        readings=(*_inside(file, reading), *_readings(table, keys)),
-        cluster=columns.get("cluster", ""),
+    in_file, whole_rows = rows_of(file, reading)
+    names, by_column = _with_places(in_file, whole_rows, reading)
+    columns = columns_of(names, reading)
+    filled = [row for row in by_column if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
+    blank = [meaning for meaning, name in columns.items() if all(is_nothing(row.cells.get(name)) for row in filled)]
+    columns = {meaning: name for meaning, name in columns.items() if meaning in ("task", "score") or meaning not in blank}
+    units = {
+        meaning: 1.0 if meaning == "score" and reading.scale else factor_of(meaning, name) for meaning, name in columns.items()
+    }
+    rows = [FileRow(row.place, _by_meaning(row, columns, units, reading)) for row in filled]
+    chats, unread = _chats(rows)
+    notes = (
+        [f"column {short_value(columns['messages'])}: cells that are no messages: {len(unread):,}, such as {unread[0]}"]
+        if unread
+        else []
     )
+    if not any(chats) and "messages" in columns:
+        del columns["messages"]
+    log, keys = ForeignLog(SUITE, notes=notes), _trial_keys(rows, file.path.stem)
+    arms = _arms(rows, file.path.stem)
+    for row, key, chat in zip(rows, keys, chats, strict=True):
+        with located(row.place):
+            trial, question, suite = (
+                _trial(row.cells, key, columns, reading, chat),
+                row.cells.get("question"),
+                row.cells.get("suite"),
+            )
+            suite = SUITE if is_nothing(suite) else name_of(suite, "the suite")
+            log.add(arms[key[0]], trial, "" if is_nothing(question) else digest(str(question)), suite)
+    if len(log.suites) > 1:
+        raise ValueError(f"suites {names_in_a_line(sorted(log.suites))} in one table; import one at a time")
+    holding = {name.split(".")[0] for name in columns.values() if name not in in_file}
+    meanings = {name: meaning if units[meaning] == 1 else f"{meaning} × {units[meaning]:g}" for meaning, name in columns.items()}
+    shown = [name for name in names if name in meanings or (name and name in in_file and name not in holding)]
+    log.columns = {name: meanings.get(name, "") for name in shown}
+    log.notes += _rows_told(by_column, filled, keys, columns)
+    place = list_of_rows(file.json_value, reading)[0] if file.suffix == ".json" else ""
+    log.readings += [*([f"rows of {place}"] if place else []), *_failed_calls(log.trials)]
+    return log
 
 
-def _notes(table: _Table, trials: Sequence[ForeignTrial], blank: Sequence[str]) -> Iterator[str]:
-    """Yield what the user is told of the table: first what is left out of it, then how its trials were read.
+FORMAT = Format("csv", recognizes, read_table)
 
-    `blank`: what to tell of rows with nothing in them. Raises ValueError for totals of tokens that cannot be.
+
+# --- columns ---
+
+
+def _with_places(names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> tuple[list[str], Sequence[FileRow]]:
+    """Return the columns and rows with a column for each place inside of a cell that the user named, and for a row's usage.
+
+    Raises ValueError where a column holds objects, and nothing stands at the place in any.
     """
-    columns, rows = table.columns, table.rows
-    yield from _columns_left_out(table)
-    yield from table.chats.notes(columns.get("messages", ""))
-    yield from _totals(rows, trials, columns)
-    yield from blank
-    yield from table.numbers.notes
-    yield from taken_as_seconds(columns, table.by_meaning)
-    for meaning, in_chat in (("messages", True), ("answer", False)):
-        each = zip(rows, trials, table.chats.each, strict=True)
-        answers = [(row.place, trial.answer) for row, trial, chat in each if bool(chat and chat.answer) is in_chat]
-        yield from answers_cut(answers, columns.get(meaning, ""))
-    yield from _rows_in_one_arm(table)
-    if "repeat" not in columns:
-        yield from copies_told(table.by_column, columns)
+    places: dict[str, None] = {}
+    for meaning, place in named_by_user(reading).items():
+        outer = place.partition(".")[0]
+        holding = next((row.cells for row in rows if isinstance(row.cells.get(outer), Mapping | list)), None)
+        if "." in place and place not in names and holding is not None:
+            if all(value_at(row.cells, place) is None for row in rows):
+                raise ValueError(nothing_at(holding, meaning, place))
+            places[place] = None
+    if not any(meaning in reading.columns or columns_named(meaning, names) for meaning in _TOKENS):
+        usages = [usage for row in rows if isinstance(usage := row.cells.get("usage"), Mapping)]
+        places |= dict.fromkeys(f"usage.{key}" for usage in usages for key in usage)
+    if not places:
+        return list(names), rows
+    inside = [FileRow(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
+    return [*names, *places], inside
 
 
-def _columns_left_out(table: _Table) -> Iterator[str]:
-    """Yield which columns are not read, and which of them hold chats."""
-    columns, reading = table.columns, table.reading
-    holding = {name.split(".")[0] for name in columns.values() if name not in table.names_in_file}
-    unused = [name for name in table.names_in_file if name and name not in columns.values() and name not in holding]
-    if unused:
-        left_out = {meaning: "" for meaning, name in reading.columns.items() if not name}
-        hint = how_to_read(unused, table.by_column, {**columns, **left_out})
-        yield f"columns left out: {names_in_a_line(unused)}{hint}"
-    if "messages" not in {*columns, *reading.columns}:
-        yield from chats_left_out(unused, table.by_column)
+def _rows_told(
+    all_rows: Sequence[FileRow], filled: Sequence[FileRow], keys: Sequence[TrialKey], columns: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield which rows were left out, and how many rows of a task count as its repeats where no column numbers them."""
+    if len(filled) < len(all_rows):
+        yield f"rows with nothing in the columns read: {len(all_rows) - len(filled)}, left out"
+    repeats = Counter((arm, task) for arm, task, _ in keys)
+    most = max(repeats.values(), default=1)
+    if "repeat" not in columns and most > 1:
+        several = sum(number > 1 for number in repeats.values())
+        yield f"no column of the repeat: {several} of {len(repeats)} tasks of an arm have several rows, at most {most}, as repeats"
 
 
-def _rows_in_one_arm(table: _Table) -> Iterator[str]:
-    """Yield which rows were taken together as repeats, where no column tells them apart."""
-    columns, reading = table.columns, table.reading
-    if table.pooled is not None:
-        yield table.pooled.note("within each arm" if "arm" in columns else f"as one arm, {table.default_arm}")
-    elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
-        yield from _counted_rows(table.by_column, columns, table.default_arm)
+def _by_meaning(row: FileRow, columns: Mapping[str, str], units: Mapping[str, float], reading: ReadingOptions) -> dict[str, Any]:
+    """Return a row's cells by their meanings, numbers in texts as Python reads them and in the field's own unit.
 
-
-def _readings(table: _Table, keys: Sequence[TrialKey]) -> Iterator[str]:
-    """Yield what was read as what: columns, repeats, numbers, scores and calls."""
-    columns, rows = table.columns, table.rows
-    yield _read_as(columns, _blank(table.by_column, columns), table.reading)
-    if "repeat" not in columns:
-        yield from repeats_counted(table.by_column, columns)
-    yield from table.numbers.readings
-    yield from scores_in_words(rows, columns["score"], table.reading.scale)
-    yield from failed_calls([chat for chat in table.chats.each if chat is not None])
-    yield from renumbered(rows, keys)
-
-
-def _columns(names: Sequence[str], table: Sequence[FileRow], reading: ReadingOptions) -> dict[str, str]:
-    """Return the name of the column for each meaning. Raises ValueError, also with what to type instead."""
-    try:
-        return with_messages(names, table, columns_of(names, reading), reading)
-    except NoColumnError as error:
-        melt = melt_hint(names, table, reading) if error.missing == ("score",) else ""
-        raise ValueError(f"{error}{melt or maps_hint(error.missing, names, table, reading)}") from None
-
-
-def _totals(rows: Sequence[FileRow], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
-    """Yield what the user is told of totals of tokens that have more than input and output.
-
-    Raises ValueError for totals that have less than what is told of both.
+    `units`: meaning → how many of the field's unit one of the column's is.
     """
-    more, less = list[ToldTotal](), list[ToldTotal]()
-    for row, trial in zip(rows, trials, strict=True):
-        parts = [tokens for tokens in (trial.input_tokens, trial.output_tokens) if tokens is not None]
-        if trial.tokens is None or not parts or trial.tokens == sum(parts):
+    cells = {meaning: row.cells.get(name) for meaning, name in columns.items()}
+    for meaning, name in columns.items():
+        if meaning not in _NUMBERS and meaning != "score":
             continue
-        if trial.tokens < sum(parts):
-            less.append(ToldTotal(row.place, trial.tokens, sum(parts)))
-        elif len(parts) > 1:
-            more.append(ToldTotal(row.place, trial.tokens, sum(parts)))
-    name, of = columns.get("tokens", ""), counted(len(rows), "row")
-    if less:
-        parts_left_out = ",".join(f"{meaning}=" for meaning in ("input_tokens", "output_tokens") if meaning in columns)
-        cures = f"to count input + output: --map tokens=; to count {short_value(name)}: --map {parts_left_out}"
-        raise ValueError(f"{total_is_less(short_value(name), less, of)}; {cures}")
-    if more:
-        yield total_is_more(short_value(name), more, of)
+        cell, factor = cells[meaning], units[meaning]
+        if isinstance(cell, str):
+            if reading.decimal_comma:
+                cell = with_point(cell)
+            elif meaning in _WHOLE and _THOUSANDS.fullmatch(cell.strip()):
+                cell = cell.replace(",", "")
+            elif has_decimal_comma(cell):
+                raise ValueError(f"{row.place}: {name} is not a number: {short_value(cell)}; with decimal commas: --decimal-comma")
+            bare = cell.strip()
+            if "%" in UNITS.get(meaning, {}) and bare.endswith("%") and not reading.scale:
+                cell, factor = bare[:-1], 1e-2
+            elif meaning == "cost_usd":
+                cell = bare.removeprefix("$")
+        cells[meaning] = cell if factor == 1 else _in_unit(cell, factor)
+    return cells
 
 
-def _with_values(rows: Sequence[FileRow], columns: Mapping[str, str]) -> tuple[list[FileRow], list[str]]:
-    """Return the rows that have something in a column that is read, and what to tell of the others, such as heads of a log."""
-    filled = [row for row in rows if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
-    if len(filled) == len(rows):
-        return filled, []
-    whole = {row.place for row in filled}
-    first = next(row.place for row in rows if row.place not in whole)
-    return filled, [
-        f"{counted(len(rows) - len(filled), 'row has', 'rows have')} nothing in the columns read, such as {first}: left out"
-    ]
+def _in_unit(cell: Any, factor: float) -> Any:
+    """Return how many of the field's unit a number is; a part of it divides, so that 350 ms are 0.35 s. Other cells stay."""
+    try:
+        number = None if is_nothing(cell) or isinstance(cell, bool) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return cell
+    return cell if number is None else number / round(1 / factor) if factor < 1 else number * factor
 
 
-def _inside(file: ForeignFile, reading: ReadingOptions) -> Iterator[str]:
-    """Yield which list of a JSON object the rows are."""
-    place = list_of_rows(file.json_value, reading).place if file.suffix == ".json" else ""
-    if place:
-        yield f"rows read: those of {short_value(place)}"
+# --- messages ---
 
 
-def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list[NumberColumn]:
-    """Return the columns of numbers, each with the unit that its name says; the score of a scale has none."""
-    scaled = {"score"} if reading.scale else set()
-    return [
-        NumberColumn(
-            meaning, columns[meaning], None if meaning in scaled else unit_in(meaning, columns[meaning]), meaning in scaled
-        )
-        for meaning in NUMERIC
-        if meaning in columns
-    ]
+def _chats(rows: Sequence[FileRow]) -> tuple[list[tuple[ForeignTrace, str] | None], list[str]]:
+    """Return what the messages of each row say, with the last reply, and place and reason of each cell that cannot be read."""
+    chats, unread = list[tuple[ForeignTrace, str] | None](), list[str]()
+    for row in rows:
+        try:
+            chats.append(read_messages(row.cells.get("messages")))
+        except ValueError as error:
+            chats.append(None)
+            unread.append(f"{row.place}: {error}")
+    return chats, unread
 
 
-def _blank(table: Sequence[FileRow], columns: Mapping[str, str]) -> list[str]:
-    """Return the columns with a meaning whose cells are all blank."""
-    return [name for name in dict.fromkeys(columns.values()) if all(is_nothing(row.cells.get(name)) for row in table)]
+def read_messages(cell: Any) -> tuple[ForeignTrace, str] | None:
+    """Return what the messages of a cell say, also where they are the text of a JSON array; None for an empty cell.
+
+    Raises ValueError that names the message.
+    """
+    if is_nothing(cell):
+        return None
+    if isinstance(cell, str):
+        with located("the cell is a text that is no JSON array"):
+            cell = from_json(cell)
+    items = [_with_error(item) if isinstance(item, CallResult) else item for item in read_chat(list_of(cell, "the cell"))]
+    return ForeignTrace.of(items, ("provider", *(() if _has_raw_arguments(cell) else ("wire",)))), answer_in(items)
 
 
-def _read_as(columns: Mapping[str, str], blank: Sequence[str], reading: ReadingOptions) -> str:
-    """Return which column was read as what: those that the user named, and those taken by their names; and which are blank."""
-    typed = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
-    filled = {meaning: name for meaning, name in columns.items() if name not in blank}
-    named = [f"{meaning}={name}" for meaning, name in filled.items() if typed.get(meaning)]
-    by_name = [f"{meaning}={name}" for meaning, name in filled.items() if not typed.get(meaning)]
-    nothing = f"; nothing is read of columns that are blank in every row: {names_in_a_line(blank)}" if blank else ""
-    if not named:
-        return f"columns read by their names: {', '.join(by_name)}{nothing}"
-    rest = f"; by their names: {', '.join(by_name)}" if by_name else ""
-    return f"columns read: {', '.join(named)}{rest}{nothing}"
+def _with_error(result: CallResult) -> CallResult:
+    """Return a result with the error that its text names."""
+    begins, data = _FAILED_CALL.match(result.text), parsed(result.text) if result.text.lstrip().startswith("{") else None
+    kind = (begins[1] or "Error") if begins else "Error" if isinstance(data, Mapping) and data.get("error") else ""
+    return replace(result, failed=True, error_type=kind) if kind else result
 
 
-FORMAT = Format("csv", recognizes, read_table, mapped=True)
+def _has_raw_arguments(value: Any) -> bool:
+    """Tell whether the arguments of all calls are texts, as the model wrote them."""
+    if isinstance(value, list):
+        return all(map(_has_raw_arguments, value))
+    if not isinstance(value, Mapping):
+        return True
+    return all(isinstance(item, str) if key in _ARGUMENTS else _has_raw_arguments(item) for key, item in value.items())
 
 
-def _counted_rows(table: Sequence[FileRow], columns: Mapping[str, str], arm: str) -> Iterator[str]:
-    """Yield that rows of one task count as repeats, where no column names the arm or the repeat."""
-    if many := repeated_tasks(table, columns):
-        several = f"{counted(many, 'task has', 'tasks have')} several rows, which count as repeats of one arm, {arm}"
-        yield f"{several}; if they are of several arms, or repeats have numbers: --map arm=COLUMN, --map repeat=COLUMN"
+def _failed_calls(trials: Sequence[ForeignTrial]) -> Iterator[str]:
+    """Yield what the user is told of calls whose results are read as errors; nothing where there are none."""
+    runs = [event for one in trials if one.trace is not None for event in one.trace.events if isinstance(event, ToolRun)]
+    if failed := sum(not run.ok for run in runs):
+        yield f"{failed:,} of {counted(len(runs), 'result')} of tools read as those of calls that failed"
 
 
 # --- trials ---
 
 
-def _check_tasks(rows: Sequence[FileRow], column: str) -> None:
-    """Raise ValueError for rows without a task, which says how to leave them out."""
-    blank = [row.place for row in rows if row.cells["task"] is None or row.cells["task"] == ""]
-    if blank:
-        in_pandas = f": frame.dropna(subset=[{column!r}])" if blank[0].startswith("row ") else ""
-        without = f"{counted(len(blank), 'row')} of {len(rows):,} without a task"
-        raise ValueError(f"{blank[0]}: the task is empty; leave out the {without}{in_pandas}")
+def _trial_keys(rows: Sequence[FileRow], default_arm: str) -> list[TrialKey]:
+    """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
 
-
-def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
-    """Return what to do about two rows of one arm, task and repeat."""
-    remove = "remove one of the two rows if it is a copy"
-    if "arm" not in columns or "repeat" not in columns or pooled is not None:
-        return f"if the rows are of several arms: {'--map arm=COLUMN' if pooled is None else pooled.cure}; otherwise {remove}"
-    repeat = short_value(columns["repeat"])
-    return f"{remove}; if it is another repeat, number it in column {repeat}, or count the rows of each task: --map repeat="
-
-
-def _check_scale(rows: Sequence[FileRow], column: str, reading: ReadingOptions) -> None:
-    """Raise ValueError for scores off the scale that counts where the user names none."""
-    if reading.scale is None and (
-        problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {short_value(column)}")
-    ):
-        raise ValueError(problem)
-
-
-def _trials(table: _Table, keys: Sequence[TrialKey]) -> tuple[list[ForeignTrial], dict[str, str]]:
-    """Return each row's trial, and task → digest of its question, "" where no row has one."""
-    trials, questions = list[ForeignTrial](), dict[str, str]()
-    for row, key, messages in zip(table.rows, keys, table.chats.each, strict=True):
+    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds.
+    """
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    named: list[tuple[tuple[str, str], str]] = []
+    for row in rows:
         with located(row.place):
-            trials.append(_trial(row.cells, key, table.columns, table.reading, messages))
-            _note_question(questions, key[1], row.cells.get("asked"))
-    return trials, questions
+            cell = (_arm_of(row, default_arm), name_of(row.cells["task"], "the task"))
+            lines = cells.setdefault(cell, {})
+            name = _repeat_of(row.cells["repeat"]) if "repeat" in row.cells else str(len(lines))
+            if name in lines:
+                raise ValueError(f"arm {cell[0]}, task {cell[1]}, repeat {name} is in {lines[name]} already")
+            lines[name] = row.place
+            named.append((cell, name))
+    everywhere = _numbered({name for lines in cells.values() for name in lines})
+    if len(everywhere) == max(map(len, cells.values()), default=0):
+        return [(*cell, everywhere[name]) for cell, name in named]
+    within = {cell: _numbered(lines) for cell, lines in cells.items()}
+    return [(*cell, within[cell][name]) for cell, name in named]
 
 
-def _note_question(questions: dict[str, str], task: str, question: Any) -> None:
-    """Note down the digest of a task's question. Raises ValueError if an earlier row has another one."""
-    question_digest = "" if is_nothing(question) else digest(str(question))
-    previous = questions.get(task) or question_digest
-    if question_digest and previous != question_digest:
-        raise ValueError(f"task {short_value(task)} asks something else than in an earlier row")
-    questions[task] = previous
+def _arm_of(row: FileRow, default: str) -> str:
+    """Return the arm that a row names, or else its model, or the default."""
+    meaning = next((meaning for meaning in ("arm", "model") if meaning in row.cells), "")
+    return name_of(row.cells[meaning], f"the {meaning}") if meaning else default
+
+
+def _repeat_of(cell: Any) -> str:
+    """Return the name of a repeat; 1 for 1.0, the form that data frames write for integers in a column with gaps."""
+    text = str(cell).strip()
+    return name_of(text.removesuffix(".0") if re.fullmatch(r"\d{1,9}\.0", text) else cell, "the repeat")
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    """Number names: those that are numbers by size, then words."""
+    ordered = sorted(names, key=lambda name: (0, int(name), "") if re.fullmatch(r"\d{1,15}", name, re.ASCII) else (1, 0, name))
+    return {name: number for number, name in enumerate(ordered)}
 
 
 def _trial(
@@ -338,103 +302,64 @@ def _trial(
     key: TrialKey,
     columns: Mapping[str, str],
     reading: ReadingOptions,
-    messages: RowMessages | None,
+    chat: tuple[ForeignTrace, str] | None,
 ) -> ForeignTrial:
-    score_status = status_in_score(cells["score"])
-    value = score(cells["score"], reading.scale) if score_status is None else None
-    status = status_of(cells.get("status"), value, score_status, columns.get("status", "status"))
-    measures = _measures(cells, columns, reading)
-    error, reason = error_in(cells.get("error")), _reason(cells.get("reason"), columns)
-    names_one = bool(error or (reason and names_errors(columns["reason"])))
-    answered = "" if messages is None else answer_of(messages.answer)
-    ended_by_error = names_one or score_status is not None or not is_nothing(cells.get("status"))
+    in_score = _STATUSES.get(cells["score"].strip().lower()) if isinstance(cells["score"], str) else None
+    in_score = None if in_score == "scored" else in_score
+    value = score(cells["score"], reading.scale) if in_score is None else None
+    status = _status(cells.get("status"), value, in_score)
+    error = error_in(cells.get("error"))
+    measures = {meaning: parsed(cells.get(meaning), columns.get(meaning, meaning)) for meaning, parsed in _NUMBERS.items()}
+    ended_by_error = status == "errored" and bool(error or in_score or not is_nothing(cells.get("status")))
+    answered = "" if chat is None else answer_of(chat[1])
+    spelled = cells["score"].strip() if isinstance(cells["score"], str) else ""
     return ForeignTrial(
         *key,
         status=status,
-        reason=error or reason or (_unscored(cells["score"], score_status) if status == "errored" and value is None else ""),
+        reason=error or (blank_score(spelled) if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=measures.pop("stop") or _stop(status, ended_by_error=ended_by_error, answered=bool(answered)),
+        stop=_stop(cells.get("stop")) or (StopReason.CRASHED if ended_by_error else StopReason.FINISHED if answered else None),
         answer=answered or None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
-        trace=None if messages is None else messages.trace,
+        trace=None if chat is None else chat[0],
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
         **measures,
     )
 
 
-def _messages(rows: Sequence[FileRow], columns: Mapping[str, str], reading: ReadingOptions) -> MessagesOfRows:
-    """Return what the rows' messages say. Raises ValueError where the user named their column and a cell of it cannot be read."""
-    chats = messages_of(rows)
-    if chats.odd and reading.columns.get("messages"):
-        place, reason = chats.odd[0]
-        raise ValueError(f"{place}: {columns['messages']}: {reason}; to leave the column out: --map messages=")
-    return chats
-
-
-def _reason(cell: Any, columns: Mapping[str, str]) -> str:
-    """Return why a trial ended as it did; of a column that is called as errors are, its error."""
+def _status(cell: Any, value: float | None, in_score: Status | None) -> Status:
+    """Return a trial's status: what its score's cell says, or else its status's; with neither, a blank score is errored."""
     if is_nothing(cell):
+        return in_score or ("errored" if value is None else "scored")
+    word = str(cell).strip().lower()
+    status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
+    if status is None:
+        raise ValueError(f"status {short_value(cell)} is none of {', '.join((*_STATUSES, *_FAILED))}; --map error=COLUMN,status=")
+    if status == "scored" and value is None:
+        raise ValueError(f"status {short_value(cell)}, and there is no score")
+    return status if status == "excluded" else in_score or status
+
+
+def error_in(cell: Any) -> str:
+    """Return the text of the error that a cell names, also where it says only that there was one; empty where there was none."""
+    word = str(cell).strip().lower()
+    if is_nothing(cell) or word in _NO_ERROR:
         return ""
-    return error_in(cell) if names_errors(columns["reason"]) else reason_line(cell)
+    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else reason_line(cell)
 
 
-def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, Any]:
-    """Return what a row says of its trial besides score and status. Raises ValueError that says how to leave a column out."""
-    measures: dict[str, Any] = {}
-    for meaning, parsed in _MEASURES.items():
-        try:
-            measures[meaning] = parsed(cells.get(meaning), columns.get(meaning, meaning))
-        except ValueError as error:
-            typed = reading.columns.get(meaning)
-            raise ValueError(str(error) if typed else f"{error}; to leave the column out: --map {meaning}=") from None
-    return measures
+def _stop(cell: Any) -> StopReason | None:
+    word = "" if is_nothing(cell) else str(cell).strip().lower()
+    if word and word not in {*StopReason}:
+        raise ValueError(f"stop {short_value(cell)} is none of {', '.join(StopReason)}; --map stop=")
+    return StopReason(word) if word else None
 
 
-def _unscored(cell: Any, score_status: Status | None) -> str:
-    """Return why a trial has no score: its cell is blank, or is a status."""
-    if score_status is None:
-        return blank_score(cell.strip() if isinstance(cell, str) else "")
-    return f"the score is {reason_line(cell)}"
-
-
-def _stop(status: str, *, ended_by_error: bool, answered: bool) -> str | None:
-    """Return the stop of a trial whose row says none: one that is errored has `crashed`, but not for a blank score alone."""
-    if status == "errored" and ended_by_error:
-        return StopReason.CRASHED
-    return StopReason.FINISHED if answered else None
-
-
-def _stop_in(text: Any, _: str) -> str | None:
-    if is_nothing(text):
-        return None
-    try:
-        return StopReason(str(text).strip().lower())
-    except ValueError:
-        raise ValueError(f"stop {short_value(text)} is none of {', '.join(StopReason)}") from None
-
-
-_MEASURES: Mapping[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(WHOLE, count),
-    **dict.fromkeys(("cost_usd", "seconds"), number_from_zero),
-    "confidence": share,
-    "stop": _stop_in,
-}
-"""Meaning of a column → what reads its cell, which is also given the column's name."""
-
-
-def _arms(rows: Iterable[FileRow], default: str) -> tuple[ForeignArm, ...]:
+def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:
     """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
-        names = models.setdefault(arm_of(row, default), set())
+        names = models.setdefault(_arm_of(row, default), set())
         if not is_nothing(row.cells.get("model")):
             names.add(name_of(row.cells["model"], "the model"))
-    model_of = {arm: next(iter(names)) if len(names) == 1 else "several" if names else "unknown" for arm, names in models.items()}
-    return tuple(ForeignArm(arm, model=model) for arm, model in model_of.items())
-
-
-def _suite(rows: Iterable[FileRow]) -> str:
-    """Return the suite of the column, or a fixed name, because a gate requires equal ones."""
-    names = sorted({name_of(row.cells["suite"], "the suite") for row in rows if "suite" in row.cells})
-    if len(names) > 1:
-        raise ValueError(f"suites {names_in_a_line(names)} in one table; import one at a time")
-    return names[0] if names else SUITE
+    told = {arm: min(names) if len(names) == 1 else "several" if names else "unknown" for arm, names in models.items()}
+    return {arm: ForeignArm(arm, model=model) for arm, model in told.items()}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.fit_profile.decision_points import read_points
-from whichloop.experiments.trace_formats.conversation import (
+from whichloop.experiments.import_runs.conversation import (
     MAX_DEPTH,
     MAX_ITEMS,
     CallResult,

@@ -10,17 +10,17 @@ Each format is read into this and no further; here it becomes events, by the sam
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from whichloop.experiments.import_runs.values import TokenUsage, located, mapping, objects_at, short_value
 from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, TracedCall, TraceEvent
 from whichloop.protocol import Message, Role, WireError
 from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import read_call
+
+from .values import TokenUsage
 
 MAX_DEPTH = 64
 """Levels of nesting of a call's arguments; deeper ones are kept as text."""
@@ -81,37 +81,26 @@ def events_of(items: Sequence[ConversationItem]) -> tuple[TraceEvent, ...]:
     """Return the events of a conversation. Raises ValueError for more than MAX_ITEMS items."""
     if len(items) > MAX_ITEMS:
         raise ValueError(f"{len(items)} messages, replies and results, more than {MAX_ITEMS}")
-    reading = _Reading()
-    for item, following in zip(items, _following(items), strict=True):
+    reading, following = _Reading(), list[ConversationItem | None]()
+    after: ConversationItem | None = None
+    for item in reversed(items):  # after each item, the next one that is not a result
+        following.append(after)
+        after = after if isinstance(item, CallResult) else item
+    for item, after in zip(items, following[::-1], strict=True):
         if isinstance(item, SaidToModel):
             reading.history.append(Message(item.role, item.text))
         elif isinstance(item, CallResult):
             reading.result(item)
         else:
-            reading.turn(item, following)
+            reading.turn(item, after)
     reading.close()
     return tuple(reading.events)
-
-
-def _following(items: Sequence[ConversationItem]) -> list[ConversationItem | None]:
-    """Return for each item the next one that is not a result."""
-    next_items: list[ConversationItem | None] = []
-    following: ConversationItem | None = None
-    for item in reversed(items):
-        next_items.append(following)
-        following = following if isinstance(item, CallResult) else item
-    return next_items[::-1]
 
 
 def answer_in(items: Sequence[ConversationItem]) -> str:
     """Return the last reply, if nothing came after it and it calls nothing; else an empty text."""
     last = items[-1] if items else None
     return last.text if isinstance(last, ModelTurn) and not last.calls else ""
-
-
-def beyond_parts_in(items: Sequence[ConversationItem]) -> int:
-    """Return what the totals of the requests' tokens have more, or less, than their inputs and outputs."""
-    return sum(item.tokens.beyond_parts for item in items if isinstance(item, ModelTurn) and item.tokens is not None)
 
 
 def untold_of(events: Sequence[TraceEvent]) -> frozenset[str]:
@@ -124,14 +113,6 @@ def untold_of(events: Sequence[TraceEvent]) -> frozenset[str]:
 
 
 @dataclass(slots=True)
-class _OpenCall:
-    """A call without a result so far."""
-
-    id: str
-    call: TracedCall
-
-
-@dataclass(slots=True)
 class _Reading:
     """The events so far."""
 
@@ -139,23 +120,23 @@ class _Reading:
     history: list[Message] = field(default_factory=list)
     shown: dict[str, int | list[Message]] = field(default_factory=dict)
     """Role → messages that its last request has shown, or how many, as long as messages are only added."""
-    open: list[_OpenCall] = field(default_factory=list)
+    open: list[tuple[str, TracedCall]] = field(default_factory=list)
+    """Id and call of what has no result so far."""
     requests: int = 0
 
     def turn(self, turn: ModelTurn, following: ConversationItem | None) -> None:
         self.close()
         role = _role(turn, following)
-        if turn.prompt is not None:
-            self.history = list(turn.prompt)
+        self.history = self.history if turn.prompt is None else list(turn.prompt)
         same = self._same(role)
-        self.shown[role] = self.history[:] if turn.prompt is not None else len(self.history)
+        self.shown[role] = len(self.history) if turn.prompt is None else self.history[:]
         self.requests += 1
         event = ModelExchange(
             role,
             same,
             tuple(self.history[same:]),
             seconds=turn.seconds,
-            tokens=None if turn.tokens is None else (turn.tokens.input, turn.tokens.output),
+            tokens=turn.tokens and (turn.tokens.input, turn.tokens.output),
             error=turn.error,
             number=self.requests,
         )
@@ -163,9 +144,7 @@ class _Reading:
             arguments = [_arguments(call) for call in turn.calls]
             event = _replied(event, turn, arguments)
             self.history.append(Message("assistant", turn.text, turn.calls))
-            self.open = [
-                _OpenCall(call.id, TracedCall(call.name, value)) for call, (value, _) in zip(turn.calls, arguments, strict=True)
-            ]
+            self.open = [(call.id, TracedCall(call.name, value)) for call, (value, _) in zip(turn.calls, arguments, strict=True)]
         self.events.append(event)
 
     def _same(self, role: str) -> int:
@@ -177,28 +156,22 @@ class _Reading:
         return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(self.history)))
 
     def result(self, result: CallResult) -> None:
+        """Note the run of the call that a result is of: by its id, or else by the tool."""
         self.history.append(Message("tool", result.text, call_id=result.call_id))
-        open_call = next((one for one in self.open if _answers(result, one)), None)
+        open_call = next(
+            (one for one in self.open if (result.call_id == one[0] if result.call_id else result.tool in ("", one[1].tool))), None
+        )
+        call = TracedCall(result.tool, result.arguments) if open_call is None else open_call[1]
         if open_call is not None:
             self.open.remove(open_call)
-            if not result.never_ran:
-                self._run(open_call.call, result)
-        elif result.tool:
-            self._run(TracedCall(result.tool, result.arguments), result)
-
-    def _run(self, call: TracedCall, result: CallResult) -> None:
-        status = UNTOLD if result.failed is None else "error" if result.failed else "success"
-        self.events.append(ToolRun(call, status, result.text, result.error_type if status == "error" else None))
+        if (open_call is not None and not result.never_ran) or (open_call is None and result.tool):
+            status = UNTOLD if result.failed is None else "error" if result.failed else "success"
+            self.events.append(ToolRun(call, status, result.text, result.error_type if status == "error" else None))
 
     def close(self) -> None:
         """Note calls whose result is not in the log: whether they ran, and what came of it, is not told."""
-        self.events.extend(ToolRun(one.call, UNTOLD, "") for one in self.open)
+        self.events.extend(ToolRun(call, UNTOLD, "") for _, call in self.open)
         self.open = []
-
-
-def _answers(result: CallResult, one: _OpenCall) -> bool:
-    """Tell whether a result may be that of a call: by its id, or else by the tool."""
-    return result.call_id == one.id if result.call_id else result.tool in ("", one.call.tool)
 
 
 def _role(turn: ModelTurn, following: ConversationItem | None) -> str:
@@ -240,74 +213,3 @@ def _is_deeper(value: object, levels: int) -> bool:
     """Tell whether a JSON value is nested deeper than `levels`, without following it further."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner if isinstance(item, Mapping | list))
-
-
-ResultReader = Callable[[Mapping[str, Any], str], CallResult]
-"""A function of a tool's message and its text that says what came of the call."""
-
-
-def untold_result(message: Mapping[str, Any], text: str) -> CallResult:
-    """Read a tool's message that does not say whether the call failed."""
-    call_id = message.get("tool_call_id")
-    name = message.get("name")
-    return CallResult(text, call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "")
-
-
-def items_of(messages: Sequence[Any], read_result: ResultReader = untold_result) -> Iterator[ConversationItem]:
-    """Yield what a list of messages says. Raises ValueError that names the message."""
-    for number, message in enumerate(messages, 1):
-        with located(f"message {number}"):
-            item = _item(mapping(message, "the message"), read_result)
-        if item is not None:
-            yield item
-
-
-def _item(message: Mapping[str, Any], read_result: ResultReader) -> ConversationItem | None:
-    role, text = message.get("role"), text_in(message.get("content"))
-    if role in ("system", "developer"):
-        return SaidToModel("system", text)
-    if role == "user":
-        return SaidToModel("user", text)
-    if role == "assistant":
-        thought = message.get("reasoning_content")
-        turn = ModelTurn(text, calls_of(message), thought if isinstance(thought, str) else "")
-        old = message.get("function_call")
-        return turn if turn.calls or not isinstance(old, Mapping) else replace(turn, calls=(_call({"id": "", "function": old}),))
-    if role in ("tool", "function"):
-        return read_result(message, text)
-    raise ValueError(f"role is {short_value(role)}, not system, user, assistant or tool")
-
-
-def calls_of(message: Mapping[str, Any]) -> tuple[NativeCall, ...]:
-    """Return a message's calls, in OpenAI's form or with name and arguments beside the id. Raises ValueError."""
-    return tuple(map(_call, objects_at(message, "tool_calls", "a tool call")))
-
-
-def _call(call: Mapping[str, Any]) -> NativeCall:
-    function = mapping(call.get("function"), "function") or call
-    name, call_id = function.get("name"), call.get("id")
-    if not isinstance(name, str):
-        raise ValueError(f"the name of a tool call is not a text: {short_value(name)}")
-    return NativeCall(call_id if isinstance(call_id, str) else "", name, raw_arguments(function.get("arguments")))
-
-
-def raw_arguments(arguments: Any) -> str:
-    """Return a call's arguments as text: as the model wrote them where the log has that, and else as JSON."""
-    return arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments, ensure_ascii=False)
-
-
-def text_in(content: Any) -> str:
-    """Return a message's content as text; parts that are not text by their kind. Raises ValueError."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise ValueError(f"content is neither a text nor a list of parts: {short_value(content)}")
-    return "\n".join(map(_part, content))
-
-
-def _part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    data = mapping(part, "a part of the content")
-    text = data.get("text")
-    return text if isinstance(text, str) else f"[{data.get('type')}]"
