@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -36,3 +37,13 @@ def test_errors_are_one_line_and_leave_nothing(whichloop, here):
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert sorted(path.name for path in here.iterdir()) == ["runs", "there"]
     assert len(list((here / "runs").iterdir())) == 1
+
+
+def test_records_and_traces_are_written_as_lines(whichloop, here):
+    whichloop("compare", "--loop", "bare", "--tasks", "3", "--profile", "clean", "-s", "traces=sample=2", "-q")
+    ended = whichloop("export", "--format", "jsonl", "-o", "out.jsonl")
+    assert (ended.code, ended.err) == (0, "wrote 3 trials to out.jsonl\n")
+    lines = [json.loads(line) for line in (here / "out.jsonl").read_text().splitlines()]
+    assert [line["record"]["status"] for line in lines] == ["scored"] * 3
+    assert [line["trace"] is None for line in lines].count(True) == 1
+    assert all(line["trace"]["task"] == line["record"]["task"] for line in lines if line["trace"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from .flags import LATEST, RUNS, Run, Runs
 
 def export(
     run: Run = LATEST,
-    format_: Annotated[str, typer.Option("--format", metavar="NAME", help="atif, a file per trial, or otlp, spans.")] = "atif",
+    format_: Annotated[str, typer.Option("--format", metavar="NAME", help="atif, otlp, or jsonl: our records, traces.")] = "atif",
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Folder, file, or address of an OTLP endpoint.")
     ] = None,
@@ -29,10 +30,11 @@ def export(
     if output is not None and output.startswith(("http://", "https://")):
         say(f"sent the spans of {counted(send_run(folder, output), 'trial')}")
         return
-    if output is not None and format_ in FORMATS:
+    if output is not None and format_ in SUFFIXES:
         make_room(Path(output))
     exported = export_run(
         folder, format_, Path(output) if output else Path(f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
     )
     untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""
-    say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}; read them back: {exported.read_back}")
+    back = f"; read them back: whichloop import {shlex.quote(str(exported.out))}" if format_ in FORMATS else ""
+    say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}{back}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import time
 import urllib.error
@@ -53,25 +52,23 @@ class Exported:
     untraced: int
     """Trials of which the run keeps no trace; they are left out."""
 
-    @property
-    def read_back(self) -> str:
-        """The command that imports what was written."""
-        return shlex.join(["whichloop", "import", str(self.out)])
-
 
 def export_run(folder: Path, name: str, out: Path) -> Exported:
     """Write the trials of a run to `out`, which must not exist. If anything fails, nothing is left.
 
     Raises RunError for a run that cannot be read or has no trace, ValueError for an unknown format or an existing `out`, OSError.
     """
-    if name not in FORMATS:
-        raise ValueError(f"--format {name}: there are {', '.join(FORMATS)}")
+    if name not in SUFFIXES:
+        raise ValueError(f"--format {name}: there are {', '.join(SUFFIXES)}")
     if out.exists() or out.is_symlink():
         raise ValueError(f"--output {out}: exists already; take another name")
     records = read_records(folder)
-    traced = traced_of(folder, records)
+    traced = list(records) if name == LINES else traced_of(folder, records)
     try:
-        FORMATS[name](kept_trials(folder, traced), out)
+        if name == LINES:
+            _write_lines(folder, traced, out)
+        else:
+            FORMATS[name](kept_trials(folder, traced), out)
     except BaseException:
         if out.is_dir():
             shutil.rmtree(out, ignore_errors=True)
@@ -115,9 +112,21 @@ def _write_otlp(trials: Iterator[KeptTrial], out: Path) -> None:
         file.writelines(request_line([resource_spans(*trial)]) for trial in trials)
 
 
+def _write_lines(folder: Path, records: Sequence[Record], out: Path) -> None:
+    """Write a file with a line for each trial: its record, and its trace or null."""
+    traces = Traces(folder)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("x", encoding="utf-8") as file:
+        for record in records:
+            trace = traces.read(record).to_json() if record.trace_at else None
+            told = {name: value for name, value in record.to_json().items() if name != "trace_at"}
+            file.write(json.dumps({"record": told, "trace": trace}, allow_nan=False) + "\n")
+
+
+LINES = "jsonl"
 FORMATS: Mapping[str, Callable[[Iterator[KeptTrial], Path], None]] = {"atif": _write_atif, "otlp": _write_otlp}
 """Name of a format → what writes it."""
-SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl"}
+SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl", LINES: ".jsonl"}
 """Name of a format → ending of what is written."""
 
 
