@@ -50,7 +50,6 @@ DEEP = "[" * 101 + "]" * 101
         ("\n\n", "f.csv: the file is empty"),
         (HEAD, "f.csv: no row"),
         ("Frage,Gold\na,1\n", "f.csv: no column for the question (question, prompt, input, query); its columns: 'Frage', 'Gold'"),
-        ("question;answer\na;1\n", "its columns: 'question;answer'; cells may be separated by another sign: csv(delimiter=\";\")"),
         ("question\na\n", "f.csv: no column holds the answer; its columns: 'question'; name it: csv(answer=NAME), or a scorer"),
         (HEAD + "a,\n", "f.csv, line 2, column 'answer': the answer is missing: a task without one cannot be scored"),
         ("question,answer,question\n", "f.csv, line 1: two columns are called 'question'"),
