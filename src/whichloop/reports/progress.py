@@ -39,7 +39,6 @@ BARS_EVERY_S, CELL_EVERY_S, LINE_EVERY_S = 0.125, 0.5, 60.0
 MAX_ARMS = 8
 """Of more arms only the first ones with errored trials have a row."""
 MAX_KINDS, MAX_KIND_CHARS = 20, 60
-"""Reasons of errored trials that are counted separately, and characters of each."""
 
 
 class BoardRow(NamedTuple):
@@ -56,7 +55,6 @@ class Board(Watcher):
 
     total: int
     note: Callable[[str], None] | None = None
-    """Shows a line at once; None where only what an interrupted run waits for is shown."""
 
     def rows(self) -> Iterator[BoardRow]:
         raise NotImplementedError
@@ -91,9 +89,7 @@ class ArmTally:
     ended: int = 0
     scored: int = 0
     right: float = 0.0
-    """Sum of scores."""
     errored: Counter[str] = field(default_factory=Counter)
-    """Number of errored trials by the first words of the reason."""
     others: Counter[str] = field(default_factory=Counter)
     """What else goes wrong, and how often: excluded trials, replies that could not be read, timeouts, crashes."""
 
