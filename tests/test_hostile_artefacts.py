@@ -8,7 +8,9 @@ import json
 import math
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from whichloop.protocol.digest import open_document
 from whichloop.protocol.files import MAX_SETTINGS
 from whichloop.runs.config import MAX_REPEATS
 from whichloop.runs.store.files import MANIFEST, RunError
-from whichloop.runs.store.trials import TRIALS, TrialWriter
+from whichloop.runs.store.trials import SUPER_JOURNAL, TRIALS, TrialWriter
 
 FEW = cases(12)
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -162,6 +164,38 @@ def test_so_many_values_that_saying_what_is_wrong_with_each_takes_long_are_not_c
     else:
         (copied / name).write_text(f"loops = [{wrong}]\n")
     assert f"more than {MAX_SETTINGS} values" in refused(name, copied)
+
+
+def test_a_journal_never_removes_another_file(copied: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    other.write_text("kept")
+    name = str(other).encode()
+    counts = (1).to_bytes(4, "big"), len(name).to_bytes(4, "big"), sum(name).to_bytes(4, "big")
+    (copied / f"{TRIALS}-journal").write_bytes(b"\0" * 512 + counts[0] + name + counts[1] + counts[2] + SUPER_JOURNAL)
+    for act in (READERS[TRIALS], TrialWriter):
+        with pytest.raises(RunError, match=f"^{copied / TRIALS}-journal: it names a file to remove"):
+            act(copied)
+    assert other.read_text() == "kept"
+
+
+@pytest.mark.parametrize("act", [READERS[TRIALS], TrialWriter])
+def test_nothing_is_written_through_a_link_beside_the_trials(copied: Path, tmp_path: Path, act: Callable[[Path], object]):
+    other = tmp_path / "other"
+    other.write_bytes(b"kept")
+    (copied / f"{TRIALS}-wal").symlink_to(other)
+    with suppress(RunError):
+        act(copied)
+    assert other.read_bytes() == b"kept"
+
+
+def test_a_value_of_another_type_is_refused(copied: Path):
+    strict = "UPDATE sqlite_schema SET sql = replace(sql, {}) WHERE name = 'kinds'"
+    for statements in ([strict.format("' STRICT', ''")], ["UPDATE kinds SET record = x'00'", strict.format("')', ') STRICT'")]):
+        with closing(sqlite3.connect(copied / TRIALS, isolation_level=None)) as db:
+            db.execute("PRAGMA writable_schema=ON")
+            for statement in statements:
+                db.execute(statement)
+    refused(TRIALS, copied)
 
 
 def test_a_baseline_tells_of_the_first_wrong_value_only(copied: Path):

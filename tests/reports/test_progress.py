@@ -78,9 +78,9 @@ def test_what_is_counted_is_what_has_ended(named, records):
     for one in records:
         board.finished(one)
     assert board.done == len(records)
-    assert board.spent.calls == 4 * len(records)
-    assert board.spent.tokens == sum(one.tokens for one in records)
-    assert board.spent.dollars == pytest.approx(sum(one.cost_usd or 0 for one in records))
+    assert board.spent.calls == sum(one.lm_calls + one.user_counts.get("calls", 0) for one in records)
+    assert board.spent.tokens == sum(one.tokens + (one.user_tokens or 0) for one in records)
+    assert board.spent.dollars == pytest.approx(sum((one.cost_usd or 0) + (one.user_cost_usd or 0) for one in records))
     whole, *rows = board.rows()
     assert (whole.name, whole.done, whole.total) == ("trials", len(records), 30)
     for name, row in zip("abc", rows, strict=True):

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import run_apart
 from whichloop.protocol.names import lives_in_one_process, without_process
 from whichloop.protocol.threads import in_event_loop
 from whichloop.protocol.values import counted
@@ -62,7 +62,7 @@ class CutSearch:
 def carry_out_run(
     prepared: Callable[[], Experiment],
     progress: bool | None,
-    carry_on: Callable[[Experiment, Progress], str] = run,
+    carry_on: Callable[[Experiment, Progress], str] = run_apart,
 ) -> Loaded:
     """Run what `prepared` makes, write its page, log it to MLflow, and return its results.
 

@@ -20,7 +20,6 @@ from whichloop.experiments import gate as gates
 from whichloop.experiments.ablate.prepare import prepare as prepare_varied
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import reopen
-from whichloop.experiments.compare.run import run as run_trials
 from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.rerun import project_permissions
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
@@ -162,7 +161,7 @@ def gate(
     rerun = gates.Rerun([loop_name(loop) for loop in _several(loops)], seed, allowed, Path(runs or "runs"))
 
     def carry_on(experiment: Experiment, watched: Progress) -> str:
-        found.append(gates.run_and_judge(experiment, watched, blessed, blessed.gate, path, run_trials)[1])
+        found.append(gates.run_and_judge(experiment, watched, blessed, blessed.gate, path)[1])
         return ""
 
     carry_out_run(lambda: gates.prepare_again(blessed, path, gates.config_again(blessed, path, rerun)), progress, carry_on)

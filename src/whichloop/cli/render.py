@@ -28,16 +28,11 @@ def code_of_search(result: OptimizationResult) -> int:
     return FAILED if any(design.status == "failed" for design in result.designs) else DONE
 
 
-def write_report(run: Results, html: Path | None = None, *, announce: bool = True) -> str:
-    """Write a run's page, into its directory unless another file was typed, and return its text. `announce`: say where it is."""
+def write_report(run: Results, *, announce: bool = True) -> str:
+    """Write a run's page into its directory, and return its text. `announce`: say where it is."""
     page = pages.report_html(run)
-    write(page, html, run.folder / PAGE, announce=announce)
+    write(page, None, run.folder / PAGE, announce=announce)
     return page
-
-
-def write_optimization(result: OptimizationResult, html: Path | None = None, page: str = "") -> None:
-    """Write an optimization's page, into its directory unless another file was typed. `page`: its text, if it was made before."""
-    write(page or pages.optimization_html(result), html, result.folder / PAGE)
 
 
 def write(text: str, typed: Path | None, usual: Path, *, announce: bool = True) -> None:

@@ -15,6 +15,7 @@ from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.run import run
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import SCRIPTED, parse_spec
+from whichloop.reports.html.files import PAGE
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress import SearchBoard, watching
 from whichloop.reports.tracking import log_results, where_logged
@@ -22,7 +23,7 @@ from whichloop.runs.permissions import Permissions, resume_flags
 
 from .console import say, show
 from .process import INTERRUPTED, own_prints_aside, quiet_loops
-from .render import code_of_search, write_optimization
+from .render import code_of_search, write
 
 
 def carry_out_search(config: OptimizeConfig, *, as_json: bool, quiet: bool, verbose: bool) -> NoReturn:
@@ -62,7 +63,7 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
             say(line)
         show(optimize_doc(result), as_json=as_json, verbose=verbose)
         page = optimization_html(result)
-        write_optimization(result, page=page)
+        write(page, None, result.folder / PAGE)
         if not stopped and (unlogged := log_results(result, optimization.config.compare, page)):
             say(f"warning: {unlogged}")
     raise typer.Exit(INTERRUPTED if stopped else code_of_search(result))

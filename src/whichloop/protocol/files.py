@@ -85,11 +85,9 @@ def read_settings(path: Path) -> bytes:
     return readable(read_bounded(path), path, settings=True)
 
 
-def each_line(path: Path, begin: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a regular file from an offset on, with their ends. Raises OSError, also for one longer than MAX_LINE."""
+def each_line(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a regular file, with their ends. Raises OSError, also for one longer than MAX_LINE."""
     with open_regular(path) as file:
-        if begin:
-            file.seek(begin)
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
             if len(line) > MAX_LINE:
                 raise OSError(errno.EFBIG, f"line {number} is longer than {MAX_LINE >> 20} MiB", str(path))

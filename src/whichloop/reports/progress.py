@@ -28,7 +28,7 @@ from whichloop.experiments.optimize.candidates import NO_COST, Candidate, Search
 from whichloop.metrics.record import Record
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
-from whichloop.runs.run_state import Spent
+from whichloop.runs.run_state import Spent, cost_of
 from whichloop.text.numbers import reasons
 from whichloop.text.output import plain_line
 
@@ -128,7 +128,7 @@ class TrialBoard(Board):
     def finished(self, record: Record) -> None:
         self.done += 1
         self.arms[record.arm].add(record)
-        self.spent += Spent(record.lm_calls, record.tokens, record.cost_usd or 0.0)
+        self.spent += Spent(*cost_of(record))
 
     def rows(self) -> Iterator[BoardRow]:
         spent = self.spent + Spent(seconds=time.monotonic() - self.since)

@@ -118,14 +118,14 @@ def read_state(folder: Path, earlier: RunState | None = None, read: RecordStore 
 def _spent(store: RecordStore, places: Places) -> Spent:
     """Return what the trials in these rows cost."""
     rows = store.rows[places]
-    kinds = [_cost(kind) for kind in store.kinds]
+    kinds = [cost_of(kind) for kind in store.kinds]
     costs = [kinds[code] for code in rows["kind"].tolist()]
     seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
     calls, tokens, dollars = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0.0)
     return Spent(calls, tokens, dollars, seconds)
 
 
-def _cost(kind: Record) -> tuple[int, int, float]:
+def cost_of(kind: Record) -> tuple[int, int, float]:
     """Return the calls, the tokens and the dollars of a trial, those of a model that plays the user included."""
     dollars = (kind.cost_usd or 0.0) + (kind.user_cost_usd or 0.0)
     return kind.lm_calls + kind.user_counts.get("calls", 0), kind.tokens + (kind.user_tokens or 0), dollars

@@ -217,11 +217,6 @@ def markdown_cell(text: str) -> str:
     return re.sub(r"([\\|`*_~\[\]])", r"\\\1", escaped)
 
 
-def markdown_item(text: str) -> str:
-    """Return an item of a list whose first characters do not begin a heading, rule or list."""
-    return re.sub(r"^(\d{0,9})([#+=.)-])", r"\1\\\2", markdown_cell(text))
-
-
 def markdown_literal(text: str) -> str:
     """Return lines as a literal block, in a fence longer than any inside it."""
     safe = terminal_safe(text)

@@ -182,9 +182,21 @@ def breach_arms(folder: Path) -> None:
     write_manifest_json(folder / TEST, {**made, "arms": [*made["arms"], {**made["arms"][0], "arm": "third"}]})
 
 
+def breach_again(folder: Path) -> None:
+    write_manifest_json(folder / AGAIN, {**read_manifest_json(folder / AGAIN), "seed": 0})
+
+
+def breach_again_arm(folder: Path) -> None:
+    made = read_manifest_json(folder / AGAIN)
+    made["arms"][0]["program"] = A.digest
+    write_manifest_json(folder / AGAIN, made)
+
+
 @pytest.mark.parametrize(
     ("breach", "said"),
     [
+        (breach_again, "it has the seed of the first run"),
+        (breach_again_arm, "not the old prompts once more"),
         (breach_rollout, "changed since the test split was opened"),
         (breach_task, "was shown task 't5' of the test split"),
         (breach_manifest, "does not say that it was opened"),

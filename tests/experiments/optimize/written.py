@@ -155,6 +155,7 @@ def write_test(
     ]
     comparison = {
         **manifest(designs),
+        "seed": int(is_again),
         "config": {"repeats": 1, "alpha": 0.05, "margin": margin},
         "suite": {"name": "s", "version": "1", "digest": "d", "tasks": TASKS},
         "arms": listed,

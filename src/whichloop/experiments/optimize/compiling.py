@@ -29,6 +29,7 @@ from whichloop.protocol import Program
 from whichloop.protocol.own_code import raised_at
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import cap, error_text
+from whichloop.runs.store.files import write_whole
 
 from .candidates import Status
 
@@ -250,7 +251,7 @@ def _logged(workshop: Workshop) -> Iterator[None]:
     """Write what DSPy prints and logs within the block into the workshop's file, without secrets, and draw no bars."""
     bar, log = importlib.import_module("tqdm").tqdm, io.StringIO()
     with ExitStack() as stack:
-        stack.callback(lambda: workshop.log.write_text(redact(log.getvalue()), "utf-8", "replace"))
+        stack.callback(lambda: write_whole(workshop.log, redact(log.getvalue()).encode("utf-8", "replace")))
         for logger in map(logging.getLogger, LOGGERS):
             stack.callback(vars(logger).update, handlers=logger.handlers, propagate=logger.propagate)
             stack.callback(logger.setLevel, logger.level)  # MIPROv2 sets optuna's

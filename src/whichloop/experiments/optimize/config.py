@@ -154,7 +154,7 @@ class DesignEntry(ManifestPart):
     """A design and its digests."""
 
     design: str
-    folder: str
+    folder: Annotated[str, Field(pattern=r"^designs/\d+-[^/]+$")]
     loop: str
     options: dict[str, Any]
     configuration: str = ""

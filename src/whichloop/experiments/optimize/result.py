@@ -179,6 +179,7 @@ def optimization_result(folder: Path) -> OptimizationResult:
         gained = None
         if test is not None:
             arms = _arms(test, designs)
+            _check_again(test, again, {each.before for each in arms})
             gained = gains(test.comparison, test.records, arms)
             designs = [_tested(*each, test, again) for each in zip(designs, arms, gained.gains, strict=True)]
     except RunError:
@@ -186,6 +187,15 @@ def optimization_result(folder: Path) -> OptimizationResult:
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and results do not fit together: {error!r}") from None
     return OptimizationResult(folder, manifest, tuple(designs), gained, test, again)
+
+
+def _check_again(test: Results, again: Results | None, names: Collection[str]) -> None:
+    """Raise RunError where the second run of the old prompts is not that."""
+    then, now = ({arm.arm: (arm.code, arm.program) for arm in run.manifest.arms} if run else {} for run in (test, again))
+    if again and (now != {name: then[name] for name in names} or again.manifest.suite != test.manifest.suite):
+        raise RunError(f"{again.folder}: not the old prompts once more, on the locked tasks")
+    if again and again.manifest.seed == test.manifest.seed:
+        raise RunError(f"{again.folder}: it has the seed of the first run")
 
 
 def _searched(design: DesignResult, tasks: Mapping[str, int], alpha: float) -> DesignResult:

@@ -127,10 +127,10 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
             file = optimization.designs[0].folder / files.FAILURE
             details = f"; the traceback is in {file}" if file.is_file() else ""
             raise RunError(f"{ends[0].reason}{details}; the test split stays locked")
-        if stopped := compare.run(open_test(optimization), progress):
+        if stopped := compare.run_apart(open_test(optimization), progress):
             return stopped
         again = _comparison(optimization.folder / AGAIN, config_of_test(optimization, again=True))
-        return compare.run(again, progress)
+        return compare.run_apart(again, progress)
 
 
 def _optimize(

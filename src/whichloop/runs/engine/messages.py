@@ -12,9 +12,8 @@ From a worker:
     {"done": job, "record": {…}}, a newline and the trace: a finished trial.
     {"not_run": job, "why": reason}
     {"spent": [calls, tokens, dollars]}: since it last said so.
-    {"alive": running, "stuck": s, "by": trial, "at": place, "counting": bool, "threads": n}: each second, from a thread; trials
-        under way, how long its event loop has not turned, the trial that holds it up, file and line where that is, whether it
-        is yet to be interrupted, threads of calls that have not come back.
+    {"alive": running, "stuck": s, "at": place, "threads": n}: each second, from a thread; trials under way, how long its event
+        loop has not turned, file and line where that is, threads of calls that have not come back.
     {"ended": {"threads": {name: n}, "tasks": n, "said": [line, …], "replayed": n, "miss": text}}: what it leaves behind, lines to
         be told, and what came of a recording.
 """

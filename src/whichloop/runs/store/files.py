@@ -128,15 +128,13 @@ def whole_lines(raw: bytes) -> int:
     return raw.rfind(b"\n") + 1
 
 
-def sealed_lines(path: Path, begin: int = 0, before: int = 0) -> Iterator[bytes]:
+def sealed_lines(path: Path) -> Iterator[bytes]:
     """Yield the whole lines of a file without their checksums; none if the file does not exist.
-
-    `begin`: the offset of the first line that is read, with `before` lines before it.
 
     A torn last line, left by a kill, is skipped. Raises RunError, which names file and line, for one that was damaged.
     """
     try:
-        for number, line in enumerate(each_line(path, begin), before + 1):
+        for number, line in enumerate(each_line(path), 1):
             if not line.endswith(b"\n") and not is_whole_but_for_its_end(line):
                 return
             try:

@@ -45,14 +45,16 @@ trace_at INTEGER NOT NULL, crc INTEGER NOT NULL) STRICT""",
 record ->> '$.scores.accuracy' AS accuracy, record FROM trials JOIN kinds USING (kind)""",
 )
 """`trace_at` is a number in `traces`, 0 for none; `records` is for whoever opens the file with SQLite."""
-MAX_VALUE = 1 << 26
-"""Bytes of the longest value; a file with a longer one is refused."""
+MAX_VALUE = MAX_TEXT + (1 << 17)
+"""Bytes of the longest value, a trace that cannot be compressed; a file with a longer one is refused."""
 MAX_KINDS = 8_192
 """Kinds that a writer remembers; then it forgets them all, and writes them anew."""
 LEVEL = 3
 """Level of compression. Higher ones save a quarter, and take three times as long."""
 _BLOCK = 65_536
 """Rows that are read at a time."""
+FOLDS_S = 2.0
+"""Seconds within which a finished run is folded into one file, unless somebody goes on reading it."""
 MAX_LIKENED = 2_000
 """Trials among which the one is looked for that is most like a mistyped name: some tenths of a second."""
 _BLANK = dict.fromkeys(OWN, 0)
@@ -61,54 +63,72 @@ GUARDED = np.dtype([("number", "<i8"), *((name, ROW[name]) for name in ("kind", 
 
 
 @contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Tell in one line of the file what SQLite, the disk, or a value of another kind raises within the block."""
+    try:
+        yield
+    except RunError:
+        raise
+    except (sqlite3.Error, zstandard.ZstdError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = one_line(str(getattr(error, "strerror", None) or error))
+        raise RunError(f"{folder / TRIALS}: {why if isinstance(error, sqlite3.Error | OSError) else f'damaged: {why}'}") from None
+
+
+@contextmanager
 def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
     """Open the trials of a run to read them, and check what the manifest says of them. Raises RunError for what cannot be read."""
     path = folder / TRIALS
-    with ExitStack() as stack:
+    with _told(folder), ExitStack() as stack:
+        if not path.exists():  # a writer is about to begin
+            yield _begun(stack.enter_context(closing(sqlite3.connect(":memory:"))), folder)
+            return
+        db = stack.enter_context(closing(_connected(path, "ro")))
         try:
-            if path.exists():
-                open_regular(path).close()
-                db = stack.enter_context(closing(_connected(path, "ro")))
-                try:
-                    _check(db, folder)
-                except sqlite3.OperationalError:  # killed while it was written, and here nothing can be written
-                    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                    for each in folder.glob(f"{TRIALS}*"):
-                        shutil.copyfile(each, scratch / each.name)
-                    db = stack.enter_context(closing(_connected(scratch / TRIALS, "rw")))
-                    _check(db, folder)
-            else:  # a writer is about to begin
-                db = stack.enter_context(closing(sqlite3.connect(":memory:")))
-                _check(db, folder)
-            yield db
-        except (sqlite3.Error, OSError) as error:
-            raise RunError(f"{path}: {one_line(str(getattr(error, 'strerror', None) or error))}") from None
+            _begun(db, folder)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+                raise
+            # Killed while it was written, and here nothing can be written.
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for each in map(path.with_name, (TRIALS, f"{TRIALS}-wal")):
+                if each.exists():
+                    with open_regular(each) as source, (scratch / each.name).open("wb") as copy:
+                        shutil.copyfileobj(source, copy)
+            db = stack.enter_context(closing(_connected(scratch / TRIALS, "rw")))
+            _begun(db, folder)
+        yield db
+
+
+SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""How a rollback journal ends that names another file, which SQLite then removes (sqlite.org/fileformat2.html)."""
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    """Open a file that may come from anywhere. Raises RunError and OSError."""
+    for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-journal")):
+        if each.exists() or each.is_symlink():
+            with open_regular(each) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - len(SUPER_JOURNAL)))
+                if each.name.endswith("-journal") and file.read() == SUPER_JOURNAL:
+                    raise RunError(f"{each}: it names a file to remove; remove it by hand if that is yours")
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False)
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
     db.execute("PRAGMA trusted_schema=OFF")
     return db
 
 
-def _schema_of(db: sqlite3.Connection) -> set[str]:
-    return {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema")}
-
-
-def _check(db: sqlite3.Connection, folder: Path) -> None:
-    """Raise RunError where the trials are not those of a run, or fewer than its manifest tells of."""
-    if not (found := _schema_of(db)):
-        _begin(db)
+def _begun(db: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
+    """Return the connection. Raises RunError where the trials are not those of a run, or fewer than its manifest tells of."""
+    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema")}
+    if not found:
+        db.executescript(";".join(("BEGIN", *SCHEMA, "COMMIT")))
     elif found != set(SCHEMA):
         raise RunError(f"{folder / TRIALS}: not the trials of a run")
     told = read_manifest_json(folder).get("rows") if (folder / MANIFEST).exists() else None
     if isinstance(told, int) and told > (there := _last(db)):
-        raise RunError(f"{folder / TRIALS}: {MANIFEST} tells of {told} rows, and {there} are there: it was damaged or edited")
-
-
-def _begin(db: sqlite3.Connection) -> None:
-    db.executescript(";".join(("BEGIN", *SCHEMA, "COMMIT")))
+        why = f"it was damaged or edited, or copied without {TRIALS}-wal"
+        raise RunError(f"{folder / TRIALS}: {MANIFEST} tells of {told} rows, and {there} are there: {why}")
+    return db
 
 
 def _last(db: sqlite3.Connection) -> int:
@@ -194,11 +214,7 @@ def name_meant(names: Sequence[str], trial: str, folder: Path) -> str:
         return matching[0]
     if matching:
         raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}; type more of ARM/TASK/REPEAT")
-    arms = dict.fromkeys(name.rsplit("/", 2)[0] for name in names)
-    like = next((arm for arm in arms if trial.startswith(f"{arm}/")), None) or most_like(trial, arms)
-    arm = like or most_like(trial.rsplit("/", 2)[0], arms) or ""
-    own = [name for name in names if name.startswith(arm)][:MAX_LIKENED]
-    near = most_like(trial, own) or next(iter(own), "(none)")
+    near = most_like(trial, names[:MAX_LIKENED]) or next(iter(names), "(none)")
     raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {near}")
 
 
@@ -217,21 +233,17 @@ class Traces:
         if self._opened is None:
             self._opened = ExitStack()
             self._db = self._opened.enter_context(_opened(self.folder))
-        path = self.folder / TRIALS
-        try:
+        with _told(self.folder):
             row = self._db.execute("SELECT trace, crc FROM traces WHERE number = ?", (record.trace_at,)).fetchone()
             if row is None or crc32(row[0]) != row[1] or not 0 <= zstandard.frame_content_size(row[0]) <= MAX_TEXT:
                 raise _damaged(self.folder, f"trace of {record.name}")
             text = zstandard.ZstdDecompressor().decompress(row[0], allow_extra_data=False)
-            trace = Trace.from_json(load_json(text, finite=True))
-        except (TraceError, sqlite3.Error, zstandard.ZstdError) as error:
-            raise RunError(f"{path}: trial {record.name}: {one_line(str(error))}") from None
-        except RunError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise RunError(f"{path}: no trace of {record.name}: {one_line(str(error))}") from None
+            try:
+                trace = Trace.from_json(load_json(text, finite=True))
+            except (TraceError, ValueError, RecursionError) as error:
+                raise RunError(f"{self.folder / TRIALS}: trial {record.name}: {one_line(str(error))}") from None
         if (trace.head.arm, trace.head.task, trace.head.repeat) != record.key:
-            raise RunError(f"{path}: the trace of {record.name} is that of another trial")
+            raise RunError(f"{self.folder / TRIALS}: the trace of {record.name} is that of another trial")
         return trace
 
     def __del__(self) -> None:
@@ -266,12 +278,8 @@ class TrialFile:
         """The JSON of a kind → its number, and its CRC-32."""
         self._db = _connected(path, "rw")
         with self._told():
-            found = _schema_of(self._db)
-            if found not in (set(), set(SCHEMA)):
-                raise RunError(f"{path}: not the trials of a run")
             self._db.execute("PRAGMA journal_mode=WAL")
-            if not found:
-                _begin(self._db)
+            _begun(self._db, folder)
             self._count()
 
     def _count(self) -> None:
@@ -310,9 +318,11 @@ class TrialFile:
         """Fold all into one plain file, and let the manifest say how many rows there are. Raises RunError."""
         path = self.folder / MANIFEST
         with closing(self._db):
-            with suppress(sqlite3.Error):  # the second one is the next writer's where somebody reads meanwhile
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._db.execute("PRAGMA journal_mode=DELETE")
+            with suppress(sqlite3.Error):  # where somebody goes on reading, the next writer does it
+                for pragma, done in (("wal_checkpoint(TRUNCATE)", 0), ("journal_mode=DELETE", "delete")):
+                    until = time.monotonic() + FOLDS_S
+                    while self._db.execute(f"PRAGMA {pragma}").fetchone()[0] != done and time.monotonic() < until:
+                        time.sleep(0.1)
             with self._told():
                 rows = _last(self._db)
         if path.exists():
