@@ -129,14 +129,6 @@ def asked_in(items: Iterable[ConversationItem]) -> str:
     return next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
 
 
-def is_reply(data: Any) -> bool:
-    """Tell whether JSON looks like a message of an agent's, be it understood or not."""
-    if not isinstance(data, Mapping):
-        return False
-    data, named = _unwrapped(data)
-    return "assistant" in {_ROLES.get(str(name)) for name in (data.get("role"), _kind_of(data), named, data.get("kind"))}
-
-
 def _is_message(data: Mapping[str, Any]) -> bool:
     inner, _ = _unwrapped(data)
     return bool({"content", "contents", "parts", "text", "tool_calls"} & inner.keys()) or _are_items([data])

@@ -40,11 +40,11 @@ _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "#n/a", "<na>", "n
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Prefix the message of a ValueError raised inside with its place."""
+    """Prefix the message of a ValueError raised inside with its place, if that is not empty."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{where}: {error}" if where else str(error)) from None
 
 
 def short_value(value: Any) -> str:

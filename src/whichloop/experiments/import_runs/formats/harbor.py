@@ -81,10 +81,8 @@ def _trajectories(log: ForeignLog, tree: FileTree, folder: str, steps: Sequence[
     for step in [f"steps/{step.get('step_name')}/" for step in steps] or [""]:
         name = f"{folder}{step}{TRAJECTORY}"
         if name in tree:
-            document, _, remark = whole_trajectory(name, tree.json_object(name), tree)
-            log.notes += [remark] if remark else []
             with located(name):
-                trajectories.append(Trajectory.read(document))
+                trajectories.append(Trajectory.read(whole_trajectory(log, name, tree.json_object(name), tree)))
     return trajectories
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from whichloop.protocol.json_text import Json
 
 from ..chats import as_text
-from ..foreign_file import ForeignFile, documents, has, in_document
+from ..foreign_file import ForeignFile, documents, has
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import FAILED, Span
-from ..values import list_at, mapping, object_at, objects_at
+from ..values import list_at, located, mapping, object_at, objects_at
 
 EVALUATION = "gen_ai.evaluation"
 SPANS = "resourceSpans"
@@ -29,7 +29,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read traces. Raises ValueError with a one-line message that names the line, or the trace and what is wrong in it."""
     traces, number = GatheredSpans(reading), 0
     for name, data in documents(file):
-        with in_document(file, name):
+        with located(name):
             for span, resource in _each_span(mapping(data, "the request")):
                 number += 1
                 if number > MAX_SPANS:

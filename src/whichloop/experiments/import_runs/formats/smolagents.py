@@ -17,9 +17,9 @@ from whichloop.protocol.wire import read_call
 
 from ..chats import as_messages, as_text, read_chat, read_reply
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
-from ..foreign_file import ForeignFile, documents, has, in_document, task_of
+from ..foreign_file import ForeignFile, documents, has, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
-from ..values import answer_of, mapping, number_from_zero, object_at, objects_at, usage_in
+from ..values import answer_of, located, mapping, number_from_zero, object_at, objects_at, usage_in
 
 STOPS: Mapping[str, StopReason] = {"success": StopReason.FINISHED, "max_steps_error": StopReason.MAX_STEPS}
 FINAL = "final_answer"
@@ -45,7 +45,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     log = ForeignLog("smolagents", reading)
     for name, data in documents(file):
-        with in_document(file, name):
+        with located(name):
             if not is_memory(data):
                 raise ValueError("not a list of memory steps, and no object with one under steps")
             whole = data if isinstance(data, Mapping) else {"steps": data}
@@ -58,7 +58,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             log.tell(
                 whole,
                 ForeignArm("smolagents", loop="smolagents"),
-                task_of(name),
+                task_of(file, name),
                 unscored="excluded",
                 own_task=True,
                 stop=STOPS.get(str(whole.get("state")), ended),
