@@ -9,7 +9,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -357,6 +357,11 @@ def items_of(data: object, key: str) -> list[Any]:
     """Return the items of a document: a list, the list under `key`, or the one that it is."""
     listed = data.get(key) if isinstance(data, Mapping) and isinstance(data.get(key), list) else data
     return listed if isinstance(listed, list) else [listed]
+
+
+def holds(items: Sequence[Any], keys: Set[str]) -> bool:
+    """Tell whether the first item is an object with these keys."""
+    return bool(items) and isinstance(items[0], Mapping) and items[0].keys() >= keys
 
 
 def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:

@@ -314,17 +314,14 @@ class ForeignLog:
         measures: dict[str, Any] = {"tokens": count, "cost_usd": number_from_zero, "seconds": number_from_zero, "cluster": label_of}
         told |= {meaning: read(named[meaning], f"--map {meaning}") for meaning, read in measures.items() if meaning in named}
         told |= {"input_tokens": None, "output_tokens": None} if "tokens" in named else {}
-        told["repeat"] = self._next_repeat(arm.name, name) if told.get("repeat") is None else told["repeat"]
+        if told.get("repeat") is None:
+            told["repeat"] = self._repeats[arm.name, name]
+            self._repeats[arm.name, name] += 1
         if trace is not None and not trace.events and trace.details is None:
             told["trace"] = None  # nothing happened that the file tells
         trial = ForeignTrial(arm.name, name, status=unscored if scored is None else "scored", score=scored, **told)
         self.add(arm, trial, asked, name_of(named.get("suite", suite), "--map suite"))
         return trial
-
-    def _next_repeat(self, arm: str, task: str) -> int:
-        """Number the trials of one arm and task, from 0 on."""
-        self._repeats[arm, task] += 1
-        return self._repeats[arm, task] - 1
 
     def add(self, arm: ForeignArm, trial: ForeignTrial, question: str, suite: str = "") -> None:
         """Add a trial. `question`: digest of what its task asks; empty if unknown.

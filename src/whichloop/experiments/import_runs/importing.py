@@ -137,29 +137,18 @@ def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: boo
     `replaces`: the folder is there, and the new one takes its place once it is whole.
     """
     place = new_folder(runs, joined.manifest.suite.name) if folder is None else folder
-    written = _beside(place) if replaces else place
+    written = place.with_name(f".{place.name}-{secrets.token_hex(4)}") if replaces else place
     written.mkdir(parents=True, exist_ok=folder is None)
     try:
         untraced = _write_trials(written, joined)
         write_manifest(written, joined.manifest.model_copy(update={"rows": len(joined.records)}))
         if replaces:
-            old = _beside(place)
-            place.rename(old)
-            try:
-                written.rename(place)
-            except OSError:
-                old.rename(place)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(place)
+            written.rename(place)
     except BaseException:
         shutil.rmtree(written, ignore_errors=True)
         raise
     return place, untraced
-
-
-def _beside(folder: Path) -> Path:
-    """Return a path in the same folder, whose name begins with a point: a run that is not whole yet."""
-    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
 
 
 def _write_trials(folder: Path, joined: Joined) -> int:

@@ -118,7 +118,10 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         raise ValueError(f"{len(arms)} arms × {len(questions)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
     with located(", ".join(str(log.path) for log in logs)):
         trials = _clustered(_complete(logs, arms, questions, repeats), reading.columns.get("cluster"))
-    trials = [_failure(trial) if reading.errors_as_failures else trial for trial in map(with_counts, trials)]
+    trials = list(map(with_counts, trials))
+    for place, trial in enumerate(trials if reading.errors_as_failures else ()):
+        if trial.status == "errored" and trial.stop == StopReason.CRASHED:  # not one that never ran, or could not be scored
+            trials[place] = replace(trial, status="scored", score=0.0)
     scale = None if reading.scale is None else str(reading.scale)
     suite_digest, task_digests = _digests(logs, questions, scorer, scale, reading)
     profiles = list(dict.fromkeys(arm.profile for arm in arms))
@@ -139,7 +142,10 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         task_digests=task_digests,
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
-        arms=tuple(map(_arm_entry, arms)),
+        arms=tuple(
+            ArmEntry(arm=a.name, loop=a.loop or a.name, options=dict(a.options), model=a.model, profile=a.profile, code="")
+            for a in arms
+        ),
         packages={"whichloop": package_version("whichloop")},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
@@ -161,12 +167,6 @@ def nothing_in_common(joined: Joined) -> str:
     first = list(several[0].items())[:2]
     named = "; ".join(f"{arm}: {names_in_a_line(list(tasks), MAX_NAMED_TASKS)}" for arm, tasks in first)
     return f"nothing is compared: no task was scored in two arms ({named})"
-
-
-def _arm_entry(arm: ForeignArm) -> ArmEntry:
-    """Return an arm as a manifest lists it; its code is not known."""
-    loop, options = arm.loop or arm.name, dict(arm.options)
-    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=arm.profile, code="")
 
 
 def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:
@@ -310,9 +310,3 @@ def _clustered(trials: Sequence[ForeignTrial], named: str | None) -> list[Foreig
     if named and not clusters:
         raise ValueError(f"--map cluster: no trial has {short_value(named)}")
     return [replace(trial, cluster=clusters.get(trial.task, "")) for trial in trials]
-
-
-def _failure(trial: ForeignTrial) -> ForeignTrial:
-    """Score a trial 0 if an error ended it, but not if it could not be scored, or never ran."""
-    is_failure = trial.status == "errored" and trial.stop == StopReason.CRASHED
-    return replace(trial, status="scored", score=0.0) if is_failure else trial

@@ -53,13 +53,11 @@ class SpanTrace:
 
 @dataclass(slots=True)
 class GatheredSpans:
-    """All spans read so far, by trace; of those with one id in one trace the one that came last."""
+    """All spans read so far, by trace; of those with one id in one trace the one that came last, since exporters deliver again."""
 
     reading: ReadingOptions
     by_name: dict[str, SpanTrace] = field(default_factory=dict)
     trials: ForeignLog = field(init=False)
-    _again: list[str] = field(default_factory=list)
-    _other: list[str] = field(default_factory=list)
     _keys: dict[str, None] = field(default_factory=dict)
     """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
     _unknown: list[str] = field(default_factory=list)
@@ -73,11 +71,7 @@ class GatheredSpans:
         """Add a span. Raises ValueError for a trace without a name."""
         name = name_of(trace, "the trace's id")
         known = self.by_name.setdefault(name, SpanTrace(name, beside))
-        key = span.id or f" {len(known.by_id)}"  # a span without an id is one of its own
-        if key in known.by_id:
-            place = f"span {cut(key, MAX_ID)!r} of trace {cut(name, MAX_ID)!r}"
-            (self._again if known.by_id[key].raw == span.raw else self._other).append(place)
-        known.by_id[key] = span
+        known.by_id[span.id or f" {len(known.by_id)}"] = span  # a span without an id is one of its own
 
     def log(self) -> ForeignLog:
         """Return the traces as trials.
@@ -102,8 +96,6 @@ class GatheredSpans:
         if left_out:
             told = f"{len(lost):,} of {counted(len(self.by_name), 'trace')} without a root span, which says task, score and answer"
             notes.append(f"{told}; left out: {names_in_a_line([cut(name, MAX_ID) for name in lost])}")
-        for what, spans in (("delivered again, each counts once", self._again), ("of one id, the later one counts", self._other)):
-            notes += [f"spans {what}: {len(spans):,}, such as {spans[0]}"] if spans else []
         if self._keys and "task" not in self.reading.columns:
             notes.append(f"of traces {NO_TASK}; the attributes are {names_in_a_line(list(self._keys), MAX_KEYS)}")
         if self._unknown:

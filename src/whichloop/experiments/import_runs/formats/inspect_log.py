@@ -234,8 +234,7 @@ def _solver_name(name: Any) -> str:
 
 def _add(log: ForeignLog, arm: ForeignArm, task: str, repeat: int, sample: Mapping[str, Any]) -> set[str]:
     """Add a sample; return its scorers. An error beside a score (`score_on_error`) is the agent's own failure, and counts."""
-    told = {"score": sample["score"]} if sample.get("score") is not None else object_at(sample, "scores")  # one in very old logs
-    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in told.items()}
+    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in object_at(sample, "scores").items()}
     scorer, result = ("", {}) if "score" in log.reading.columns else _score_of(scores, log.reading.scorer)
     log.scorers |= {scorer} - {""}
     error, invalid, limit = (object_at(sample, name) for name in ("error", "invalidation", "limit"))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..chats import as_text
-from ..foreign_file import ForeignFile, each_item, has, items_of
+from ..foreign_file import ForeignFile, each_item, has, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import Span
@@ -68,16 +68,10 @@ def _time(value: Any) -> int:
 
 
 def cost_of(root: Mapping[str, Any], spans: Sequence[Span]) -> float | None:
-    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost.
-
-    None if it is not known. Raises ValueError.
-    """
-    whole = number_from_zero(root.get(COST), COST)
-    if whole is not None:
-        return whole
-    costs = [number_from_zero(span.raw.get(COST), COST) for span in spans if span.kind == "request"]
-    known_costs = [cost for cost in costs if cost is not None]
-    return math.fsum(known_costs) if known_costs and len(known_costs) == len(costs) else None
+    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost."""
+    whole, *costs = (number_from_zero(run.get(COST), COST) for run in (root, *(one.raw for one in spans if one.kind == "request")))
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if whole is None and known and len(known) == len(costs) else whole
 
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,12 +101,6 @@ def _mean_of(values: Mapping[str, Any]) -> float | str | None:
     return total / given if given else None
 
 
-def is_langsmith(data: object) -> bool:
-    """Whether JSON holds runs as LangSmith exports them."""
-    first = next(iter(items_of(data, RUNS)), None)
-    return isinstance(first, Mapping) and {"run_type", "id"} <= first.keys()
-
-
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read runs. Raises ValueError with a one-line message that names the document, the run, or the trace."""
     traces = GatheredSpans(reading)
@@ -129,4 +117,4 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("langsmith", lambda file: has(file, is_langsmith), read)
+FORMAT = Format("langsmith", lambda file: has(file, lambda data: holds(items_of(data, RUNS), {"run_type", "id"})), read)

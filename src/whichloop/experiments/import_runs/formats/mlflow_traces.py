@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..chats import as_text, parsed
-from ..foreign_file import ForeignFile, each_item, has, items_of
+from ..foreign_file import ForeignFile, each_item, has, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans, SpanTrace
 from ..spans import Span
@@ -57,12 +57,6 @@ def scores_of(trace: SpanTrace) -> dict[str, Any]:
     return scores
 
 
-def is_mlflow(data: object) -> bool:
-    """Whether JSON holds traces as MLflow exports them."""
-    first = next(iter(items_of(data, TRACES)), None)
-    return isinstance(first, Mapping) and isinstance(first.get("info"), Mapping) and isinstance(first.get("data"), Mapping)
-
-
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read traces. Raises ValueError with a one-line message that names the document and the trace."""
     traces = GatheredSpans(reading)
@@ -80,4 +74,4 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("mlflow", lambda file: has(file, is_mlflow), read)
+FORMAT = Format("mlflow", lambda file: has(file, lambda data: holds(items_of(data, TRACES), {"info", "data"})), read)

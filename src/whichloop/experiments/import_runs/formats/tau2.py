@@ -111,7 +111,11 @@ def _tell(log: ForeignLog, arm: ForeignArm, run: Mapping[str, Any], suite: str, 
 
 def _conversation(run: Mapping[str, Any]) -> list[ConversationItem]:
     """Return what the messages that the agent wrote or got say, with tokens and seconds of the replies."""
-    messages = [message for message in objects_at(run, "messages", "a message") if _is_the_agents(message)]
+    messages = [
+        one
+        for one in objects_at(run, "messages", "a message")  # not the user's own calls and their results
+        if (one.get("requestor") != "user" if one.get("role") == "tool" else one.get("role") != "user" or not one.get("tool_calls"))
+    ]
     replies = iter([message for message in messages if message.get("role") == "assistant"])
     items = list[ConversationItem]()
     for item in read_chat(messages):
@@ -121,10 +125,3 @@ def _conversation(run: Mapping[str, Any]) -> list[ConversationItem]:
             item = replace(item, tokens=usage_in(object_at(message, "usage")), seconds=seconds)
         items.append(item)
     return items
-
-
-def _is_the_agents(message: Mapping[str, Any]) -> bool:
-    """Tell whether the agent wrote or got a message: not the user's own calls and their results."""
-    if message.get("role") == "tool":
-        return message.get("requestor") != "user"
-    return message.get("role") != "user" or not message.get("tool_calls")
