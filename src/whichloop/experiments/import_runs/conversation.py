@@ -78,7 +78,7 @@ ConversationItem = SaidToModel | ModelTurn | CallResult
 
 
 def events_of(items: Sequence[ConversationItem]) -> tuple[TraceEvent, ...]:
-    """Return the events of a conversation. Raises ValueError for more than MAX_ITEMS items."""
+    """Return the events of a conversation."""
     if len(items) > MAX_ITEMS:
         raise ValueError(f"{len(items)} messages, replies and results, more than {MAX_ITEMS}")
     reading, following = _Reading(), list[ConversationItem | None]()

@@ -68,10 +68,10 @@ class FileTree(Protocol):
     def __contains__(self, name: object) -> bool: ...
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one of them. Raises ValueError if they cannot be read within bounds."""
+        """Return the bytes of one of them."""
 
     def json(self, name: str) -> Any:
-        """Return the JSON value of one of them. Raises ValueError that names it."""
+        """Return the JSON value of one of them."""
         raw = self.read(name)
         with located(name):
             return load_json(raw)
@@ -83,7 +83,7 @@ class FileTree(Protocol):
 
 
 class ZipArchive(FileTree):
-    """The members of a zip file by name, the last one of each. Raises ValueError for another file, or if it unpacks to too much."""
+    """The members of a zip file by name, the last one of each."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -105,7 +105,7 @@ class ZipArchive(FileTree):
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """Unpack one member. Raises ValueError if it is encrypted, too large, damaged, or packed in an unknown way."""
+        """Unpack one member."""
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ValueError(f"{name}: encrypted")
@@ -263,11 +263,11 @@ class ForeignFile:
         return self._rewound().read(len(ZIP_MAGIC)) == ZIP_MAGIC
 
     def archive(self) -> ZipArchive:
-        """Open the file as a zip archive. Raises ValueError if it is not a readable one."""
+        """Open the file as a zip archive."""
         return ZipArchive(self._rewound())
 
     def content(self) -> bytes:
-        """Return all bytes. Raises ValueError for a folder, and if there are more than MAX_FILE_BYTES."""
+        """Return all bytes."""
         if self.folder:
             raise ValueError("a folder, not a file")
         raw = self._rewound().read(MAX_FILE_BYTES + 1)
@@ -277,7 +277,7 @@ class ForeignFile:
 
     @cached_property
     def json_value(self) -> object:
-        """The file's JSON value. Raises ValueError if there is none."""
+        """The file's JSON value."""
         raw = self.content()
         try:
             return load_json(raw)
@@ -288,7 +288,7 @@ class ForeignFile:
 
     @property
     def json_object(self) -> Mapping[str, Json]:
-        """The file's JSON object. Raises ValueError if there is none."""
+        """The file's JSON object."""
         data = self.json_value
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")

@@ -280,10 +280,7 @@ class ForeignLog:
                 raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(PLACES, len(PLACES))}")
 
     def at(self, document: Any, meaning: str) -> Any:
-        """Return what stands at the place that the user named for a meaning; None if none was named.
-
-        Raises ValueError if nothing stands there, but for clusters, which some documents may lack.
-        """
+        """Return what stands at the place that the user named for a meaning; None if none was named."""
         place = self.reading.columns.get(meaning)
         value = value_at(document, place) if place else None
         if place and value is None and meaning != "cluster":
@@ -324,10 +321,7 @@ class ForeignLog:
         return trial
 
     def add(self, arm: ForeignArm, trial: ForeignTrial, question: str, suite: str = "") -> None:
-        """Add a trial. `question`: digest of what its task asks; empty if unknown.
-
-        Raises ValueError if another trial of the task asks something else.
-        """
+        """Add a trial. `question`: digest of what its task asks; empty if unknown."""
         question_before = self.questions.get(trial.task, "")
         if question_before and question and question_before != question:
             raise ValueError(f"task {trial.task}: it asks something else than in another trial")

@@ -51,7 +51,7 @@ class ImportRequest:
     """Whether an imported run that has the new one's name is replaced."""
 
     def __post_init__(self) -> None:
-        """Check level and margin. Raises ValueError if one is outside of (0, 1)."""
+        """Check level and margin."""
         for name, value in (("alpha", self.alpha), ("margin", self.margin)):
             if not 0 < value < 1:
                 raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
@@ -110,7 +110,7 @@ def _pool(log: ForeignLog) -> None:
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
-    """Join files into one comparison. Raises ValueError if their questions differ, or for duplicate trials."""
+    """Join files into one comparison."""
     arms, questions, scorer, reading = _arms(logs), _questions(logs), _scorer(logs), request.reading
     suite = _suite(logs) if request.suite is None else name_of(request.suite, "suite")
     repeats = max(log.repeats for log in logs)

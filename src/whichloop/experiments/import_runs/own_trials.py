@@ -56,7 +56,7 @@ class OwnTrial:
         return "" if self.task.asked == short_digest("") else self.task.asked
 
     def add_to(self, log: ForeignLog) -> None:
-        """Add the trial as an importer takes it. Raises ValueError if its task asks something else than before."""
+        """Add the trial as an importer takes it."""
         record, head, scores = self.record, self.trace.head, dict(self.record.scores)
         trial = ForeignTrial(
             *record.key,
@@ -83,7 +83,7 @@ def own_part(content: object, trace: Trace, record: Record, arm: ArmEntry, task:
 
 
 def own_trial(own: Any, content: object) -> OwnTrial | str:
-    """Return the trial that is kept beside a document; a text if it does not fit. Raises ValueError if it fits and is damaged."""
+    """Return the trial that is kept beside a document; a text if it does not fit."""
     if not isinstance(own, Mapping) or own.get("form") != FORM:
         return UNREADABLE
     if own.get("content") != sha256(canonical(content)):

@@ -68,16 +68,13 @@ class GatheredSpans:
         self.trials = ForeignLog("traces", self.reading)
 
     def add(self, trace: object, span: Span, beside: Mapping[str, Any]) -> None:
-        """Add a span. Raises ValueError for a trace without a name."""
+        """Add a span."""
         name = name_of(trace, "the trace's id")
         known = self.by_name.setdefault(name, SpanTrace(name, beside))
         known.by_id[span.id or f" {len(known.by_id)}"] = span  # a span without an id is one of its own
 
     def log(self) -> ForeignLog:
-        """Return the traces as trials.
-
-        Raises ValueError that names the trace, or if the user named a score that no trace has.
-        """
+        """Return the traces as trials."""
         scorer, place, notes = self.reading.scorer, self.reading.columns.get("score"), self.trials.notes
         names = list(dict.fromkeys(name for trace in self.by_name.values() for name in trace.scores))
         if scorer is not None and scorer not in names and not place:

@@ -119,7 +119,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[FileRow]]:
 
 
 def list_of_rows(data: Any, reading: ReadingOptions) -> tuple[str, Sequence[Any]]:
-    """Return the place and the rows of the one list in a file's JSON value that holds trials. Raises ValueError."""
+    """Return the place and the rows of the one list in a file's JSON value that holds trials."""
     if isinstance(data, list):
         return "", data
     lists = dict(_lists_in(data)) if isinstance(data, Mapping) else {}

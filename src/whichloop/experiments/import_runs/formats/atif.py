@@ -67,7 +67,7 @@ class Trajectory:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Trajectory:
-        """Read a trajectory. Raises ValueError with a one-line message that names the place."""
+        """Read a trajectory."""
         version = document.get("schema_version")
         if not isinstance(version, str) or not version.startswith(FAMILY):
             raise ValueError(f"schema_version is {short_value(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
@@ -107,7 +107,7 @@ class Trajectory:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
+    """Read trajectories."""
     log, later = ForeignLog("trajectories", reading), _later_parts(file.tree)
     for name, data in documents(file):
         if name not in later:

@@ -29,7 +29,7 @@ _TRIAL = re.compile(rf"(.*/)?{RESULT}")
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read the trials of a job, or of several below one folder. Raises ValueError that names the file."""
+    """Read the trials of a job, or of several below one folder."""
     if file.tree is None:
         raise ValueError("not a folder or a zip of one")
     log = ForeignLog("harbor", reading)

@@ -44,7 +44,6 @@ _STOPS: Mapping[str, StopReason] = {
     "context": StopReason.CONTEXT_OVERFLOW,
 }
 """Inspect's limit → stop; a limit of another kind was set by an operator or by code."""
-_SCORERS = ("scorers", "scorer")
 
 
 def recognizes(file: ForeignFile) -> bool:
@@ -60,7 +59,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read_log(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a log of either kind, or a folder of logs. Raises ValueError with a one-line message that names the invalid place."""
+    """Read a log of either kind, or a folder of logs."""
     if file.tree is not None and file.suffix != ".eval" and not _is_log(file.tree):
         return _folder(file.tree, reading)
     return _one_log(file, reading)[1]
@@ -320,7 +319,7 @@ def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
             iterators.pop()
             continue
         event = mapping(event, "an event")
-        is_scorer = event.get("type") in _SCORERS
+        is_scorer = event.get("type") in ("scorers", "scorer")
         if event.get("event") == "span_begin" and (is_scorer or str(event.get("parent_id")) in judging):
             judging.add(str(event.get("id")))
         elif event.get("event") == "step" and is_scorer:

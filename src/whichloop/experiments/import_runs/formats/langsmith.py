@@ -27,7 +27,7 @@ _USAGES = ("outputs.usage_metadata", "outputs.usage", "outputs.llm_output.token_
 
 
 def read_run(run: Mapping[str, Any]) -> Span:
-    """Read a run. Raises ValueError."""
+    """Read a run."""
     error = run.get("error")
     usages = (value_at(run, place) if place else run for place in _USAGES)
     more = {
@@ -57,7 +57,7 @@ def _counts(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _time(value: Any) -> int:
-    """Return nanoseconds since 1970 of a time in ISO 8601; 0 if there is none. Raises ValueError."""
+    """Return nanoseconds since 1970 of a time in ISO 8601; 0 if there is none."""
     if value is None:
         return 0
     try:
@@ -102,7 +102,7 @@ def _mean_of(values: Mapping[str, Any]) -> float | str | None:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read runs. Raises ValueError with a one-line message that names the document, the run, or the trace."""
+    """Read runs."""
     traces = GatheredSpans(reading)
     for where, run in each_item(file, RUNS, "run"):
         with located(where):

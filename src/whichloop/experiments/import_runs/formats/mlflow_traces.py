@@ -20,7 +20,7 @@ TRACES = "traces"
 
 
 def read_span(span: Mapping[str, Any]) -> Span:
-    """Read a span. Raises ValueError."""
+    """Read a span."""
     values = {name: parsed(value) for name, value in object_at(span, "attributes").items()}
     status = span.get("status")
     status_fields = mapping(status, "status") if isinstance(status, Mapping) else {"code": status or span.get("status_code")}
@@ -47,7 +47,7 @@ def _time(span: Mapping[str, Any], which: str) -> int:
 
 
 def scores_of(trace: SpanTrace) -> dict[str, Any]:
-    """Return the valid feedback on the whole trace, by name; one of its spans says nothing of it. Raises ValueError."""
+    """Return the valid feedback on the whole trace, by name; one of its spans says nothing of it."""
     scores = {}
     for item in objects_at(trace.beside, "assessments", "an assessment"):
         value = object_at(item, "feedback").get("value")
@@ -58,7 +58,7 @@ def scores_of(trace: SpanTrace) -> dict[str, Any]:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read traces. Raises ValueError with a one-line message that names the document and the trace."""
+    """Read traces."""
     traces = GatheredSpans(reading)
     for where, traced in each_item(file, TRACES, "trace"):
         with located(where):

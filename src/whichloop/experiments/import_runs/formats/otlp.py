@@ -26,7 +26,7 @@ MAX_LEVELS = 32
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read traces. Raises ValueError with a one-line message that names the line, or the trace and what is wrong in it."""
+    """Read traces."""
     traces, number = GatheredSpans(reading), 0
     for name, data in documents(file):
         with located(name):
@@ -44,7 +44,7 @@ FORMAT = Format("otlp", lambda file: has(file, lambda data: isinstance(data, dic
 
 
 def _each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Json]]]:
-    """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes. Raises ValueError."""
+    """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes."""
     for item in objects_at(data, SPANS, f"an item of {SPANS}"):
         resource = read_attributes(object_at(item, "resource"))
         for scope in objects_at(item, "scopeSpans", "an item of scopeSpans"):
@@ -52,7 +52,7 @@ def _each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Jso
 
 
 def read_span(span: Mapping[str, Any]) -> Span:
-    """Read a span. Raises ValueError."""
+    """Read a span."""
     status = object_at(span, "status")
     return Span(
         *(as_text(span.get("spanId")), as_text(span.get("parentSpanId")), as_text(span.get("name"))),
@@ -66,14 +66,14 @@ def read_span(span: Mapping[str, Any]) -> Span:
 
 
 def nanoseconds(value: object, what: str) -> int:
-    """Return a time in nanoseconds since 1970, which JSON may hold as text. Raises ValueError."""
+    """Return a time in nanoseconds since 1970, which JSON may hold as text."""
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal() or len(str(value)) > 20:
         raise ValueError(f"{what} is not a number of nanoseconds")
     return int(value)
 
 
 def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
-    """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
+    """Return the attributes of a span, an event or a resource by key."""
     attributes = {}
     for item in objects_at(span, "attributes", "an attribute"):
         if not isinstance(item.get("key"), str):
@@ -83,7 +83,7 @@ def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
-    """Return the value of an AnyValue; None for an empty one. Raises ValueError for one that is nested too deep."""
+    """Return the value of an AnyValue; None for an empty one."""
     if levels == 0:
         raise ValueError("an attribute is nested too deep")
     if "intValue" in value:
@@ -98,7 +98,7 @@ def _read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
 
 
 def _scores_of(span: Span) -> dict[str, Any]:
-    """Return the results of evaluations that a span's events name, as numbers or in words. Raises ValueError."""
+    """Return the results of evaluations that a span's events name, as numbers or in words."""
     scores: dict[str, Any] = {}
     for event in objects_at(span.raw, "events", "an event"):
         if event.get("name") == f"{EVALUATION}.result":

@@ -37,7 +37,7 @@ _USAGE = (("prompt",), ("completion",), ("total",))
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read results. Raises ValueError with a one-line message that names the row."""
+    """Read results."""
     log = ForeignLog("promptfoo", reading)
     rows = [mapping(row, "a row") for _, data in documents(file) for row in _rows(data)]
     several = len({_label(row) for row in rows}) > 1

@@ -42,7 +42,7 @@ def _is_step(step: Mapping[str, Any]) -> bool:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
+    """Read memories."""
     log = ForeignLog("smolagents", reading)
     for name, data in documents(file):
         with located(name):

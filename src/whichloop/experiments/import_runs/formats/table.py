@@ -83,7 +83,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a table. Raises ValueError with a one-line message that names the row and the error."""
+    """Read a table."""
     in_file, whole_rows = rows_of(file, reading)
     names, by_column = _with_places(in_file, whole_rows, reading)
     columns = columns_of(names, reading)
@@ -132,10 +132,7 @@ FORMAT = Format("csv", recognizes, read_table)
 
 
 def _with_places(names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> tuple[list[str], Sequence[FileRow]]:
-    """Return the columns and rows with a column for each place inside of a cell that the user named, and for a row's usage.
-
-    Raises ValueError where a column holds objects, and nothing stands at the place in any.
-    """
+    """Return the columns and rows with a column for each place inside of a cell that the user named, and for a row's usage."""
     places: dict[str, None] = {}
     for meaning, place in named_by_user(reading).items():
         outer = place.partition(".")[0]
@@ -217,10 +214,7 @@ def _chats(rows: Sequence[FileRow]) -> tuple[list[tuple[ForeignTrace, str] | Non
 
 
 def read_messages(cell: Any) -> tuple[ForeignTrace, str] | None:
-    """Return what the messages of a cell say, also where they are the text of a JSON array; None for an empty cell.
-
-    Raises ValueError that names the message.
-    """
+    """Return what the messages of a cell say, also where they are the text of a JSON array; None for an empty cell."""
     if is_nothing(cell):
         return None
     if isinstance(cell, str):

@@ -43,7 +43,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read results. Raises ValueError that names the simulation and the message."""
+    """Read results."""
     log = ForeignLog("tau2", reading)
     if file.tree is None and "simulations" in file.json_object:
         listed = objects_at(file.json_object, "simulations", "a simulation")

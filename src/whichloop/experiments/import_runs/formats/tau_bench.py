@@ -29,7 +29,7 @@ _RUN = {"task_id", "reward", "traj", "trial"}
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a file of results; the arm is named after it. Raises ValueError that names the run and the message."""
+    """Read a file of results; the arm is named after it."""
     if not isinstance(file.json_value, list):
         raise ValueError("not a list of runs")
     arm, log = ForeignArm(name_of(file.path.stem, "the file's name")), ForeignLog(SUITE, reading)
