@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -31,8 +32,7 @@ def export(
         return
     if output is not None and format_ in FORMATS:
         make_room(Path(output))
-    exported = export_run(
-        folder, format_, Path(output) if output else Path(f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
-    )
-    untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""
-    say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}; read them back: {exported.read_back}")
+    out = Path(output or f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
+    trials, untraced = export_run(folder, format_, out)
+    without = f"; {untraced} have no trace" if untraced else ""
+    say(f"wrote {counted(trials, 'trial')} to {out}{without}; read them back: {shlex.join(['whichloop', 'import', str(out)])}")

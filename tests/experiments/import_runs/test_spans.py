@@ -243,8 +243,8 @@ def test_files_lines_and_endings_make_no_difference(kit):
 
 
 def test_a_run_of_ours_comes_back_by_otlp(tmp_path, own_run):
-    exported = export_run(own_run, "otlp", tmp_path / "out.jsonl")
-    back = results(import_files([exported.out], ImportRequest(), tmp_path / "back").folder)
+    export_run(own_run, "otlp", tmp_path / "out.jsonl")
+    back = results(import_files([tmp_path / "out.jsonl"], ImportRequest(), tmp_path / "back").folder)
     ours = results(own_run)
     strip = {"suite_digest": "", "trace_at": 0}
     there, here = ({record.name: record.to_json() | strip for record in run.records} for run in (back, ours))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import time
 import urllib.error
@@ -17,7 +16,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -44,23 +42,10 @@ MAX_NAME = 120
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What was written."""
+def export_run(folder: Path, name: str, out: Path) -> tuple[int, int]:
+    """Write the trials of a run to `out`, which must not exist; return how many, and how many have no trace and are left out.
 
-    out: Path
-    trials: int
-    untraced: int
-    """Trials of which the run keeps no trace; they are left out."""
-
-    @property
-    def read_back(self) -> str:
-        """The command that imports what was written."""
-        return shlex.join(["whichloop", "import", str(self.out)])
-
-
-def export_run(folder: Path, name: str, out: Path) -> Exported:
-    """Write the trials of a run to `out`, which must not exist. If anything fails, nothing is left.
+    If anything fails, nothing is left.
 
     Raises RunError for a run that cannot be read or has no trace, ValueError for an unknown format or an existing `out`, OSError.
     """
@@ -78,7 +63,7 @@ def export_run(folder: Path, name: str, out: Path) -> Exported:
         else:
             out.unlink(missing_ok=True)
         raise
-    return Exported(out, len(traced), len(records) - len(traced))
+    return len(traced), len(records) - len(traced)
 
 
 def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
@@ -137,7 +122,6 @@ TRACES_PATH = "/v1/traces"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 """Environment variable with more headers, `api-key=…,x-mlflow-experiment-id=0`, as OpenTelemetry's own exporters read it."""
 BATCH = 32
-"""Trials of one request."""
 TIMEOUT_S = 10.0
 WAITS_S = (0.5, 2.0)
 """Seconds before a request that failed is sent again."""

@@ -53,7 +53,6 @@ _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
 _ARGUMENTS = ("arguments", "args", "input", "parameters")
 _OUTPUTS = ("output", "result", "response", "content", "errorText")
 MAX_LEVELS = 24
-"""Levels of wrappers and of blocks within blocks that are followed."""
 
 
 def read_chat(data: Any) -> list[ConversationItem]:

@@ -25,7 +25,6 @@ from .values import TokenUsage
 MAX_DEPTH = 64
 """Levels of nesting of a call's arguments; deeper ones are kept as text."""
 MAX_ITEMS = 100_000
-"""Maximum number of messages, replies and results of one trial."""
 
 
 @dataclass(frozen=True, slots=True)

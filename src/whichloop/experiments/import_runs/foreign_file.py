@@ -27,19 +27,15 @@ from .values import located, mapping, name_of
 
 ZSTD = 93
 MAX_BYTES = 1 << 35
-"""Most bytes of all members together, unpacked."""
 MAX_RATIO = 10_000
 """Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
 MAX_NAMES = 200_000
-"""Maximum number of files below a folder."""
 MAX_LEVELS = 12
-"""Levels of folders below a folder that are looked into."""
 MAX_MEMBER_BYTES = 1 << 28
 """Maximum size of one file, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
 MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file that is read whole; archives are read member by member."""
 MAX_FIRST_ROW = 1 << 26
-"""Maximum size of the first line that a format is recognized by."""
 PARQUET = ".parquet"
 JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of the rows that are JSON."""

@@ -362,17 +362,7 @@ def with_counts(trial: ForeignTrial) -> ForeignTrial:
         if trial.split_tokens is None and tokens and len(tokens) == len(replies):
             counts |= {"input_tokens": sum(one[0] for one in tokens), "output_tokens": sum(one[1] for one in tokens)}
     missing = {name: value for name, value in counts.items() if getattr(trial, name) is None}
-    return replace(trial, **missing, errors=trial.errors or _errors(events))
-
-
-def _errors(events: Sequence[TraceEvent]) -> dict[str, int]:
-    """Count unreadable replies, failed requests, and failed runs of tools by their type."""
-    errors = Counter[str]()
-    for event in events:
-        if isinstance(event, ModelExchange):
-            errors["wire"] += event.wire_error is not None
-            if event.error is not None:
-                errors[event.error.kind] += 1
-        elif isinstance(event, ToolRun) and not event.ok:
-            errors[f"tool.{event.error_type or 'Error'}"] += 1
-    return {kind: number for kind, number in errors.items() if number}
+    errors = Counter(f"tool.{run.error_type or 'Error'}" for run in runs if not run.ok)
+    errors.update(request.error.kind for request in requests if request.error is not None)
+    errors.update("wire" for request in requests if request.wire_error is not None)
+    return replace(trial, **missing, errors=trial.errors or dict(errors))

@@ -25,7 +25,7 @@ from whichloop.runs.trial.recorder import trace_line
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
 from .foreign_trials import ForeignLog, Format, ReadingOptions
 from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
-from .table_rows import holds_lists, list_of_rows
+from .table_rows import list_of_rows, lists_in
 from .values import MAX_ANSWER_CHARS, located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
@@ -34,7 +34,6 @@ TABLE = "csv"
 SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 """Suffixes of workbooks, which may hold several sheets."""
 MAX_REASONS = 20
-"""Maximum number of reasons for left-out trials that the user is told."""
 
 
 def known_formats() -> Mapping[str, Format]:
@@ -216,7 +215,7 @@ def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> 
         data = file.json_object
     except ValueError as error:
         raise ValueError(f"{error}; {hint}") from None
-    if not holds_lists(data):
+    if not lists_in(data):
         raise ValueError(f"no format recognizes it; {hint}")
     with located("no format recognizes it"):
         list_of_rows(data, reading)

@@ -24,12 +24,12 @@ VERSION = "imported"
 """The suite's version."""
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 ANOTHERS_TRACE = "the trace is of another arm, and a task of its own"
+NOT_READ = "not read"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
 MAX_NAMED_TASKS = 2
 """Tasks of an arm that a message names."""
 MAX_CELLS = 2_000_000
-"""Maximum of arms × tasks × repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +180,16 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
                 "format": log.format,
                 "by": log.by,
                 "arms": list(log.arms),
-                "readings": [*filter(None, [_read_as(log.columns)]), *log.readings],
+                "readings": [
+                    *filter(None, [", ".join(f"{one} → {read or NOT_READ}" for one, read in log.columns.items())]),
+                    *log.readings,
+                ],
             }
             for log in logs
         ],
         "cluster": next(iter([*filter(None, [reading.columns.get("cluster")]), *clusters]), None),
         "errors_as_failures": reading.errors_as_failures,
     }
-
-
-def _read_as(columns: Mapping[str, str]) -> str:
-    """Return which column of a table was read as what, and which were not read; empty for any other file."""
-    read = ", ".join(f"{name} → {meaning}" for name, meaning in columns.items() if meaning)
-    unread = ", ".join(name for name, meaning in columns.items() if not meaning)
-    return f"{read}; not read: {unread}" if unread else read
 
 
 # --- consistency ---

@@ -19,7 +19,6 @@ from .spans import TRIAL, Span, Walk, prompt_of, reply_of
 from .values import answer_of, cut, located, name_of, names_in_a_line, nothing_at, other_scores, reason_line, short_value, value_at
 
 MAX_ID = 40
-"""Most characters of a span's id that are shown."""
 MAX_KEYS = 12
 _CONVENTIONAL = ("gen_ai.", "llm.", "openinference.", "input.", "output.", "telemetry.", "error.", "ai.", "traceloop.", "mlflow.")
 """Beginnings of attributes that conventions define, none of which names a task or a score."""

@@ -66,9 +66,7 @@ _VERCEL = ("ai.response.text", "ai.response.toolCalls", "ai.response.object", "a
 _RAW = ("llm.output_messages", "gen_ai.completion")
 """Replies whose arguments are as the model wrote them."""
 MAX_INDEX = 100_000
-"""Largest index of a message or a call."""
 MAX_LEVELS = 64
-"""Spans above a span that are looked at, and keys of an attribute one in the other."""
 FAILED = 2
 TRIAL = "whichloop.trial"
 """Attribute with what the spans do not say of a trial of whichloop's own."""

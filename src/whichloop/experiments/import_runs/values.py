@@ -14,15 +14,11 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted, snapped
 
 MAX_COUNT = 10**15
-"""Maximum number of steps, calls or tokens of one trial."""
 MAX_AMOUNT = 1e15
-"""Maximum number of dollars or seconds."""
 MAX_NAME_CHARS = 300
-"""Maximum length of the name of a task, arm or cluster."""
 MAX_REASON_CHARS = 300
 MAX_ANSWER_CHARS = 4000
 MAX_SHOWN = 60
-"""Maximum number of characters of a bad value in an error."""
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HALF = re.compile("[\ud800-\udfff]")

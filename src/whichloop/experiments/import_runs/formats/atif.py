@@ -54,7 +54,6 @@ CONTINUED = "continued_trajectory_ref"
 RAW = "raw_arguments"
 """Key in the `extra` of a call: its arguments as the model wrote them, where this says more than `arguments`."""
 MAX_PARTS = 1000
-"""Maximum number of files in which one trajectory goes on, which together are as large as one file at most."""
 
 
 @dataclass(frozen=True, slots=True)

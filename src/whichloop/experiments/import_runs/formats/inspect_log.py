@@ -205,8 +205,7 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     for number, step in enumerate(steps, 1):  # an argument has its name alone, or after the step's if another value has that
         for name, value in object_at(step, "params" if step.get("params_passed") is None else "params_passed").items():
             if name in arguments and arguments[name] != value:
-                qualified = f"{_solver_name(step.get('solver'))}.{name}"
-                name = qualified if qualified not in arguments else f"{number}.{qualified}"
+                name = f"{number}.{_solver_name(step.get('solver'))}.{name}"
             arguments[name] = value
     arguments = {name: value for name, value in arguments.items() if value not in (None, [], {})}
     options = {

@@ -22,7 +22,6 @@ EVALUATION = "gen_ai.evaluation"
 SPANS = "resourceSpans"
 MAX_SPANS = 1_000_000
 MAX_LEVELS = 32
-"""Levels of nesting of an attribute's value that are read."""
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:

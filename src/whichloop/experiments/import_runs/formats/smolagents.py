@@ -34,11 +34,14 @@ _TASK_OR_ANSWER = frozenset({"task", "task_images", "system_prompt", "output"})
 def is_memory(data: Any) -> bool:
     """Tell whether JSON is an agent's memory, and not a table's rows, whose columns may have the same names."""
     steps = data.get("steps") if isinstance(data, Mapping) else data
-    return isinstance(steps, list) and bool(steps) and all(isinstance(step, Mapping) and _is_step(step) for step in steps)
-
-
-def _is_step(step: Mapping[str, Any]) -> bool:
-    return bool({"step_number", "plan"} & step.keys()) or (bool(_TASK_OR_ANSWER & step.keys()) and step.keys() <= _TASK_OR_ANSWER)
+    return (
+        isinstance(steps, list)
+        and bool(steps)
+        and all(
+            isinstance(one, Mapping) and ({"step_number", "plan"} & one.keys() or set() < one.keys() <= _TASK_OR_ANSWER)
+            for one in steps
+        )
+    )
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
