@@ -158,8 +158,9 @@ class SpanEndpoint:
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in LOOPBACK else []
         self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
 
-    def post(self, body: bytes) -> None:
-        """Send a request, again if it fails. Raises OSError with the reason if it fails for good."""
+    def post(self, trials: Iterator[KeptTrial]) -> None:
+        """Send the spans of trials, again if it fails. Raises OSError with the reason if it fails for good."""
+        body = request_line([resource_spans(*trial) for trial in trials])
         for wait in (*WAITS_S, None):
             try:
                 request = urllib.request.Request(self.url, body, self._headers, method="POST")  # noqa: S310  # http or https: checked
@@ -191,16 +192,12 @@ def send_run(folder: Path, address: str) -> int:
     endpoint = SpanEndpoint(address)
     records = traced_of(folder, read_records(folder))
     for batch in _batches(records):
-        endpoint.post(_body(folder, batch))
+        endpoint.post(kept_trials(folder, batch))
     return len(records)
 
 
 def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
     yield from (records[start : start + BATCH] for start in range(0, len(records), BATCH))
-
-
-def _body(folder: Path, records: Sequence[Record]) -> bytes:
-    return request_line([resource_spans(*trial) for trial in kept_trials(folder, records)])
 
 
 class LiveSpans:
@@ -246,7 +243,7 @@ class LiveSpans:
         for batch in _batches([record for record in new if record.trace_at]):
             try:
                 if self._failed < MAX_FAILED:
-                    self._endpoint.post(_body(self._folder, batch))
+                    self._endpoint.post(kept_trials(self._folder, batch))
                     self._failed = 0
             except (RunError, OSError) as error:
                 self._failed += 1

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from whichloop.protocol.names import near
-
 from .foreign_trials import ReadingOptions
 from .values import names_in_a_line, short_value
 
@@ -95,9 +93,7 @@ def check_map(columns: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[st
         word = "_".join(words_of(str(typed)))
         meaning = word if word in COLUMNS else next((one for one, names in COLUMNS.items() if word in names), None)
         if meaning is None:
-            hint = near(str(typed), [*COLUMNS, *(name for names in COLUMNS.values() for name in names)])
-            there = f"the meanings are {', '.join(COLUMNS)}"
-            raise ValueError(f"--map {short_value(typed)}: no such meaning; {' '.join(filter(None, [hint, there]))}")
+            raise ValueError(f"--map {short_value(typed)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
         if not isinstance(column, str):
             raise ValueError(f"--map {typed}: give the name of a column; got {short_value(column)}")
         if meaning in by_meaning:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -102,11 +102,17 @@ def import_files(
     rename_arms(logs, request)
     joined = join(logs, request)
     written, untraced = _write_run(joined, folder, runs, replaces=is_there)
+    notes = [f"{log.path}: {note}" for log in logs for note in log.notes]
+    answers = [trial.answer for log in logs for trial in log.trials]
+    if cut := sum(isinstance(answer, str) and len(answer) == MAX_ANSWER_CHARS for answer in answers):
+        notes.append(f"answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {counted(len(answers), 'trial')}")
+    if untraced:
+        notes.append(f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}")
     unscored = [record for record in joined.records if record.status != "scored"]
     crashed = [one for one in unscored if one.status == "errored" and one.stop == StopReason.CRASHED]
     return ImportedRun(
         written,
-        tuple(_notes(logs, untraced)),
+        tuple(notes),
         tuple(f"{log.path}: {reading}" for log in logs for reading in log.readings),
         {str(log.path): log.columns for log in logs if log.columns},
         len(joined.records),
@@ -164,17 +170,6 @@ def _write_trials(folder: Path, joined: Joined) -> int:
                 trials.append((digested, line if len(line) <= MAX_TEXT else b""))
             file.add(trials)
     return untraced
-
-
-def _notes(logs: Sequence[ForeignLog], untraced: int) -> Iterator[str]:
-    """Yield the remarks for the user on each file, and on the traces that are not kept."""
-    for log in logs:
-        yield from (f"{log.path}: {note}" for note in log.notes)
-        of = counted(len(log.trials), "trial")
-        if cut := sum(isinstance(trial.answer, str) and len(trial.answer) == MAX_ANSWER_CHARS for trial in log.trials):
-            yield f"{log.path}: answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {of}"
-    if untraced:
-        yield f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}"
 
 
 def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:

@@ -27,8 +27,6 @@ ANOTHERS_TRACE = "the trace is of another arm, and a task of its own"
 NOT_READ = "not read"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
-MAX_NAMED_TASKS = 2
-"""Tasks of an arm that a message names."""
 MAX_CELLS = 2_000_000
 
 
@@ -164,8 +162,7 @@ def nothing_in_common(joined: Joined) -> str:
     several = [tasks for tasks in arms_of.values() if len(tasks) > 1]
     if not several or any(max(Counter(task for tasks in arms.values() for task in tasks).values()) > 1 for arms in several):
         return ""
-    first = list(several[0].items())[:2]
-    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks), MAX_NAMED_TASKS)}" for arm, tasks in first)
+    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks), 2)}" for arm, tasks in list(several[0].items())[:2])
     return f"nothing is compared: no task was scored in two arms ({named})"
 
 

@@ -76,15 +76,13 @@ def cost_of(root: Mapping[str, Any], spans: Sequence[Span]) -> float | None:
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mean of each feedback on a run, by name: of numbers, or of verdicts in words with how often each was given."""
-    stats = run.get("feedback_stats")
-    feedback = {}
-    for name, statistics in stats.items() if isinstance(stats, Mapping) else ():
-        mean = statistics.get("avg") if isinstance(statistics, Mapping) else None
-        if mean is None and isinstance(statistics, Mapping) and isinstance(statistics.get("values"), Mapping):
-            mean = _mean_of(statistics["values"])
+    means = {}
+    for name, stats in object_at(run, "feedback_stats").items():
+        words = value_at(stats, "values")
+        mean = _mean_of(words) if value_at(stats, "avg") is None and isinstance(words, Mapping) else value_at(stats, "avg")
         if isinstance(mean, int | float | str) and not isinstance(mean, bool):
-            feedback[str(name)] = mean
-    return feedback
+            means[str(name)] = mean
+    return means
 
 
 def _mean_of(values: Mapping[str, Any]) -> float | str | None:

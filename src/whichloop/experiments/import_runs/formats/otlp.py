@@ -6,10 +6,8 @@ resource; without a word on the score it is the one result of an evaluation that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from whichloop.protocol.json_text import Json
 
 from ..chats import as_text
 from ..foreign_file import ForeignFile, documents, has
@@ -29,25 +27,20 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     traces, number = GatheredSpans(reading), 0
     for name, data in documents(file):
         with located(name):
-            for span, resource in _each_span(mapping(data, "the request")):
-                number += 1
-                if number > MAX_SPANS:
-                    raise ValueError(f"more than {MAX_SPANS} spans")
-                traces.add(span.get("traceId"), read_span(span), resource)
+            for item in objects_at(mapping(data, "the request"), SPANS, f"an item of {SPANS}"):
+                resource = read_attributes(object_at(item, "resource"))
+                scopes = objects_at(item, "scopeSpans", "an item of scopeSpans")
+                for span in (span for scope in scopes for span in objects_at(scope, "spans", "a span")):
+                    number += 1
+                    if number > MAX_SPANS:
+                        raise ValueError(f"more than {MAX_SPANS} spans")
+                    traces.add(span.get("traceId"), read_span(span), resource)
     for trace in traces.by_name.values():
         trace.scores = _scores_of(trace.root)
     return traces.log()
 
 
 FORMAT = Format("otlp", lambda file: has(file, lambda data: isinstance(data, dict) and SPANS in data), read)
-
-
-def _each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Json]]]:
-    """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes."""
-    for item in objects_at(data, SPANS, f"an item of {SPANS}"):
-        resource = read_attributes(object_at(item, "resource"))
-        for scope in objects_at(item, "scopeSpans", "an item of scopeSpans"):
-            yield from ((span, resource) for span in objects_at(scope, "spans", "a span"))
 
 
 def read_span(span: Mapping[str, Any]) -> Span:

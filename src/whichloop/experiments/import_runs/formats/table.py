@@ -304,6 +304,9 @@ def _trial(
     status = _status(cells.get("status"), value, in_score)
     error = error_in(cells.get("error"))
     measures = {meaning: parsed(cells.get(meaning), columns.get(meaning, meaning)) for meaning, parsed in _NUMBERS.items()}
+    told_stop = "" if is_nothing(cells.get("stop")) else str(cells["stop"]).strip().lower()
+    if told_stop and told_stop not in {*StopReason}:
+        raise ValueError(f"stop {short_value(cells['stop'])} is none of {', '.join(StopReason)}; --map stop=")
     ended_by_error = status == "errored" and bool(error or in_score or not is_nothing(cells.get("status")))
     answered = "" if chat is None else answer_of(chat[1])
     spelled = cells["score"].strip() if isinstance(cells["score"], str) else ""
@@ -312,7 +315,7 @@ def _trial(
         status=status,
         reason=error or (blank_score(spelled) if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=_stop(cells.get("stop")) or (StopReason.CRASHED if ended_by_error else StopReason.FINISHED if answered else None),
+        stop=told_stop or (StopReason.CRASHED if ended_by_error else StopReason.FINISHED if answered else None),
         answer=answered or None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
         trace=None if chat is None else chat[0],
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
@@ -339,13 +342,6 @@ def error_in(cell: Any) -> str:
     if is_nothing(cell) or word in _NO_ERROR:
         return ""
     return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else reason_line(cell)
-
-
-def _stop(cell: Any) -> StopReason | None:
-    word = "" if is_nothing(cell) else str(cell).strip().lower()
-    if word and word not in {*StopReason}:
-        raise ValueError(f"stop {short_value(cell)} is none of {', '.join(StopReason)}; --map stop=")
-    return StopReason(word) if word else None
 
 
 def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:
