@@ -126,14 +126,12 @@ def _check_replaceable(folder: Path, *, wanted: bool) -> None:
     """Raise ValueError unless the user wants to replace what is there, and it is an imported run, which can be made again."""
     if not wanted:
         raise ValueError(f"{folder}: exists already; take another --name, or replace the run that is there: --replace")
-    what = "not a run directory"
-    if folder.is_dir() and not folder.is_symlink():
-        try:
-            what = "" if read_manifest_json(folder).get("imported") is not None else "not an imported run"
-        except RunError as error:
-            raise ValueError(f"{error}; it is not replaced; take another --name") from None
-    if what:
-        raise ValueError(f"{folder}: {what}, so it is not replaced; take another --name")
+    try:
+        is_import = not folder.is_symlink() and read_manifest_json(folder).get("imported") is not None
+    except (RunError, OSError):
+        is_import = False
+    if not is_import:
+        raise ValueError(f"{folder}: not an imported run, so it is not replaced; take another --name")
 
 
 def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: bool) -> tuple[Path, int]:
@@ -148,8 +146,9 @@ def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: boo
         untraced = _write_trials(written, joined)
         write_manifest(written, joined.manifest.model_copy(update={"rows": len(joined.records)}))
         if replaces:
-            shutil.rmtree(place)
+            old = place.rename(written.with_name(f"{written.name}-old"))
             written.rename(place)
+            shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(written, ignore_errors=True)
         raise

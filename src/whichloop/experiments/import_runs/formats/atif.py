@@ -115,14 +115,9 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return log
 
 
-def is_atif(data: Any) -> bool:
-    """Tell whether a JSON value says that it is an ATIF trajectory."""
-    return isinstance(data, Mapping) and isinstance(data.get("schema_version"), str) and data["schema_version"].startswith("ATIF-")
-
-
 def _recognizes(file: ForeignFile) -> bool:
     is_job = file.tree is not None and any(name.rpartition("/")[2] == "result.json" for name in file.tree.names)
-    return not is_job and has(file, is_atif)  # Harbor's jobs hold trajectories
+    return not is_job and has(file, lambda data: str(mapping(data, "it").get("schema_version")).startswith("ATIF-"))
 
 
 FORMAT = Format("atif", _recognizes, read)
