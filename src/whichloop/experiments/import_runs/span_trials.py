@@ -141,6 +141,7 @@ class GatheredSpans:
         query = _said(root, asked=True) or _first_asked(items)
         answer = _said(root, asked=False) or ("" if root.error else answer_in(items))
         usage = None if walk.requests else root.usage
+        failure = root.message if root.error == "error" and root.message else ": ".join(filter(None, (root.error, root.message)))
         models = [model for span in (root, *walk.requests) if isinstance(model := span.of("model"), str) and model]
         agent = as_text(root.of("agent")) or as_text(values.get("service.name")) or root.name or "agent"
         trace_of = ForeignTrace.of(items, () if walk.has_raw_arguments else ("wire",), query, has_all_requests=walk.is_whole)
@@ -150,7 +151,7 @@ class GatheredSpans:
             task_name,
             next(iter(results.values()), None),
             unscored="errored" if root.error and is_judged else "excluded",
-            reason=_failure(root) if root.error and is_judged else NEITHER if task is None else NO_SCORE,
+            reason=f"the root span failed: {failure}" if root.error and is_judged else NEITHER if task is None else NO_SCORE,
             question=self.trials.questions.get(task_name)
             or (digest(query) if query else ""),  # prompts may hold the time: the first counts
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
@@ -166,12 +167,6 @@ class GatheredSpans:
 
 def _values(trace: SpanTrace) -> dict[str, Any]:
     return {**trace.beside, **trace.root.values}
-
-
-def _failure(root: Span) -> str:
-    """Return which error a trial ended with; the bare word `error` adds nothing to a message."""
-    parts = [root.message] if root.error == "error" and root.message else [root.error, root.message]
-    return f"the root span failed: {': '.join(filter(None, parts))}"
 
 
 def _said(root: Span, *, asked: bool) -> str:
