@@ -90,9 +90,9 @@ def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
         (lambda frame: ASK.import_results("none.csv"), r"No such file or directory: .none\.csv.$"),
         (
             lambda frame: ASK.import_results(frame, map={"taks": "q"}),
-            r"^--map 'taks': no such meaning; did you mean 'task'\?",
+            r"^--map 'taks': no such meaning; the meanings are arm, task, ",
         ),
-        (lambda frame: ASK.import_results(frame, map={"agnt": "who"}), r"^--map 'agnt': no such meaning; did you mean 'agent'\?"),
+        (lambda frame: ASK.import_results(frame, map={"agnt": "who"}), r"^--map 'agnt': no such meaning; the meanings are "),
         (
             lambda frame: ASK.import_results(frame, map={"agent": "who", "arm": "q"}),
             r"^--map arm: it is mapped twice, as arm$",

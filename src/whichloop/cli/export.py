@@ -32,9 +32,8 @@ def export(
         return
     if output is not None and format_ in SUFFIXES:
         make_room(Path(output))
-    exported = export_run(
-        folder, format_, Path(output) if output else Path(f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
-    )
-    untraced = f"; {exported.untraced} have no trace" if exported.untraced else ""
-    back = f"; read them back: whichloop import {shlex.quote(str(exported.out))}" if format_ in FORMATS else ""
-    say(f"wrote {counted(exported.trials, 'trial')} to {exported.out}{untraced}{back}")
+    out = Path(output or f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
+    trials, untraced = export_run(folder, format_, out)
+    without = f"; {untraced} have no trace" if untraced else ""
+    back = f"; read them back: {shlex.join(['whichloop', 'import', str(out)])}" if format_ in FORMATS else ""
+    say(f"wrote {counted(trials, 'trial')} to {out}{without}{back}")

@@ -297,7 +297,7 @@ def test_what_each_column_was_read_as_is_told_and_kept(kit, tmp_path):
     assert (made.readings, made.remarks) == ((), [])
     (source,) = results(made.folder).manifest.imported.sources  # type: ignore[union-attr]
     assert source.readings == (
-        "Who → arm, task → task, seed → repeat, score → score, latency_ms → seconds × 0.001; not read: mood, cost",
+        "Who → arm, task → task, seed → repeat, score → score, latency_ms → seconds × 0.001, mood → not read, cost → not read",
     )
 
 

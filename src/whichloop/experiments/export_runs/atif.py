@@ -31,12 +31,8 @@ def atif_of(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | No
     """
     steps = steps_of(trace.events) or [{"step_id": 1, "source": "user", "message": ""}]  # a document has at least one step
     details = trace.head.details
-    if (
-        record.unknown and isinstance(details, dict) and isinstance(details.get(ATIF), dict)
-    ):  # imported: no loop of ours can write that
-        about = details[ATIF]
-    else:
-        about = _about(steps, record, arm)
+    imported = details.get(ATIF) if record.unknown and isinstance(details, dict) else None  # no loop of ours can write that
+    about = imported if isinstance(imported, dict) else _about(steps, record, arm)
     extra = about.get(EXTRA)
     own = own_part(steps, trace, record, arm, task)
     return {**about, "steps": steps, EXTRA: {**(extra if isinstance(extra, Mapping) else {}), OWN: own}}

@@ -16,7 +16,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -43,18 +42,10 @@ MAX_NAME = 120
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What was written."""
+def export_run(folder: Path, name: str, out: Path) -> tuple[int, int]:
+    """Write the trials of a run to `out`, which must not exist; return how many, and how many have no trace and are left out.
 
-    out: Path
-    trials: int
-    untraced: int
-    """Trials of which the run keeps no trace; they are left out."""
-
-
-def export_run(folder: Path, name: str, out: Path) -> Exported:
-    """Write the trials of a run to `out`, which must not exist. If anything fails, nothing is left.
+    If anything fails, nothing is left.
 
     Raises RunError for a run that cannot be read or has no trace, ValueError for an unknown format or an existing `out`, OSError.
     """
@@ -75,7 +66,7 @@ def export_run(folder: Path, name: str, out: Path) -> Exported:
         else:
             out.unlink(missing_ok=True)
         raise
-    return Exported(out, len(traced), len(records) - len(traced))
+    return len(traced), len(records) - len(traced)
 
 
 def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
@@ -146,7 +137,6 @@ TRACES_PATH = "/v1/traces"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 """Environment variable with more headers, `api-key=…,x-mlflow-experiment-id=0`, as OpenTelemetry's own exporters read it."""
 BATCH = 32
-"""Trials of one request."""
 TIMEOUT_S = 10.0
 WAITS_S = (0.5, 2.0)
 """Seconds before a request that failed is sent again."""
@@ -183,8 +173,9 @@ class SpanEndpoint:
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in LOOPBACK else []
         self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
 
-    def post(self, body: bytes) -> None:
-        """Send a request, again if it fails. Raises OSError with the reason if it fails for good."""
+    def post(self, trials: Iterator[KeptTrial]) -> None:
+        """Send the spans of trials, again if it fails. Raises OSError with the reason if it fails for good."""
+        body = request_line([resource_spans(*trial) for trial in trials])
         for wait in (*WAITS_S, None):
             try:
                 request = urllib.request.Request(self.url, body, self._headers, method="POST")  # noqa: S310  # http or https: checked
@@ -216,16 +207,12 @@ def send_run(folder: Path, address: str) -> int:
     endpoint = SpanEndpoint(address)
     records = traced_of(folder, read_records(folder))
     for batch in _batches(records):
-        endpoint.post(_body(folder, batch))
+        endpoint.post(kept_trials(folder, batch))
     return len(records)
 
 
 def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
     yield from (records[start : start + BATCH] for start in range(0, len(records), BATCH))
-
-
-def _body(folder: Path, records: Sequence[Record]) -> bytes:
-    return request_line([resource_spans(*trial) for trial in kept_trials(folder, records)])
 
 
 class LiveSpans:
@@ -271,7 +258,7 @@ class LiveSpans:
         for batch in _batches([record for record in new if record.trace_at]):
             try:
                 if self._failed < MAX_FAILED:
-                    self._endpoint.post(_body(self._folder, batch))
+                    self._endpoint.post(kept_trials(self._folder, batch))
                     self._failed = 0
             except (RunError, OSError) as error:
                 self._failed += 1

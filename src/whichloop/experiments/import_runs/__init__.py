@@ -1,7 +1,7 @@
 """Importing runs of other tools as run directories: Inspect logs, pydantic-evals reports, tables, and other files of `formats/`.
 
-The tools are not imported, nothing is unpacked to the disk, and no text of a file is run or used as a path. What reads and writes
-traces needs a few checks of values from here, and loads none of the rest.
+The tools are not imported, nothing is unpacked to the disk, and no text of a file is run or used as a path. Whatever is wrong in a
+file is a ValueError of one line that names the place in it.
 """
 
 from __future__ import annotations

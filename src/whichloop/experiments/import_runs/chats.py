@@ -53,11 +53,10 @@ _NAMES = ("name", "toolName", "tool_name", "function_name", "function")
 _ARGUMENTS = ("arguments", "args", "input", "parameters")
 _OUTPUTS = ("output", "result", "response", "content", "errorText")
 MAX_LEVELS = 24
-"""Levels of wrappers and of blocks within blocks that are followed."""
 
 
 def read_chat(data: Any) -> list[ConversationItem]:
-    """Return what a list of messages says, or a request's inputs with one in them. Raises ValueError that names the message."""
+    """Return what a list of messages says, or a request's inputs with one in them."""
     items: list[ConversationItem] = []
     if isinstance(data, str):
         return [SaidToModel("user", data)]
@@ -78,7 +77,7 @@ def read_chat(data: Any) -> list[ConversationItem]:
 
 
 def read_reply(data: Any, levels: int = MAX_LEVELS) -> ModelTurn | None:
-    """Return the reply in a request's outputs, in whatever it is wrapped; None if there is none. Raises ValueError."""
+    """Return the reply in a request's outputs, in whatever it is wrapped; None if there is none."""
     if isinstance(data, str):
         return ModelTurn(data)
     if levels and isinstance(data, Mapping):
@@ -127,14 +126,6 @@ def parsed(value: Any) -> Any:
 def asked_in(items: Iterable[ConversationItem]) -> str:
     """Return the first thing that a user said; empty if there is none."""
     return next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
-
-
-def is_reply(data: Any) -> bool:
-    """Tell whether JSON looks like a message of an agent's, be it understood or not."""
-    if not isinstance(data, Mapping):
-        return False
-    data, named = _unwrapped(data)
-    return "assistant" in {_ROLES.get(str(name)) for name in (data.get("role"), _kind_of(data), named, data.get("kind"))}
 
 
 def _is_message(data: Mapping[str, Any]) -> bool:
@@ -265,19 +256,16 @@ class _Blocks:
         elif kind == "system-prompt":
             self.system.append(as_text(part.get("content")))
         elif (kind.startswith("tool-") or kind == "dynamic-tool") and (inner := part.get("toolInvocation", part)):
-            self._of_ui(kind, mapping(inner, "a call"))
+            call = mapping(inner, "a call")  # of a message for a page, which has it together with its result
+            self.calls.append(_call({"toolName": kind.removeprefix("tool-"), **call}))
+            if str(call.get("state")) in ("result", "output-available", "output-error"):
+                self.results.append(_result(call, failed=call.get("state") == "output-error" or None))
         elif kind in _TEXTS or (not kind and "text" in part):
             self._texts.append(as_text(_first(part, ("text", "content", "refusal"))))
         elif _MEDIA.fullmatch(label := kind or str(next(iter(part), ""))):
             self._texts.append(f"[{label}]")
         elif label not in _SKIPPED:
             raise ValueError(f"a part of kind {short_value(label)} is not understood")
-
-    def _of_ui(self, kind: str, part: Mapping[str, Any]) -> None:
-        """Add a call that a message for a page has together with its result."""
-        self.calls.append(_call({"toolName": kind.removeprefix("tool-"), **part}))
-        if str(part.get("state")) in ("result", "output-available", "output-error"):
-            self.results.append(_result(part, failed=part.get("state") == "output-error" or None))
 
 
 def _thought(part: Mapping[str, Any]) -> str:

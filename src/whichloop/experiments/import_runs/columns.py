@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from whichloop.protocol.names import near
-
 from .foreign_trials import ReadingOptions
 from .values import names_in_a_line, short_value
 
@@ -78,7 +76,7 @@ def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
 
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
-    """Read `task=COLUMN,arm=COLUMN`, quoted like a line of CSV where a name holds a comma. Raises ValueError."""
+    """Read `task=COLUMN,arm=COLUMN`, quoted like a line of CSV where a name holds a comma."""
     pairs = []
     for part in (part for cells in csv.reader(texts) for part in cells):
         meaning, equals, column = (text.strip() for text in part.partition("="))
@@ -89,15 +87,13 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_map(columns: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return meaning → column; a meaning may be a name that its columns may have, such as `agent` for `arm`. Raises ValueError."""
+    """Return meaning → column; a meaning may be a name that its columns may have, such as `agent` for `arm`."""
     by_meaning: dict[str, str] = {}
     for typed, column in columns.items() if isinstance(columns, Mapping) else columns:
         word = "_".join(words_of(str(typed)))
         meaning = word if word in COLUMNS else next((one for one, names in COLUMNS.items() if word in names), None)
         if meaning is None:
-            hint = near(str(typed), [*COLUMNS, *(name for names in COLUMNS.values() for name in names)])
-            there = f"the meanings are {', '.join(COLUMNS)}"
-            raise ValueError(f"--map {short_value(typed)}: no such meaning; {' '.join(filter(None, [hint, there]))}")
+            raise ValueError(f"--map {short_value(typed)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
         if not isinstance(column, str):
             raise ValueError(f"--map {typed}: give the name of a column; got {short_value(column)}")
         if meaning in by_meaning:
@@ -107,14 +103,14 @@ def check_map(columns: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[st
 
 
 def named_by_user(reading: ReadingOptions) -> dict[str, str]:
-    """Return the columns that the user named, by meaning; an empty name: no column has it. Raises ValueError."""
+    """Return the columns that the user named, by meaning; an empty name: no column has it."""
     if reading.scorer is not None and "score" in reading.columns:
         raise ValueError("--scorer and --map score=… both name a column; give one of them")
     return {**reading.columns, **({} if reading.scorer is None else {"score": reading.scorer})}
 
 
 def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
-    """Return the name of the column for each meaning. Raises ValueError if it is missing, unknown or not clear."""
+    """Return the name of the column for each meaning."""
     names = [name for name in names if name]
     if not names:
         raise ValueError("the table is empty")

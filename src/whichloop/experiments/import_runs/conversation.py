@@ -25,7 +25,6 @@ from .values import TokenUsage
 MAX_DEPTH = 64
 """Levels of nesting of a call's arguments; deeper ones are kept as text."""
 MAX_ITEMS = 100_000
-"""Maximum number of messages, replies and results of one trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ ConversationItem = SaidToModel | ModelTurn | CallResult
 
 
 def events_of(items: Sequence[ConversationItem]) -> tuple[TraceEvent, ...]:
-    """Return the events of a conversation. Raises ValueError for more than MAX_ITEMS items."""
+    """Return the events of a conversation."""
     if len(items) > MAX_ITEMS:
         raise ValueError(f"{len(items)} messages, replies and results, more than {MAX_ITEMS}")
     reading, following = _Reading(), list[ConversationItem | None]()

@@ -9,8 +9,8 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -27,19 +27,15 @@ from .values import located, mapping, name_of
 
 ZSTD = 93
 MAX_BYTES = 1 << 35
-"""Most bytes of all members together, unpacked."""
 MAX_RATIO = 10_000
 """Unpacked to packed, over all members: logs reach some hundreds, a zip bomb reaches millions."""
 MAX_NAMES = 200_000
-"""Maximum number of files below a folder."""
 MAX_LEVELS = 12
-"""Levels of folders below a folder that are looked into."""
 MAX_MEMBER_BYTES = 1 << 28
 """Maximum size of one file, unpacked: a quarter of a gigabyte is a trial with a very long trace."""
 MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file that is read whole; archives are read member by member."""
 MAX_FIRST_ROW = 1 << 26
-"""Maximum size of the first line that a format is recognized by."""
 PARQUET = ".parquet"
 JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of the rows that are JSON."""
@@ -56,20 +52,6 @@ _UNREADABLE = (
     *(NotImplementedError, RuntimeError, ValueError, struct.error),
 )
 _PLACE = re.compile(r":? line 1 column (\d+) \(char \d+\)")
-"""Where `json` says that a value of one line is wrong."""
-
-
-def parse_json(text: bytes | str) -> Any:
-    """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
-    return load_json(text)
-
-
-def parse_line(text: bytes | str) -> Any:
-    """Parse the JSON value of a line, whose number the caller names. Raises ValueError, which tells the column only."""
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise ValueError(_PLACE.sub(r" at column \1", str(error))) from None
 
 
 class FileTree(Protocol):
@@ -82,23 +64,22 @@ class FileTree(Protocol):
     def __contains__(self, name: object) -> bool: ...
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one of them. Raises ValueError if they cannot be read within bounds."""
+        """Return the bytes of one of them."""
 
     def json(self, name: str) -> Any:
-        """Return the JSON value of one of them. Raises ValueError that names it."""
+        """Return the JSON value of one of them."""
         raw = self.read(name)
         with located(name):
-            return parse_json(raw)
+            return load_json(raw)
 
     def json_object(self, name: str) -> Mapping[str, Any]:
-        """Return the JSON object of one of them. Raises ValueError that names it."""
         data = self.json(name)
         with located(name):
             return mapping(data, "the file")
 
 
 class ZipArchive(FileTree):
-    """The members of a zip file by name, the last one of each. Raises ValueError for another file, or if it unpacks to too much."""
+    """The members of a zip file by name, the last one of each."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -120,7 +101,7 @@ class ZipArchive(FileTree):
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """Unpack one member. Raises ValueError if it is encrypted, too large, damaged, or packed in an unknown way."""
+        """Unpack one member."""
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ValueError(f"{name}: encrypted")
@@ -249,7 +230,7 @@ class ForeignFile:
         if self._named_suffix in JSON_LINES or self.folder:
             return not self.folder
         try:
-            if not isinstance(parse_json(self.first_line()), dict):
+            if not isinstance(load_json(self.first_line()), dict):
                 return False
         except (ValueError, RecursionError):
             return False
@@ -278,11 +259,11 @@ class ForeignFile:
         return self._rewound().read(len(ZIP_MAGIC)) == ZIP_MAGIC
 
     def archive(self) -> ZipArchive:
-        """Open the file as a zip archive. Raises ValueError if it is not a readable one."""
+        """Open the file as a zip archive."""
         return ZipArchive(self._rewound())
 
     def content(self) -> bytes:
-        """Return all bytes. Raises ValueError for a folder, and if there are more than MAX_FILE_BYTES."""
+        """Return all bytes."""
         if self.folder:
             raise ValueError("a folder, not a file")
         raw = self._rewound().read(MAX_FILE_BYTES + 1)
@@ -292,10 +273,10 @@ class ForeignFile:
 
     @cached_property
     def json_value(self) -> object:
-        """The file's JSON value. Raises ValueError if there is none."""
+        """The file's JSON value."""
         raw = self.content()
         try:
-            return parse_json(raw)
+            return load_json(raw)
         except (DuplicateKeyError, LongNumberError):
             raise
         except ValueError as error:
@@ -303,7 +284,7 @@ class ForeignFile:
 
     @property
     def json_object(self) -> Mapping[str, Json]:
-        """The file's JSON object. Raises ValueError if there is none."""
+        """The file's JSON object."""
         data = self.json_value
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
@@ -335,7 +316,7 @@ class ForeignFile:
 
 
 def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
-    """Yield name and content of each document. Raises ValueError that names the one that is not JSON."""
+    """Yield place and content of each document; the place of the only one is empty."""
     if file.tree is not None:
         for name in file.tree.names:
             if name.endswith(JSON_LINES):
@@ -345,37 +326,27 @@ def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
     elif file.holds_lines:
         yield from _lines(file.content(), "")
     else:
-        folder = file.path.resolve().parent.name  # tells apart what is called like all others
-        yield f"{folder}/{file.path.name}" if file.path.stem == STANDARD and folder else file.path.name, file.json_value
+        yield "", file.json_value
 
 
 def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
-            with located(f"{before}line {number}"):
-                data = parse_line(line)
+            try:
+                data = load_json(line)
+            except ValueError as error:
+                raise ValueError(_PLACE.sub(r" at column \1", f"{before}line {number}: {error}")) from None
             yield f"{before}line {number}", data
 
 
-@contextmanager
-def in_document(file: ForeignFile, name: str, part: str = "") -> Iterator[None]:
-    """Prefix what is wrong in a document with the part of it and, where the file holds several documents, its name."""
-    where = ", ".join(filter(None, [name if file.tree is not None or file.holds_lines else "", part]))
-    with located(where) if where else nullcontext():
-        yield
-
-
 def each_item(file: ForeignFile, key: str, what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield place and content of the items of all documents: of a list, of the list under `key`, or the document itself.
-
-    Raises ValueError for an item that is no object.
-    """
-    for name, data in documents(file):
-        before = f"{name}, " if file.tree is not None or file.holds_lines else ""
+    """Yield place and content of the items of all documents: of a list, of the list under `key`, or the document itself."""
+    for where, data in documents(file):
         for number, item in enumerate(items_of(data, key), 1):
-            with located(f"{before}{what} {number}"):
+            place = f"{where}, {what} {number}" if where else f"{what} {number}"
+            with located(place):
                 found = mapping(item, f"the {what}")
-            yield f"{before}{what} {number}", found
+            yield place, found
 
 
 def items_of(data: object, key: str) -> list[Any]:
@@ -384,17 +355,23 @@ def items_of(data: object, key: str) -> list[Any]:
     return listed if isinstance(listed, list) else [listed]
 
 
+def holds(items: Sequence[Any], keys: Set[str]) -> bool:
+    """Tell whether the first item is an object with these keys."""
+    return bool(items) and isinstance(items[0], Mapping) and items[0].keys() >= keys
+
+
 def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:
     """Tell whether the first document of a file is one of a format; it never raises."""
     try:
         is_lines = file.tree is None and file.holds_lines
-        return is_one(parse_json(file.first_line()) if is_lines else next(documents(file), ("", None))[1])
+        return is_one(load_json(file.first_line()) if is_lines else next(documents(file), ("", None))[1])
     except (ValueError, RecursionError):
         return False
 
 
-def task_of(name: str) -> str:
+def task_of(file: ForeignFile, where: str) -> str:
     """Return a task's name from the document's: without its ending, or, where all are called the same, from its folder's."""
-    path = PurePosixPath(name)
-    text = path.parent.as_posix() if path.stem == STANDARD and path.parent.name else path.with_suffix("").as_posix()
-    return name_of(text, "the file's name")
+    path = PurePosixPath(where or f"{file.path.resolve().parent.name}/{file.path.name}")
+    is_standard = path.stem == STANDARD and path.parent.name
+    bare = path.with_suffix("") if where else PurePosixPath(path.stem)
+    return name_of((path.parent if is_standard else bare).as_posix(), "the file's name")

@@ -280,10 +280,7 @@ class ForeignLog:
                 raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(PLACES, len(PLACES))}")
 
     def at(self, document: Any, meaning: str) -> Any:
-        """Return what stands at the place that the user named for a meaning; None if none was named.
-
-        Raises ValueError if nothing stands there, but for clusters, which some documents may lack.
-        """
+        """Return what stands at the place that the user named for a meaning; None if none was named."""
         place = self.reading.columns.get(meaning)
         value = value_at(document, place) if place else None
         if place and value is None and meaning != "cluster":
@@ -314,23 +311,17 @@ class ForeignLog:
         measures: dict[str, Any] = {"tokens": count, "cost_usd": number_from_zero, "seconds": number_from_zero, "cluster": label_of}
         told |= {meaning: read(named[meaning], f"--map {meaning}") for meaning, read in measures.items() if meaning in named}
         told |= {"input_tokens": None, "output_tokens": None} if "tokens" in named else {}
-        told["repeat"] = self._next_repeat(arm.name, name) if told.get("repeat") is None else told["repeat"]
+        if told.get("repeat") is None:
+            told["repeat"] = self._repeats[arm.name, name]
+            self._repeats[arm.name, name] += 1
         if trace is not None and not trace.events and trace.details is None:
             told["trace"] = None  # nothing happened that the file tells
         trial = ForeignTrial(arm.name, name, status=unscored if scored is None else "scored", score=scored, **told)
         self.add(arm, trial, asked, name_of(named.get("suite", suite), "--map suite"))
         return trial
 
-    def _next_repeat(self, arm: str, task: str) -> int:
-        """Number the trials of one arm and task, from 0 on."""
-        self._repeats[arm, task] += 1
-        return self._repeats[arm, task] - 1
-
     def add(self, arm: ForeignArm, trial: ForeignTrial, question: str, suite: str = "") -> None:
-        """Add a trial. `question`: digest of what its task asks; empty if unknown.
-
-        Raises ValueError if another trial of the task asks something else.
-        """
+        """Add a trial. `question`: digest of what its task asks; empty if unknown."""
         question_before = self.questions.get(trial.task, "")
         if question_before and question and question_before != question:
             raise ValueError(f"task {trial.task}: it asks something else than in another trial")
@@ -371,17 +362,7 @@ def with_counts(trial: ForeignTrial) -> ForeignTrial:
         if trial.split_tokens is None and tokens and len(tokens) == len(replies):
             counts |= {"input_tokens": sum(one[0] for one in tokens), "output_tokens": sum(one[1] for one in tokens)}
     missing = {name: value for name, value in counts.items() if getattr(trial, name) is None}
-    return replace(trial, **missing, errors=trial.errors or _errors(events))
-
-
-def _errors(events: Sequence[TraceEvent]) -> dict[str, int]:
-    """Count unreadable replies, failed requests, and failed runs of tools by their type."""
-    errors = Counter[str]()
-    for event in events:
-        if isinstance(event, ModelExchange):
-            errors["wire"] += event.wire_error is not None
-            if event.error is not None:
-                errors[event.error.kind] += 1
-        elif isinstance(event, ToolRun) and not event.ok:
-            errors[f"tool.{event.error_type or 'Error'}"] += 1
-    return {kind: number for kind, number in errors.items() if number}
+    errors = Counter(f"tool.{run.error_type or 'Error'}" for run in runs if not run.ok)
+    errors.update(request.error.kind for request in requests if request.error is not None)
+    errors.update("wire" for request in requests if request.wire_error is not None)
+    return replace(trial, **missing, errors=trial.errors or dict(errors))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -25,7 +25,7 @@ from whichloop.runs.trial.recorder import trace_line
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
 from .foreign_trials import ForeignLog, Format, ReadingOptions
 from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
-from .table_rows import holds_lists, list_of_rows
+from .table_rows import list_of_rows, lists_in
 from .values import MAX_ANSWER_CHARS, located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
@@ -34,7 +34,6 @@ TABLE = "csv"
 SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 """Suffixes of workbooks, which may hold several sheets."""
 MAX_REASONS = 20
-"""Maximum number of reasons for left-out trials that the user is told."""
 
 
 def known_formats() -> Mapping[str, Format]:
@@ -103,11 +102,17 @@ def import_files(
     rename_arms(logs, request)
     joined = join(logs, request)
     written, untraced = _write_run(joined, folder, runs, replaces=is_there)
+    notes = [f"{log.path}: {note}" for log in logs for note in log.notes]
+    answers = [trial.answer for log in logs for trial in log.trials]
+    if cut := sum(isinstance(answer, str) and len(answer) == MAX_ANSWER_CHARS for answer in answers):
+        notes.append(f"answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {counted(len(answers), 'trial')}")
+    if untraced:
+        notes.append(f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}")
     unscored = [record for record in joined.records if record.status != "scored"]
     crashed = [one for one in unscored if one.status == "errored" and one.stop == StopReason.CRASHED]
     return ImportedRun(
         written,
-        tuple(_notes(logs, untraced)),
+        tuple(notes),
         tuple(f"{log.path}: {reading}" for log in logs for reading in log.readings),
         {str(log.path): log.columns for log in logs if log.columns},
         len(joined.records),
@@ -121,14 +126,12 @@ def _check_replaceable(folder: Path, *, wanted: bool) -> None:
     """Raise ValueError unless the user wants to replace what is there, and it is an imported run, which can be made again."""
     if not wanted:
         raise ValueError(f"{folder}: exists already; take another --name, or replace the run that is there: --replace")
-    what = "not a run directory"
-    if folder.is_dir() and not folder.is_symlink():
-        try:
-            what = "" if read_manifest_json(folder).get("imported") is not None else "not an imported run"
-        except RunError as error:
-            raise ValueError(f"{error}; it is not replaced; take another --name") from None
-    if what:
-        raise ValueError(f"{folder}: {what}, so it is not replaced; take another --name")
+    try:
+        is_import = not folder.is_symlink() and read_manifest_json(folder).get("imported") is not None
+    except (RunError, OSError):
+        is_import = False
+    if not is_import:
+        raise ValueError(f"{folder}: not an imported run, so it is not replaced; take another --name")
 
 
 def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: bool) -> tuple[Path, int]:
@@ -137,29 +140,19 @@ def _write_run(joined: Joined, folder: Path | None, runs: Path, *, replaces: boo
     `replaces`: the folder is there, and the new one takes its place once it is whole.
     """
     place = new_folder(runs, joined.manifest.suite.name) if folder is None else folder
-    written = _beside(place) if replaces else place
+    written = place.with_name(f".{place.name}-{secrets.token_hex(4)}") if replaces else place
     written.mkdir(parents=True, exist_ok=folder is None)
     try:
         untraced = _write_trials(written, joined)
         write_manifest(written, joined.manifest.model_copy(update={"rows": len(joined.records)}))
         if replaces:
-            old = _beside(place)
-            place.rename(old)
-            try:
-                written.rename(place)
-            except OSError:
-                old.rename(place)
-                raise
+            old = place.rename(written.with_name(f"{written.name}-old"))
+            written.rename(place)
             shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(written, ignore_errors=True)
         raise
     return place, untraced
-
-
-def _beside(folder: Path) -> Path:
-    """Return a path in the same folder, whose name begins with a point: a run that is not whole yet."""
-    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
 
 
 def _write_trials(folder: Path, joined: Joined) -> int:
@@ -176,17 +169,6 @@ def _write_trials(folder: Path, joined: Joined) -> int:
                 trials.append((digested, line if len(line) <= MAX_TEXT else b""))
             file.add(trials)
     return untraced
-
-
-def _notes(logs: Sequence[ForeignLog], untraced: int) -> Iterator[str]:
-    """Yield the remarks for the user on each file, and on the traces that are not kept."""
-    for log in logs:
-        yield from (f"{log.path}: {note}" for note in log.notes)
-        of = counted(len(log.trials), "trial")
-        if cut := sum(isinstance(trial.answer, str) and len(trial.answer) == MAX_ANSWER_CHARS for trial in log.trials):
-            yield f"{log.path}: answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {of}"
-    if untraced:
-        yield f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}"
 
 
 def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
@@ -208,7 +190,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> Format:
-    """Return the format of this name, or else the first that recognizes the file. Raises ValueError if there is none."""
+    """Return the format of this name, or else the first that recognizes the file."""
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:
@@ -227,7 +209,7 @@ def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> 
         data = file.json_object
     except ValueError as error:
         raise ValueError(f"{error}; {hint}") from None
-    if not holds_lists(data):
+    if not lists_in(data):
         raise ValueError(f"no format recognizes it; {hint}")
     with located("no format recognizes it"):
         list_of_rows(data, reading)

@@ -19,7 +19,7 @@ from .values import TokenUsage, count, list_at, mapping, object_at, objects_at
 
 
 def items_of_sample(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> tuple[ConversationItem, ...]:
-    """Return what a sample says. `events`: those of its own solver. Raises ValueError."""
+    """Return what a sample says. `events`: those of its own solver."""
     pool = objects_at(object_at(sample, "events_data"), "messages", "a message")
     done = [event for event in events if not event.get("pending") and event.get("event") in ("model", "tool")]
     if any(event.get("event") == "model" for event in events):

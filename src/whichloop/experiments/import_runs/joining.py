@@ -24,12 +24,10 @@ VERSION = "imported"
 """The suite's version."""
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 ANOTHERS_TRACE = "the trace is of another arm, and a task of its own"
+NOT_READ = "not read"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
-MAX_NAMED_TASKS = 2
-"""Tasks of an arm that a message names."""
 MAX_CELLS = 2_000_000
-"""Maximum of arms × tasks × repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class ImportRequest:
     """Whether an imported run that has the new one's name is replaced."""
 
     def __post_init__(self) -> None:
-        """Check level and margin. Raises ValueError if one is outside of (0, 1)."""
+        """Check level and margin."""
         for name, value in (("alpha", self.alpha), ("margin", self.margin)):
             if not 0 < value < 1:
                 raise ValueError(f"--{name} is not between 0 and 1: {value:g}")
@@ -110,7 +108,7 @@ def _pool(log: ForeignLog) -> None:
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
-    """Join files into one comparison. Raises ValueError if their questions differ, or for duplicate trials."""
+    """Join files into one comparison."""
     arms, questions, scorer, reading = _arms(logs), _questions(logs), _scorer(logs), request.reading
     suite = _suite(logs) if request.suite is None else name_of(request.suite, "suite")
     repeats = max(log.repeats for log in logs)
@@ -118,7 +116,10 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         raise ValueError(f"{len(arms)} arms × {len(questions)} tasks × {repeats} repeats are more than {MAX_CELLS} trials")
     with located(", ".join(str(log.path) for log in logs)):
         trials = _clustered(_complete(logs, arms, questions, repeats), reading.columns.get("cluster"))
-    trials = [_failure(trial) if reading.errors_as_failures else trial for trial in map(with_counts, trials)]
+    trials = list(map(with_counts, trials))
+    for place, trial in enumerate(trials if reading.errors_as_failures else ()):
+        if trial.status == "errored" and trial.stop == StopReason.CRASHED:  # not one that never ran, or could not be scored
+            trials[place] = replace(trial, status="scored", score=0.0)
     scale = None if reading.scale is None else str(reading.scale)
     suite_digest, task_digests = _digests(logs, questions, scorer, scale, reading)
     profiles = list(dict.fromkeys(arm.profile for arm in arms))
@@ -139,7 +140,10 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         task_digests=task_digests,
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
-        arms=tuple(map(_arm_entry, arms)),
+        arms=tuple(
+            ArmEntry(arm=a.name, loop=a.loop or a.name, options=dict(a.options), model=a.model, profile=a.profile, code="")
+            for a in arms
+        ),
         packages={"whichloop": package_version("whichloop")},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
@@ -158,15 +162,8 @@ def nothing_in_common(joined: Joined) -> str:
     several = [tasks for tasks in arms_of.values() if len(tasks) > 1]
     if not several or any(max(Counter(task for tasks in arms.values() for task in tasks).values()) > 1 for arms in several):
         return ""
-    first = list(several[0].items())[:2]
-    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks), MAX_NAMED_TASKS)}" for arm, tasks in first)
+    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks), 2)}" for arm, tasks in list(several[0].items())[:2])
     return f"nothing is compared: no task was scored in two arms ({named})"
-
-
-def _arm_entry(arm: ForeignArm) -> ArmEntry:
-    """Return an arm as a manifest lists it; its code is not known."""
-    loop, options = arm.loop or arm.name, dict(arm.options)
-    return ArmEntry(arm=arm.name, loop=loop, options=options, model=arm.model, profile=arm.profile, code="")
 
 
 def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:
@@ -180,20 +177,16 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
                 "format": log.format,
                 "by": log.by,
                 "arms": list(log.arms),
-                "readings": [*filter(None, [_read_as(log.columns)]), *log.readings],
+                "readings": [
+                    *filter(None, [", ".join(f"{one} → {read or NOT_READ}" for one, read in log.columns.items())]),
+                    *log.readings,
+                ],
             }
             for log in logs
         ],
         "cluster": next(iter([*filter(None, [reading.columns.get("cluster")]), *clusters]), None),
         "errors_as_failures": reading.errors_as_failures,
     }
-
-
-def _read_as(columns: Mapping[str, str]) -> str:
-    """Return which column of a table was read as what, and which were not read; empty for any other file."""
-    read = ", ".join(f"{name} → {meaning}" for name, meaning in columns.items() if meaning)
-    unread = ", ".join(name for name, meaning in columns.items() if not meaning)
-    return f"{read}; not read: {unread}" if unread else read
 
 
 # --- consistency ---
@@ -310,9 +303,3 @@ def _clustered(trials: Sequence[ForeignTrial], named: str | None) -> list[Foreig
     if named and not clusters:
         raise ValueError(f"--map cluster: no trial has {short_value(named)}")
     return [replace(trial, cluster=clusters.get(trial.task, "")) for trial in trials]
-
-
-def _failure(trial: ForeignTrial) -> ForeignTrial:
-    """Score a trial 0 if an error ended it, but not if it could not be scored, or never ran."""
-    is_failure = trial.status == "errored" and trial.stop == StopReason.CRASHED
-    return replace(trial, status="scored", score=0.0) if is_failure else trial

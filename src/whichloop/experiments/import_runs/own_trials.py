@@ -56,7 +56,7 @@ class OwnTrial:
         return "" if self.task.asked == short_digest("") else self.task.asked
 
     def add_to(self, log: ForeignLog) -> None:
-        """Add the trial as an importer takes it. Raises ValueError if its task asks something else than before."""
+        """Add the trial as an importer takes it."""
         record, head, scores = self.record, self.trace.head, dict(self.record.scores)
         trial = ForeignTrial(
             *record.key,
@@ -83,7 +83,7 @@ def own_part(content: object, trace: Trace, record: Record, arm: ArmEntry, task:
 
 
 def own_trial(own: Any, content: object) -> OwnTrial | str:
-    """Return the trial that is kept beside a document; a text if it does not fit. Raises ValueError if it fits and is damaged."""
+    """Return the trial that is kept beside a document; a text if it does not fit."""
     if not isinstance(own, Mapping) or own.get("form") != FORM:
         return UNREADABLE
     if own.get("content") != sha256(canonical(content)):
@@ -91,7 +91,9 @@ def own_trial(own: Any, content: object) -> OwnTrial | str:
     try:
         trace = Trace.from_json(own.get("trace"))
         record = Record.from_json({**mapping(own.get("record"), "the record"), "trace_at": 0})
-        task = None if own.get("task") is None else _read_task(mapping(own["task"], "the task"))
+        kept = mapping(own.get("task"), "the task")
+        names = {name: name_of(kept.get(name), f"the task's {name}") for name in ("asked", "suite", "shared")} if kept else {}
+        task = ImportedTask(tasks=count(kept.get("tasks"), "the number of tasks") or 0, **names) if kept else None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"what whichloop keeps beside it: {' '.join(str(error).split())}") from None
     if (trace.head.arm, trace.head.task, trace.head.repeat) != record.key:
@@ -101,8 +103,3 @@ def own_trial(own: Any, content: object) -> OwnTrial | str:
     return OwnTrial(
         record, trace, ForeignArm(name_of(record.arm, "an arm"), loop, object_at(data, "options"), model, profile), task
     )
-
-
-def _read_task(data: Mapping[str, Any]) -> ImportedTask:
-    asked, suite, shared = (name_of(data.get(key), f"the task's {key}") for key in ("asked", "suite", "shared"))
-    return ImportedTask(asked, suite, count(data.get("tasks"), "the number of tasks") or 0, shared)

@@ -19,7 +19,6 @@ from .spans import TRIAL, Span, Walk, prompt_of, reply_of
 from .values import answer_of, cut, located, name_of, names_in_a_line, nothing_at, other_scores, reason_line, short_value, value_at
 
 MAX_ID = 40
-"""Most characters of a span's id that are shown."""
 MAX_KEYS = 12
 _CONVENTIONAL = ("gen_ai.", "llm.", "openinference.", "input.", "output.", "telemetry.", "error.", "ai.", "traceloop.", "mlflow.")
 """Beginnings of attributes that conventions define, none of which names a task or a score."""
@@ -53,13 +52,11 @@ class SpanTrace:
 
 @dataclass(slots=True)
 class GatheredSpans:
-    """All spans read so far, by trace; of those with one id in one trace the one that came last."""
+    """All spans read so far, by trace; of those with one id in one trace the one that came last, since exporters deliver again."""
 
     reading: ReadingOptions
     by_name: dict[str, SpanTrace] = field(default_factory=dict)
     trials: ForeignLog = field(init=False)
-    _again: list[str] = field(default_factory=list)
-    _other: list[str] = field(default_factory=list)
     _keys: dict[str, None] = field(default_factory=dict)
     """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
     _unknown: list[str] = field(default_factory=list)
@@ -70,20 +67,13 @@ class GatheredSpans:
         self.trials = ForeignLog("traces", self.reading)
 
     def add(self, trace: object, span: Span, beside: Mapping[str, Any]) -> None:
-        """Add a span. Raises ValueError for a trace without a name."""
+        """Add a span."""
         name = name_of(trace, "the trace's id")
         known = self.by_name.setdefault(name, SpanTrace(name, beside))
-        key = span.id or f" {len(known.by_id)}"  # a span without an id is one of its own
-        if key in known.by_id:
-            place = f"span {cut(key, MAX_ID)!r} of trace {cut(name, MAX_ID)!r}"
-            (self._again if known.by_id[key].raw == span.raw else self._other).append(place)
-        known.by_id[key] = span
+        known.by_id[span.id or f" {len(known.by_id)}"] = span  # a span without an id is one of its own
 
     def log(self) -> ForeignLog:
-        """Return the traces as trials.
-
-        Raises ValueError that names the trace, or if the user named a score that no trace has.
-        """
+        """Return the traces as trials."""
         scorer, place, notes = self.reading.scorer, self.reading.columns.get("score"), self.trials.notes
         names = list(dict.fromkeys(name for trace in self.by_name.values() for name in trace.scores))
         if scorer is not None and scorer not in names and not place:
@@ -102,8 +92,6 @@ class GatheredSpans:
         if left_out:
             told = f"{len(lost):,} of {counted(len(self.by_name), 'trace')} without a root span, which says task, score and answer"
             notes.append(f"{told}; left out: {names_in_a_line([cut(name, MAX_ID) for name in lost])}")
-        for what, spans in (("delivered again, each counts once", self._again), ("of one id, the later one counts", self._other)):
-            notes += [f"spans {what}: {len(spans):,}, such as {spans[0]}"] if spans else []
         if self._keys and "task" not in self.reading.columns:
             notes.append(f"of traces {NO_TASK}; the attributes are {names_in_a_line(list(self._keys), MAX_KEYS)}")
         if self._unknown:
@@ -153,6 +141,7 @@ class GatheredSpans:
         query = _said(root, asked=True) or _first_asked(items)
         answer = _said(root, asked=False) or ("" if root.error else answer_in(items))
         usage = None if walk.requests else root.usage
+        failure = root.message if root.error == "error" and root.message else ": ".join(filter(None, (root.error, root.message)))
         models = [model for span in (root, *walk.requests) if isinstance(model := span.of("model"), str) and model]
         agent = as_text(root.of("agent")) or as_text(values.get("service.name")) or root.name or "agent"
         trace_of = ForeignTrace.of(items, () if walk.has_raw_arguments else ("wire",), query, has_all_requests=walk.is_whole)
@@ -162,7 +151,7 @@ class GatheredSpans:
             task_name,
             next(iter(results.values()), None),
             unscored="errored" if root.error and is_judged else "excluded",
-            reason=_failure(root) if root.error and is_judged else NEITHER if task is None else NO_SCORE,
+            reason=f"the root span failed: {failure}" if root.error and is_judged else NEITHER if task is None else NO_SCORE,
             question=self.trials.questions.get(task_name)
             or (digest(query) if query else ""),  # prompts may hold the time: the first counts
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
@@ -178,12 +167,6 @@ class GatheredSpans:
 
 def _values(trace: SpanTrace) -> dict[str, Any]:
     return {**trace.beside, **trace.root.values}
-
-
-def _failure(root: Span) -> str:
-    """Return which error a trial ended with; the bare word `error` adds nothing to a message."""
-    parts = [root.message] if root.error == "error" and root.message else [root.error, root.message]
-    return f"the root span failed: {': '.join(filter(None, parts))}"
 
 
 def _said(root: Span, *, asked: bool) -> str:

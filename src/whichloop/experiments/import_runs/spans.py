@@ -66,9 +66,7 @@ _VERCEL = ("ai.response.text", "ai.response.toolCalls", "ai.response.object", "a
 _RAW = ("llm.output_messages", "gen_ai.completion")
 """Replies whose arguments are as the model wrote them."""
 MAX_INDEX = 100_000
-"""Largest index of a message or a call."""
 MAX_LEVELS = 64
-"""Spans above a span that are looked at, and keys of an attribute one in the other."""
 FAILED = 2
 TRIAL = "whichloop.trial"
 """Attribute with what the spans do not say of a trial of whichloop's own."""
@@ -112,7 +110,7 @@ class Span:
         return usage_in(self.values, _COUNTS)
 
     def of(self, meaning: str) -> Any:
-        """Return the value of the first attribute that has a meaning; None if there is none. Raises ValueError."""
+        """Return the value of the first attribute that has a meaning; None if there is none."""
         return next((value for name in _NAMES[meaning] if (value := value_of(self.values, name)) is not None), None)
 
     @property
@@ -213,7 +211,7 @@ class Walk:
         return bool(replied) and all(any(value_of(one.values, name) for name in _RAW) for one in replied)
 
     def items(self) -> tuple[ConversationItem, ...]:
-        """Return what they say, in the order of their beginnings. Raises ValueError."""
+        """Return what they say, in the order of their beginnings."""
         items: list[ConversationItem] = []
         open_calls: dict[str, bool] = {}
         """Id of a call that no tool's span has answered → whether the agent itself answers it, as ours say."""
@@ -270,14 +268,14 @@ def _asked_between(outer: Span, span: Span, above: Mapping[str, Span]) -> bool:
 
 
 def prompt_of(span: Span) -> list[ConversationItem]:
-    """Return the messages that a request or an agent was given; none if that is not recorded. Raises ValueError."""
+    """Return the messages that a request or an agent was given; none if that is not recorded."""
     system = span.values.get("gen_ai.system_instructions")
     told = read_chat({"instructions": parsed(system), "input": parsed(span.of("prompt"))})
     return [item for item in told if not (isinstance(item, SaidToModel) and item.role == "system" and not item.text)]
 
 
 def reply_of(span: Span) -> ModelTurn | None:
-    """Return the reply to a request; None if it is not recorded. Raises ValueError."""
+    """Return the reply to a request; None if it is not recorded."""
     if any(span.values.get(name) for name in _VERCEL):
         text, calls, made, *old = (span.values.get(name) for name in _VERCEL)
         parts = [{"type": "tool-call", **call} for call in parsed(calls or old[1]) or () if isinstance(call, Mapping)]

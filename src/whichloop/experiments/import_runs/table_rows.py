@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,11 +21,8 @@ from .foreign_trials import ReadingOptions
 from .values import names_in_a_line, short_value
 
 MAX_LOOKED_AT = 100
-"""First rows of a list whose fields tell whether it holds trials."""
 MAX_LEVELS = 8
-"""Most objects, one in the other, in which a list of rows is looked for."""
 MAX_CELL = 1 << 28
-"""Most characters of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +116,10 @@ def _csv(text: str) -> tuple[Sequence[str], list[FileRow]]:
 
 
 def list_of_rows(data: Any, reading: ReadingOptions) -> tuple[str, Sequence[Any]]:
-    """Return the place and the rows of the one list in a file's JSON value that holds trials. Raises ValueError."""
+    """Return the place and the rows of the one list in a file's JSON value that holds trials."""
     if isinstance(data, list):
         return "", data
-    lists = dict(_lists_in(data)) if isinstance(data, Mapping) else {}
+    lists = lists_in(data)
     named = names_in_a_line([f"{place} ({counted(len(rows), 'row')})" for place, rows in lists.items() if place], 3)
     if reading.rows is not None:
         if reading.rows not in lists:
@@ -141,11 +138,6 @@ def list_of_rows(data: Any, reading: ReadingOptions) -> tuple[str, Sequence[Any]
     raise ValueError("not a JSON array of rows")
 
 
-def holds_lists(data: Any) -> bool:
-    """Tell whether an object has a list that may be a table, or is one by its columns."""
-    return isinstance(data, Mapping) and next(_lists_in(data), None) is not None
-
-
 def _holds_trials(rows: Sequence[Any], reading: ReadingOptions) -> bool:
     """Tell whether rows have a field for the task and one for the score, by their names or as the user named them."""
     names = list(dict.fromkeys(name for row in rows[:MAX_LOOKED_AT] for name in row))
@@ -158,17 +150,17 @@ def _holds_trials(rows: Sequence[Any], reading: ReadingOptions) -> bool:
     )
 
 
-def _lists_in(data: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the object itself where it is a table by columns, and the lists of objects in it, below objects alone."""
-    if by_column := _by_columns(data):
-        yield "", by_column
-    waiting: list[tuple[str, Any]] = [*data.items()]
+def lists_in(data: Any) -> dict[str, Sequence[Any]]:
+    """Return the lists of objects in an object, below objects alone, by place, and first itself where it is a table by columns."""
+    waiting: list[tuple[str, Any]] = [*data.items()] if isinstance(data, Mapping) else []
+    lists: dict[str, Sequence[Any]] = {"": by_column} if waiting and (by_column := _by_columns(data)) else {}
     while waiting:
         place, value = waiting.pop(0)
         if isinstance(value, Mapping) and place.count(".") < MAX_LEVELS - 1:
             waiting[:0] = [(f"{place}.{key}", item) for key, item in value.items()]
         elif isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
-            yield place, value
+            lists[place] = value
+    return lists
 
 
 def _by_columns(data: Mapping[str, Any]) -> list[dict[str, Any]]:

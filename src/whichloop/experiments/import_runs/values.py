@@ -14,15 +14,11 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted, snapped
 
 MAX_COUNT = 10**15
-"""Maximum number of steps, calls or tokens of one trial."""
 MAX_AMOUNT = 1e15
-"""Maximum number of dollars or seconds."""
 MAX_NAME_CHARS = 300
-"""Maximum length of the name of a task, arm or cluster."""
 MAX_REASON_CHARS = 300
 MAX_ANSWER_CHARS = 4000
 MAX_SHOWN = 60
-"""Maximum number of characters of a bad value in an error."""
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _HALF = re.compile("[\ud800-\udfff]")
@@ -40,11 +36,11 @@ _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "#n/a", "<na>", "n
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Prefix the message of a ValueError raised inside with its place."""
+    """Prefix the message of a ValueError raised inside with its place, if that is not empty."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{where}: {error}" if where else str(error)) from None
 
 
 def short_value(value: Any) -> str:
@@ -221,7 +217,7 @@ def share(value: Any, what: str) -> float | None:
 
 
 def measures_in(data: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    """Return the measurements of a trial that a tool reports, by our names. `names`: ours → theirs. Raises ValueError."""
+    """Return the measurements of a trial that a tool reports, by our names. `names`: ours → theirs."""
     of_time_or_money = ("cost_usd", "seconds")
     read = {ours: number_from_zero if ours in of_time_or_money else share if ours == "confidence" else count for ours in names}
     return {ours: read[ours](data.get(theirs), theirs) for ours, theirs in names.items()}
@@ -236,7 +232,7 @@ class ScoreScale:
 
     @classmethod
     def parse(cls, text: str) -> ScoreScale:
-        """Read a scale such as `0,100`. Raises ValueError."""
+        """Read a scale such as `0,100`."""
         with located(f"scale {short_value(text)}"):
             ends = [finite_number(part, "an end") for part in text.split(",")]
             if len(ends) != 2 or ends[0] is None or ends[1] is None or ends[0] == ends[1]:
@@ -248,10 +244,7 @@ class ScoreScale:
 
 
 def score(value: Any, scale: ScoreScale | None) -> float | None:
-    """Return a score in [0, 1] from a number on the scale, a truth value, a letter (C, P, I, N) or a word; None if absent.
-
-    Raises ValueError for any other value, and for a number outside of the scale.
-    """
+    """Return a score in [0, 1] from a number on the scale, a truth value, a letter (C, P, I, N) or a word; None if absent."""
     if is_nothing(value):
         return None
     if isinstance(value, bool):
@@ -304,9 +297,6 @@ def with_total(input_tokens: int, output_tokens: int, total: int | None) -> Toke
 
 
 def usage_in(usage: Mapping[str, object], names: Sequence[Sequence[str]] = (INPUT, OUTPUT, TOTAL)) -> TokenUsage | None:
-    """Return the tokens of a request by the names of input, output and total; None unless input and output are told.
-
-    Raises ValueError for what is no count.
-    """
+    """Return the tokens of a request by the names of input, output and total; None unless input and output are told."""
     counts = [next((value for name in these if (value := count(usage.get(name), name)) is not None), None) for these in names]
     return None if counts[0] is None or counts[1] is None else with_total(counts[0], counts[1], counts[2])

@@ -19,10 +19,11 @@ from typing import Any
 from whichloop.metrics.trace import RequestError
 from whichloop.protocol import StopReason
 from whichloop.protocol.chat import NativeCall
+from whichloop.protocol.json_text import load_json
 
 from ..chats import as_text
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in
-from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, has, in_document, parse_json, task_of
+from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, has, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
 from ..own_trials import OwnTrial, own_trial
 from ..values import (
@@ -53,7 +54,6 @@ CONTINUED = "continued_trajectory_ref"
 RAW = "raw_arguments"
 """Key in the `extra` of a call: its arguments as the model wrote them, where this says more than `arguments`."""
 MAX_PARTS = 1000
-"""Maximum number of files in which one trajectory goes on, which together are as large as one file at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Trajectory:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Trajectory:
-        """Read a trajectory. Raises ValueError with a one-line message that names the place."""
+        """Read a trajectory."""
         version = document.get("schema_version")
         if not isinstance(version, str) or not version.startswith(FAMILY):
             raise ValueError(f"schema_version is {short_value(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
@@ -106,50 +106,38 @@ class Trajectory:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read trajectories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
-    log, later, used = ForeignLog("trajectories", reading), _later_parts(file.tree), set[str]()
+    """Read trajectories."""
+    log, later = ForeignLog("trajectories", reading), _later_parts(file.tree)
     for name, data in documents(file):
         if name not in later:
-            used |= _add(log, file, name, data)
-    for name in sorted(later - used, key=lambda name: (len(name), name)):  # of files that name each other in a circle, one begins
-        if name not in used and file.tree is not None and name in file.tree:
-            used |= _add(log, file, name, parse_json(file.tree.read(name)))
+            with located(name):
+                _add(log, file, name, mapping(data, "the trajectory"))
     return log
-
-
-def is_atif(data: Any) -> bool:
-    """Tell whether a JSON value says that it is an ATIF trajectory."""
-    return isinstance(data, Mapping) and isinstance(data.get("schema_version"), str) and data["schema_version"].startswith("ATIF-")
 
 
 def _recognizes(file: ForeignFile) -> bool:
     is_job = file.tree is not None and any(name.rpartition("/")[2] == "result.json" for name in file.tree.names)
-    return not is_job and has(file, is_atif)  # Harbor's jobs hold trajectories
+    return not is_job and has(file, lambda data: str(mapping(data, "it").get("schema_version")).startswith("ATIF-"))
 
 
 FORMAT = Format("atif", _recognizes, read)
 
 
-def _add(log: ForeignLog, file: ForeignFile, name: str, data: Any) -> set[str]:
-    """Add a trajectory with all in which it goes on; return the files that this took."""
-    with in_document(file, name):
-        first = mapping(data, "the trajectory")
-    whole, parts, remark = whole_trajectory(name, first, file.tree)
-    log.notes += [remark] if remark else []
-    with in_document(file, name):
-        extra = whole.get(EXTRA)
-        own = extra.get(OWN) if isinstance(extra, Mapping) else None
-        rest = {key: value for key, value in extra.items() if key != OWN} if isinstance(extra, Mapping) else extra
-        document = {key: value for key, value in whole.items() if key != EXTRA} | ({EXTRA: rest} if rest else {})
-        trajectory = Trajectory.read(document)
-        read_own = None if own is None else own_trial(own, document.get("steps"))
-        if isinstance(read_own, OwnTrial):
-            read_own.add_to(log)
-        else:
-            log.notes += [f"{name}: {read_own}"] if read_own else []
-            told = {"unscored": "excluded", "own_task": True, "trace": trajectory.trace(), **trajectory.measurements()}
-            log.tell(document, trajectory.arm, task_of(name), **told)
-    return parts
+def _add(log: ForeignLog, file: ForeignFile, name: str, data: Mapping[str, Any]) -> None:
+    """Add a trajectory with all in which it goes on."""
+    whole = whole_trajectory(log, name, data, file.tree)
+    extra = whole.get(EXTRA)
+    own = extra.get(OWN) if isinstance(extra, Mapping) else None
+    rest = {key: value for key, value in extra.items() if key != OWN} if isinstance(extra, Mapping) else extra
+    document = {key: value for key, value in whole.items() if key != EXTRA} | ({EXTRA: rest} if rest else {})
+    trajectory = Trajectory.read(document)
+    read_own = None if own is None else own_trial(own, document.get("steps"))
+    if isinstance(read_own, OwnTrial):
+        read_own.add_to(log)
+        return
+    log.notes += [f"{name or file.path.name}: {read_own}"] if read_own else []
+    told = {"unscored": "excluded", "own_task": True, "trace": trajectory.trace(), **trajectory.measurements()}
+    log.tell(document, trajectory.arm, task_of(file, name), **told)
 
 
 # --- trajectories in several files ---
@@ -161,7 +149,7 @@ def _later_parts(tree: FileTree | None) -> set[str]:
     for name in tree.names if tree is not None else ():
         if name.endswith(".json") and word in (raw := tree.read(name) if tree is not None else b""):
             with suppress(ValueError, RecursionError):
-                later |= {continuation_of(name, parse_json(raw))} - {"", name}
+                later |= {continuation_of(name, load_json(raw))} - {"", name}
     return later
 
 
@@ -171,33 +159,28 @@ def continuation_of(name: str, data: Any) -> str:
     return (PurePosixPath(name).parent / reference).as_posix() if isinstance(reference, str) and reference else ""
 
 
-def whole_trajectory(name: str, first: Mapping[str, Any], tree: FileTree | None) -> tuple[Mapping[str, Any], set[str], str]:
-    """Return a trajectory with all in which it goes on, the files that this took, and what is amiss with a part.
+def whole_trajectory(log: ForeignLog, name: str, first: Mapping[str, Any], tree: FileTree | None) -> Mapping[str, Any]:
+    """Return a trajectory with all in which it goes on; note a part that is not there.
 
     Of the parts, the steps that are copies of earlier ones are left out, and the totals are the last one's, which counts on.
-    Raises ValueError that names the file that cannot be read, or whose parts are too many or too large.
     """
-    parts, seen, size, remark, part = [first], {name}, 0, "", name
+    parts, seen, size, part = [first], {name}, 0, name
     while part := continuation_of(part, parts[-1]):
         if part in seen or tree is None or part not in tree:
-            remark = f"{name}: it goes on in {part}{' again, which is read once' if part in seen else ', which is not there'}"
+            log.notes.append(f"{name}: it goes on in {part}, which is {'read already' if part in seen else 'not there'}")
             break
         seen.add(part)
         raw = tree.read(part)
         size += len(raw)
         if len(parts) > MAX_PARTS or size > MAX_MEMBER_BYTES:
-            raise ValueError(f"{name}: it goes on in more than {MAX_PARTS} files or {MAX_MEMBER_BYTES} bytes")
+            raise ValueError(f"it goes on in more than {MAX_PARTS} files or {MAX_MEMBER_BYTES} bytes")
         with located(part):
-            parts.append(mapping(parse_json(raw), "the trajectory"))
+            parts.append(mapping(load_json(raw), "the trajectory"))
             Trajectory.read(parts[-1])
-    if len(parts) == 1:
-        return first, seen, remark
-    with located(name):
-        Trajectory.read(first)
-    later = [step for one in parts[1:] for step in objects_at(one, "steps", "a step") if step.get("is_copied_context") is not True]
+    steps = [step for one in parts[1:] for step in objects_at(one, "steps", "a step") if step.get("is_copied_context") is not True]
     begun = {key: value for key, value in first.items() if key not in (CONTINUED, "final_metrics")}
     last = {key: value for key, value in parts[-1].items() if key in (CONTINUED, "final_metrics")}
-    return {**begun, **last, "steps": [*objects_at(first, "steps", "a step"), *later]}, seen, remark
+    return first if len(parts) == 1 else {**begun, **last, "steps": [*objects_at(first, "steps", "a step"), *steps]}
 
 
 def seconds_between(start: Any, end: Any) -> float | None:

@@ -29,7 +29,7 @@ _TRIAL = re.compile(rf"(.*/)?{RESULT}")
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read the trials of a job, or of several below one folder. Raises ValueError that names the file."""
+    """Read the trials of a job, or of several below one folder."""
     if file.tree is None:
         raise ValueError("not a folder or a zip of one")
     log = ForeignLog("harbor", reading)
@@ -55,7 +55,11 @@ def _add(log: ForeignLog, tree: FileTree, folder: str, data: Mapping[str, Any]) 
     log.scorers |= {wanted} if rewards else set()
     is_valid = rewards.get(wanted) is not None and data.get("reward_valid", True) is not False
     error = next((object_at(one, "exception_info") for one in (data, *steps) if one.get("exception_info") is not None), {})
-    trajectories = _trajectories(log, tree, folder, steps)
+    trajectories = []
+    for name in [f"{folder}steps/{step.get('step_name')}/{TRAJECTORY}" for step in steps] or [f"{folder}{TRAJECTORY}"]:
+        if name in tree:
+            with located(name):
+                trajectories.append(Trajectory.read(whole_trajectory(log, name, tree.json_object(name), tree)))
     items = [item for trajectory in trajectories for item in trajectory.items]
     measures = _measurements(data, steps, trajectories)
     if error:
@@ -74,18 +78,6 @@ def _add(log: ForeignLog, tree: FileTree, folder: str, data: Mapping[str, Any]) 
         trace=trajectories[0].trace() if len(trajectories) == 1 else ForeignTrace.of(items, NEVER_TOLD) if items else None,
         **measures,
     )
-
-
-def _trajectories(log: ForeignLog, tree: FileTree, folder: str, steps: Sequence[Mapping[str, Any]]) -> list[Trajectory]:
-    trajectories = []
-    for step in [f"steps/{step.get('step_name')}/" for step in steps] or [""]:
-        name = f"{folder}{step}{TRAJECTORY}"
-        if name in tree:
-            document, _, remark = whole_trajectory(name, tree.json_object(name), tree)
-            log.notes += [remark] if remark else []
-            with located(name):
-                trajectories.append(Trajectory.read(document))
-    return trajectories
 
 
 def _measurements(

@@ -44,7 +44,6 @@ _STOPS: Mapping[str, StopReason] = {
     "context": StopReason.CONTEXT_OVERFLOW,
 }
 """Inspect's limit → stop; a limit of another kind was set by an operator or by code."""
-_SCORERS = ("scorers", "scorer")
 
 
 def recognizes(file: ForeignFile) -> bool:
@@ -60,7 +59,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read_log(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a log of either kind, or a folder of logs. Raises ValueError with a one-line message that names the invalid place."""
+    """Read a log of either kind, or a folder of logs."""
     if file.tree is not None and file.suffix != ".eval" and not _is_log(file.tree):
         return _folder(file.tree, reading)
     return _one_log(file, reading)[1]
@@ -206,8 +205,7 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     for number, step in enumerate(steps, 1):  # an argument has its name alone, or after the step's if another value has that
         for name, value in object_at(step, "params" if step.get("params_passed") is None else "params_passed").items():
             if name in arguments and arguments[name] != value:
-                qualified = f"{_solver_name(step.get('solver'))}.{name}"
-                name = qualified if qualified not in arguments else f"{number}.{qualified}"
+                name = f"{number}.{_solver_name(step.get('solver'))}.{name}"
             arguments[name] = value
     arguments = {name: value for name, value in arguments.items() if value not in (None, [], {})}
     options = {
@@ -233,9 +231,8 @@ def _solver_name(name: Any) -> str:
 
 
 def _add(log: ForeignLog, arm: ForeignArm, task: str, repeat: int, sample: Mapping[str, Any]) -> set[str]:
-    """Add a sample; return its scorers. An error beside a score is the agent's own failure, and counts."""
-    told = {"score": sample["score"]} if sample.get("score") is not None else object_at(sample, "scores")  # one in very old logs
-    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in told.items()}
+    """Add a sample; return its scorers. An error beside a score (`score_on_error`) is the agent's own failure, and counts."""
+    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in object_at(sample, "scores").items()}
     scorer, result = ("", {}) if "score" in log.reading.columns else _score_of(scores, log.reading.scorer)
     log.scorers |= {scorer} - {""}
     error, invalid, limit = (object_at(sample, name) for name in ("error", "invalidation", "limit"))
@@ -321,7 +318,7 @@ def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
             iterators.pop()
             continue
         event = mapping(event, "an event")
-        is_scorer = event.get("type") in _SCORERS
+        is_scorer = event.get("type") in ("scorers", "scorer")
         if event.get("event") == "span_begin" and (is_scorer or str(event.get("parent_id")) in judging):
             judging.add(str(event.get("id")))
         elif event.get("event") == "step" and is_scorer:

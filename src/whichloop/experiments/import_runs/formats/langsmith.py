@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..chats import as_text
-from ..foreign_file import ForeignFile, each_item, has, items_of
+from ..foreign_file import ForeignFile, each_item, has, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import Span
@@ -27,7 +27,7 @@ _USAGES = ("outputs.usage_metadata", "outputs.usage", "outputs.llm_output.token_
 
 
 def read_run(run: Mapping[str, Any]) -> Span:
-    """Read a run. Raises ValueError."""
+    """Read a run."""
     error = run.get("error")
     usages = (value_at(run, place) if place else run for place in _USAGES)
     more = {
@@ -57,7 +57,7 @@ def _counts(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _time(value: Any) -> int:
-    """Return nanoseconds since 1970 of a time in ISO 8601; 0 if there is none. Raises ValueError."""
+    """Return nanoseconds since 1970 of a time in ISO 8601; 0 if there is none."""
     if value is None:
         return 0
     try:
@@ -68,29 +68,21 @@ def _time(value: Any) -> int:
 
 
 def cost_of(root: Mapping[str, Any], spans: Sequence[Span]) -> float | None:
-    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost.
-
-    None if it is not known. Raises ValueError.
-    """
-    whole = number_from_zero(root.get(COST), COST)
-    if whole is not None:
-        return whole
-    costs = [number_from_zero(span.raw.get(COST), COST) for span in spans if span.kind == "request"]
-    known_costs = [cost for cost in costs if cost is not None]
-    return math.fsum(known_costs) if known_costs and len(known_costs) == len(costs) else None
+    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost."""
+    whole, *costs = (number_from_zero(run.get(COST), COST) for run in (root, *(one.raw for one in spans if one.kind == "request")))
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if whole is None and known and len(known) == len(costs) else whole
 
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mean of each feedback on a run, by name: of numbers, or of verdicts in words with how often each was given."""
-    stats = run.get("feedback_stats")
-    feedback = {}
-    for name, statistics in stats.items() if isinstance(stats, Mapping) else ():
-        mean = statistics.get("avg") if isinstance(statistics, Mapping) else None
-        if mean is None and isinstance(statistics, Mapping) and isinstance(statistics.get("values"), Mapping):
-            mean = _mean_of(statistics["values"])
+    means = {}
+    for name, stats in object_at(run, "feedback_stats").items():
+        words = value_at(stats, "values")
+        mean = _mean_of(words) if value_at(stats, "avg") is None and isinstance(words, Mapping) else value_at(stats, "avg")
         if isinstance(mean, int | float | str) and not isinstance(mean, bool):
-            feedback[str(name)] = mean
-    return feedback
+            means[str(name)] = mean
+    return means
 
 
 def _mean_of(values: Mapping[str, Any]) -> float | str | None:
@@ -107,14 +99,8 @@ def _mean_of(values: Mapping[str, Any]) -> float | str | None:
     return total / given if given else None
 
 
-def is_langsmith(data: object) -> bool:
-    """Whether JSON holds runs as LangSmith exports them."""
-    first = next(iter(items_of(data, RUNS)), None)
-    return isinstance(first, Mapping) and {"run_type", "id"} <= first.keys()
-
-
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read runs. Raises ValueError with a one-line message that names the document, the run, or the trace."""
+    """Read runs."""
     traces = GatheredSpans(reading)
     for where, run in each_item(file, RUNS, "run"):
         with located(where):
@@ -129,4 +115,4 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("langsmith", lambda file: has(file, is_langsmith), read)
+FORMAT = Format("langsmith", lambda file: has(file, lambda data: holds(items_of(data, RUNS), {"run_type", "id"})), read)

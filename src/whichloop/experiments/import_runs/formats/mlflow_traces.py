@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..chats import as_text, parsed
-from ..foreign_file import ForeignFile, each_item, has, items_of
+from ..foreign_file import ForeignFile, each_item, has, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans, SpanTrace
 from ..spans import Span
@@ -20,7 +20,7 @@ TRACES = "traces"
 
 
 def read_span(span: Mapping[str, Any]) -> Span:
-    """Read a span. Raises ValueError."""
+    """Read a span."""
     values = {name: parsed(value) for name, value in object_at(span, "attributes").items()}
     status = span.get("status")
     status_fields = mapping(status, "status") if isinstance(status, Mapping) else {"code": status or span.get("status_code")}
@@ -47,7 +47,7 @@ def _time(span: Mapping[str, Any], which: str) -> int:
 
 
 def scores_of(trace: SpanTrace) -> dict[str, Any]:
-    """Return the valid feedback on the whole trace, by name; one of its spans says nothing of it. Raises ValueError."""
+    """Return the valid feedback on the whole trace, by name; one of its spans says nothing of it."""
     scores = {}
     for item in objects_at(trace.beside, "assessments", "an assessment"):
         value = object_at(item, "feedback").get("value")
@@ -57,14 +57,8 @@ def scores_of(trace: SpanTrace) -> dict[str, Any]:
     return scores
 
 
-def is_mlflow(data: object) -> bool:
-    """Whether JSON holds traces as MLflow exports them."""
-    first = next(iter(items_of(data, TRACES)), None)
-    return isinstance(first, Mapping) and isinstance(first.get("info"), Mapping) and isinstance(first.get("data"), Mapping)
-
-
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read traces. Raises ValueError with a one-line message that names the document and the trace."""
+    """Read traces."""
     traces = GatheredSpans(reading)
     for where, traced in each_item(file, TRACES, "trace"):
         with located(where):
@@ -80,4 +74,4 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("mlflow", lambda file: has(file, is_mlflow), read)
+FORMAT = Format("mlflow", lambda file: has(file, lambda data: holds(items_of(data, TRACES), {"info", "data"})), read)

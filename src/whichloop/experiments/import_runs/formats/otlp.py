@@ -6,35 +6,35 @@ resource; without a word on the score it is the one result of an evaluation that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from whichloop.protocol.json_text import Json
-
 from ..chats import as_text
-from ..foreign_file import ForeignFile, documents, has, in_document
+from ..foreign_file import ForeignFile, documents, has
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import FAILED, Span
-from ..values import list_at, mapping, object_at, objects_at
+from ..values import list_at, located, mapping, object_at, objects_at
 
 EVALUATION = "gen_ai.evaluation"
 SPANS = "resourceSpans"
 MAX_SPANS = 1_000_000
 MAX_LEVELS = 32
-"""Levels of nesting of an attribute's value that are read."""
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read traces. Raises ValueError with a one-line message that names the line, or the trace and what is wrong in it."""
+    """Read traces."""
     traces, number = GatheredSpans(reading), 0
     for name, data in documents(file):
-        with in_document(file, name):
-            for span, resource in _each_span(mapping(data, "the request")):
-                number += 1
-                if number > MAX_SPANS:
-                    raise ValueError(f"more than {MAX_SPANS} spans")
-                traces.add(span.get("traceId"), read_span(span), resource)
+        with located(name):
+            for item in objects_at(mapping(data, "the request"), SPANS, f"an item of {SPANS}"):
+                resource = read_attributes(object_at(item, "resource"))
+                scopes = objects_at(item, "scopeSpans", "an item of scopeSpans")
+                for span in (span for scope in scopes for span in objects_at(scope, "spans", "a span")):
+                    number += 1
+                    if number > MAX_SPANS:
+                        raise ValueError(f"more than {MAX_SPANS} spans")
+                    traces.add(span.get("traceId"), read_span(span), resource)
     for trace in traces.by_name.values():
         trace.scores = _scores_of(trace.root)
     return traces.log()
@@ -43,16 +43,8 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
 FORMAT = Format("otlp", lambda file: has(file, lambda data: isinstance(data, dict) and SPANS in data), read)
 
 
-def _each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Json]]]:
-    """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes. Raises ValueError."""
-    for item in objects_at(data, SPANS, f"an item of {SPANS}"):
-        resource = read_attributes(object_at(item, "resource"))
-        for scope in objects_at(item, "scopeSpans", "an item of scopeSpans"):
-            yield from ((span, resource) for span in objects_at(scope, "spans", "a span"))
-
-
 def read_span(span: Mapping[str, Any]) -> Span:
-    """Read a span. Raises ValueError."""
+    """Read a span."""
     status = object_at(span, "status")
     return Span(
         *(as_text(span.get("spanId")), as_text(span.get("parentSpanId")), as_text(span.get("name"))),
@@ -66,14 +58,14 @@ def read_span(span: Mapping[str, Any]) -> Span:
 
 
 def nanoseconds(value: object, what: str) -> int:
-    """Return a time in nanoseconds since 1970, which JSON may hold as text. Raises ValueError."""
+    """Return a time in nanoseconds since 1970, which JSON may hold as text."""
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal() or len(str(value)) > 20:
         raise ValueError(f"{what} is not a number of nanoseconds")
     return int(value)
 
 
 def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
-    """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
+    """Return the attributes of a span, an event or a resource by key."""
     attributes = {}
     for item in objects_at(span, "attributes", "an attribute"):
         if not isinstance(item.get("key"), str):
@@ -83,7 +75,7 @@ def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
-    """Return the value of an AnyValue; None for an empty one. Raises ValueError for one that is nested too deep."""
+    """Return the value of an AnyValue; None for an empty one."""
     if levels == 0:
         raise ValueError("an attribute is nested too deep")
     if "intValue" in value:
@@ -98,7 +90,7 @@ def _read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
 
 
 def _scores_of(span: Span) -> dict[str, Any]:
-    """Return the results of evaluations that a span's events name, as numbers or in words. Raises ValueError."""
+    """Return the results of evaluations that a span's events name, as numbers or in words."""
     scores: dict[str, Any] = {}
     for event in objects_at(span.raw, "events", "an event"):
         if event.get("name") == f"{EVALUATION}.result":

@@ -12,7 +12,7 @@ from typing import Any
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
 
-from ..foreign_file import ForeignFile, documents, has
+from ..foreign_file import ForeignFile, documents, has, holds
 from ..foreign_trials import ForeignArm, ForeignLog, Format, ReadingOptions
 from ..values import (
     answer_of,
@@ -37,7 +37,7 @@ _USAGE = (("prompt",), ("completion",), ("total",))
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read results. Raises ValueError with a one-line message that names the row."""
+    """Read results."""
     log = ForeignLog("promptfoo", reading)
     rows = [mapping(row, "a row") for _, data in documents(file) for row in _rows(data)]
     several = len({_label(row) for row in rows}) > 1
@@ -54,11 +54,7 @@ def _rows(data: Any) -> list[Any]:
     return rows if isinstance(rows, list) else [data]
 
 
-def _are_rows(data: Any) -> bool:
-    return any(isinstance(row, Mapping) and row.keys() >= _ROW for row in _rows(data)[:1])
-
-
-FORMAT = Format("promptfoo", lambda file: has(file, _are_rows), read)
+FORMAT = Format("promptfoo", lambda file: has(file, lambda data: holds(_rows(data), _ROW)), read)
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -94,7 +90,7 @@ def _add(log: ForeignLog, row: Mapping[str, Any], task: str, prompt: str) -> Non
     scorer = log.reading.scorer or SUCCESS
     if scorer not in scores:
         raise ValueError(f"no score {short_value(scorer)}; there are {', '.join(scores)}")
-    failed = _failed(row, response)
+    failed = row.get("failureReason", FAILED_REQUEST if response.get("error") else 0) == FAILED_REQUEST
     usage = None if failed else usage_in(object_at(row, "tokenUsage") or object_at(response, "tokenUsage"), _USAGE)
     latency = number_from_zero(row.get("latencyMs"), "latencyMs")
     log.tell(
@@ -113,12 +109,3 @@ def _add(log: ForeignLog, row: Mapping[str, Any], task: str, prompt: str) -> Non
         cost_usd=number_from_zero(row.get("cost"), "cost"),
         seconds=latency and latency / 1000,
     )
-
-
-def _failed(row: Mapping[str, Any], response: Mapping[str, Any]) -> bool:
-    """Tell whether the request failed, and not the answer; earlier versions have no `failureReason`."""
-    reason = row.get("failureReason")
-    if isinstance(reason, int):
-        return reason == FAILED_REQUEST
-    is_judged = bool(mapping(row.get("gradingResult"), "gradingResult"))
-    return row.get(SUCCESS) is not True and bool(response.get("error") or (row.get("error") and not is_judged))

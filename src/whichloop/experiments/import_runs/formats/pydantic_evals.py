@@ -27,7 +27,7 @@ _RUN = re.compile(r"(.*) \[(\d{1,6})/\d{1,6}\]", re.DOTALL)
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a report. Raises ValueError with a one-line message that names the invalid place."""
+    """Read a report."""
     data = file.json_object
     cases, failures = objects_at(data, "cases", "a case"), objects_at(data, "failures", "a failure")
     log, scorer = ForeignLog(name_of(data.get("dataset_name") or "dataset", "dataset_name"), reading), _scorer(cases, reading)

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from whichloop.metrics.trace import RequestError
-from whichloop.protocol import StopReason, WireError
+from whichloop.protocol import StopReason
 from whichloop.protocol.chat import NativeCall
-from whichloop.protocol.wire import read_call
 
-from ..chats import as_messages, as_text, read_chat, read_reply
+from ..chats import as_messages, as_text, parsed, read_chat, read_reply
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
-from ..foreign_file import ForeignFile, documents, has, in_document, task_of
+from ..foreign_file import ForeignFile, documents, has, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
-from ..values import answer_of, mapping, number_from_zero, object_at, objects_at, usage_in
+from ..values import answer_of, located, mapping, number_from_zero, object_at, objects_at, usage_in
 
 STOPS: Mapping[str, StopReason] = {"success": StopReason.FINISHED, "max_steps_error": StopReason.MAX_STEPS}
 FINAL = "final_answer"
@@ -34,18 +33,21 @@ _TASK_OR_ANSWER = frozenset({"task", "task_images", "system_prompt", "output"})
 def is_memory(data: Any) -> bool:
     """Tell whether JSON is an agent's memory, and not a table's rows, whose columns may have the same names."""
     steps = data.get("steps") if isinstance(data, Mapping) else data
-    return isinstance(steps, list) and bool(steps) and all(isinstance(step, Mapping) and _is_step(step) for step in steps)
-
-
-def _is_step(step: Mapping[str, Any]) -> bool:
-    return bool({"step_number", "plan"} & step.keys()) or (bool(_TASK_OR_ANSWER & step.keys()) and step.keys() <= _TASK_OR_ANSWER)
+    return (
+        isinstance(steps, list)
+        and bool(steps)
+        and all(
+            isinstance(one, Mapping) and ({"step_number", "plan"} & one.keys() or set() < one.keys() <= _TASK_OR_ANSWER)
+            for one in steps
+        )
+    )
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
+    """Read memories."""
     log = ForeignLog("smolagents", reading)
     for name, data in documents(file):
-        with in_document(file, name):
+        with located(name):
             if not is_memory(data):
                 raise ValueError("not a list of memory steps, and no object with one under steps")
             whole = data if isinstance(data, Mapping) else {"steps": data}
@@ -58,7 +60,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             log.tell(
                 whole,
                 ForeignArm("smolagents", loop="smolagents"),
-                task_of(name),
+                task_of(file, name),
                 unscored="excluded",
                 own_task=True,
                 stop=STOPS.get(str(whole.get("state")), ended),
@@ -94,7 +96,9 @@ def _action(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
     elif kind == _MAX_STEPS:  # no step of the agent's: it asked once more, for an answer
         yield _turn(step, (), as_text(step.get("action_output")))
     elif step.get("is_final_answer") and [call.name for call in calls] == [FINAL]:
-        yield _turn(step, (), _answer(step, calls[0]))
+        arguments, output = parsed(calls[0].arguments), step.get("action_output")
+        in_call = arguments.get("answer") if isinstance(arguments, Mapping) else None
+        yield _turn(step, (), as_text(next((one for one in (output, in_call) if one is not None), step.get("observations"))))
     else:
         yield _turn(step, calls, problem=message if kind == _PARSING else "")
         observed = as_text(step.get("observations")) or message
@@ -102,16 +106,6 @@ def _action(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
             failed = None if error and len(calls) > 1 else bool(error)  # of several calls it does not say which failed
             ours = calls[0].id if len(calls) == 1 else ""
             yield CallResult(observed, ours, failed=failed, error_type=kind or None, never_ran=message.startswith(_NEVER_RAN))
-
-
-def _answer(step: Mapping[str, Any], call: NativeCall) -> str:
-    """Return the answer of the last step, which stands in its output, or else in the arguments of the call."""
-    if step.get("action_output") is not None:
-        return as_text(step["action_output"])
-    try:
-        return as_text(read_call(call).arguments["answer"])
-    except (WireError, KeyError):
-        return as_text(step.get("observations"))
 
 
 def _call(call: Mapping[str, Any]) -> NativeCall:

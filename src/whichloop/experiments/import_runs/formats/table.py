@@ -23,7 +23,7 @@ from whichloop.protocol.wire import from_json
 from ..chats import parsed, read_chat
 from ..columns import UNITS, columns_named, columns_of, factor_of, named_by_user
 from ..conversation import CallResult, answer_in
-from ..foreign_file import ROWS, ForeignFile
+from ..foreign_file import ROWS, ForeignFile, has, holds
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..table_rows import FileRow, list_of_rows, rows_of
 from ..values import (
@@ -73,17 +73,11 @@ _ARGUMENTS = ("arguments", "args", "input")
 
 def recognizes(file: ForeignFile) -> bool:
     """Tell whether a file that is of no other format holds rows."""
-    if file.suffix != ".json":
-        return file.suffix in ROWS
-    try:
-        data = file.json_value
-    except ValueError:
-        return False
-    return isinstance(data, list) and bool(data) and isinstance(data[0], dict)
+    return file.suffix in ROWS or (file.suffix == ".json" and has(file, lambda data: isinstance(data, list) and holds(data, set())))
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a table. Raises ValueError with a one-line message that names the row and the error."""
+    """Read a table."""
     in_file, whole_rows = rows_of(file, reading)
     names, by_column = _with_places(in_file, whole_rows, reading)
     columns = columns_of(names, reading)
@@ -132,10 +126,7 @@ FORMAT = Format("csv", recognizes, read_table)
 
 
 def _with_places(names: Sequence[str], rows: Sequence[FileRow], reading: ReadingOptions) -> tuple[list[str], Sequence[FileRow]]:
-    """Return the columns and rows with a column for each place inside of a cell that the user named, and for a row's usage.
-
-    Raises ValueError where a column holds objects, and nothing stands at the place in any.
-    """
+    """Return the columns and rows with a column for each place inside of a cell that the user named, and for a row's usage."""
     places: dict[str, None] = {}
     for meaning, place in named_by_user(reading).items():
         outer = place.partition(".")[0]
@@ -217,10 +208,7 @@ def _chats(rows: Sequence[FileRow]) -> tuple[list[tuple[ForeignTrace, str] | Non
 
 
 def read_messages(cell: Any) -> tuple[ForeignTrace, str] | None:
-    """Return what the messages of a cell say, also where they are the text of a JSON array; None for an empty cell.
-
-    Raises ValueError that names the message.
-    """
+    """Return what the messages of a cell say, also where they are the text of a JSON array; None for an empty cell."""
     if is_nothing(cell):
         return None
     if isinstance(cell, str):
@@ -310,6 +298,9 @@ def _trial(
     status = _status(cells.get("status"), value, in_score)
     error = error_in(cells.get("error"))
     measures = {meaning: parsed(cells.get(meaning), columns.get(meaning, meaning)) for meaning, parsed in _NUMBERS.items()}
+    told_stop = "" if is_nothing(cells.get("stop")) else str(cells["stop"]).strip().lower()
+    if told_stop and told_stop not in {*StopReason}:
+        raise ValueError(f"stop {short_value(cells['stop'])} is none of {', '.join(StopReason)}; --map stop=")
     ended_by_error = status == "errored" and bool(error or in_score or not is_nothing(cells.get("status")))
     answered = "" if chat is None else answer_of(chat[1])
     spelled = cells["score"].strip() if isinstance(cells["score"], str) else ""
@@ -318,7 +309,7 @@ def _trial(
         status=status,
         reason=error or (blank_score(spelled) if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=_stop(cells.get("stop")) or (StopReason.CRASHED if ended_by_error else StopReason.FINISHED if answered else None),
+        stop=told_stop or (StopReason.CRASHED if ended_by_error else StopReason.FINISHED if answered else None),
         answer=answered or None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
         trace=None if chat is None else chat[0],
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
@@ -345,13 +336,6 @@ def error_in(cell: Any) -> str:
     if is_nothing(cell) or word in _NO_ERROR:
         return ""
     return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else reason_line(cell)
-
-
-def _stop(cell: Any) -> StopReason | None:
-    word = "" if is_nothing(cell) else str(cell).strip().lower()
-    if word and word not in {*StopReason}:
-        raise ValueError(f"stop {short_value(cell)} is none of {', '.join(StopReason)}; --map stop=")
-    return StopReason(word) if word else None
 
 
 def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:

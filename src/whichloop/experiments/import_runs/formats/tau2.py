@@ -43,7 +43,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read results. Raises ValueError that names the simulation and the message."""
+    """Read results."""
     log = ForeignLog("tau2", reading)
     if file.tree is None and "simulations" in file.json_object:
         listed = objects_at(file.json_object, "simulations", "a simulation")
@@ -82,36 +82,36 @@ def _add(log: ForeignLog, data: Mapping[str, Any], simulations: Iterable[tuple[s
     suite = "tau2" if domain is None else f"tau2-{name_of(domain, 'domain_name')}"
     tasks = objects_at(data, "tasks", "a task")
     questions = {name_of(task.get("id"), "a task's id"): digest(without_floats(task)) for task in tasks}
-    for where, simulation in simulations:
+    for where, run in simulations:
         with located(where):
-            _tell(log, arm, simulation, suite, questions)
+            reason, task = run.get("termination_reason"), name_of(run.get("task_id"), "task_id")
+            ended = "no reason" if reason is None else name_of(reason, "termination_reason")
+            items = _conversation(run)
+            log.tell(
+                run,
+                arm,
+                task,
+                object_at(run, "reward_info").get("reward"),
+                is_judged=ended != INFRASTRUCTURE,
+                repeat=count(run.get("trial"), "trial") or 0,
+                reason=f"no reward: {ended}",
+                question=questions.get(task, ""),
+                suite=suite,
+                stop=None if reason is None else STOPS.get(ended, StopReason.TERMINATED),
+                **measures_in(run, cost_usd="agent_cost", seconds="duration"),
+                trace=ForeignTrace.of(items, ("provider", "wire")) if items else None,
+            )
     log.questions |= {name: asked for name, asked in questions.items() if name not in log.questions}
     return count(info.get("num_trials"), "num_trials") or 1
 
 
-def _tell(log: ForeignLog, arm: ForeignArm, run: Mapping[str, Any], suite: str, questions: Mapping[str, str]) -> None:
-    reason, task = run.get("termination_reason"), name_of(run.get("task_id"), "task_id")
-    ended = "no reason" if reason is None else name_of(reason, "termination_reason")
-    items = _conversation(run)
-    log.tell(
-        run,
-        arm,
-        task,
-        object_at(run, "reward_info").get("reward"),
-        is_judged=ended != INFRASTRUCTURE,
-        repeat=count(run.get("trial"), "trial") or 0,
-        reason=f"no reward: {ended}",
-        question=questions.get(task, ""),
-        suite=suite,
-        stop=None if reason is None else STOPS.get(ended, StopReason.TERMINATED),
-        **measures_in(run, cost_usd="agent_cost", seconds="duration"),
-        trace=ForeignTrace.of(items, ("provider", "wire")) if items else None,
-    )
-
-
 def _conversation(run: Mapping[str, Any]) -> list[ConversationItem]:
     """Return what the messages that the agent wrote or got say, with tokens and seconds of the replies."""
-    messages = [message for message in objects_at(run, "messages", "a message") if _is_the_agents(message)]
+    messages = [
+        one
+        for one in objects_at(run, "messages", "a message")  # not the user's own calls and their results
+        if (one.get("requestor") != "user" if one.get("role") == "tool" else one.get("role") != "user" or not one.get("tool_calls"))
+    ]
     replies = iter([message for message in messages if message.get("role") == "assistant"])
     items = list[ConversationItem]()
     for item in read_chat(messages):
@@ -121,10 +121,3 @@ def _conversation(run: Mapping[str, Any]) -> list[ConversationItem]:
             item = replace(item, tokens=usage_in(object_at(message, "usage")), seconds=seconds)
         items.append(item)
     return items
-
-
-def _is_the_agents(message: Mapping[str, Any]) -> bool:
-    """Tell whether the agent wrote or got a message: not the user's own calls and their results."""
-    if message.get("role") == "tool":
-        return message.get("requestor") != "user"
-    return message.get("role") != "user" or not message.get("tool_calls")

@@ -29,7 +29,7 @@ _RUN = {"task_id", "reward", "traj", "trial"}
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read a file of results; the arm is named after it. Raises ValueError that names the run and the message."""
+    """Read a file of results; the arm is named after it."""
     if not isinstance(file.json_value, list):
         raise ValueError("not a list of runs")
     arm, log = ForeignArm(name_of(file.path.stem, "the file's name")), ForeignLog(SUITE, reading)
@@ -74,7 +74,10 @@ def _with_actions(items: Sequence[ConversationItem]) -> Iterator[ConversationIte
             yield _told(CallResult(item.text.removeprefix(OUTPUT)))
             called = False
         elif isinstance(item, ModelTurn) and not item.calls and is_output and ACTION in item.text:
-            yield replace(item, calls=(_action(item.text.rpartition(ACTION)[2].strip()),))
+            data = parsed(raw := item.text.rpartition(ACTION)[2].strip())
+            is_call = isinstance(data, Mapping)
+            name, arguments = (str(data.get("name", "")), as_text(data.get("arguments") or {})) if is_call else ("", raw)
+            yield replace(item, calls=(NativeCall("", name, arguments),))
             called = True
         else:
             yield _told(item) if isinstance(item, CallResult) else item
@@ -85,10 +88,3 @@ def _told(result: CallResult) -> CallResult:
     unknown = result.text.startswith(UNKNOWN)
     failed = unknown or result.text.startswith(FAILED)
     return replace(result, failed=failed, error_type=("UnknownTool" if unknown else "Error") if failed else None)
-
-
-def _action(raw: str) -> NativeCall:
-    data = parsed(raw)
-    if not isinstance(data, Mapping):
-        return NativeCall("", "", raw)
-    return NativeCall("", str(data.get("name", "")), as_text(data.get("arguments") or {}))

@@ -39,7 +39,7 @@ def recognizes(file: ForeignFile) -> bool:
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
-    """Read the trials of a run, or of several below one folder. Raises ValueError that names the file."""
+    """Read the trials of a run, or of several below one folder."""
     log, folder = ForeignLog("terminal-bench", reading), file.path.stem if file.suffix else file.path.name
     found = _in_folder(file.tree) if file.tree else _listed("", {}, file.json_object)
     for where, run, data in found:
