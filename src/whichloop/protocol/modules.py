@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import pkgutil
 import sys
-import traceback
-from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoints, PackageNotFoundError, entry_points, version
 from types import ModuleType
-from typing import Any
 
 
 def names_in(package: str) -> tuple[str, ...]:
@@ -22,39 +19,6 @@ def names_in(package: str) -> tuple[str, ...]:
 def module_in(package: str, name: str) -> ModuleType:
     """Return one of these modules, imported."""
     return import_module(f"{package}.{name}")
-
-
-def offered_by(package: str, name: str, attribute: str, is_right: Callable[[Any], bool], right: str) -> Any:
-    """Return what one of these modules offers under the name that its folder asks for, such as `MEASURE`.
-
-    `right`: what it must be, in words. Raises ValueError, which names the file, where it is missing or `is_right` refuses it, and
-    where the module itself fails; ModuleNotFoundError for a package that it needs and that is not installed.
-    """
-    try:
-        module = module_in(package, name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != __name__.partition(".")[0]:
-            raise  # of a package that an extra may install
-        raise _not_imported(package, name, error) from error
-    except Exception as error:
-        raise _not_imported(package, name, error) from error
-    if not hasattr(module, attribute):
-        raise ValueError(f"{module.__file__}: {attribute} is missing; it must be {right}")
-    offered = getattr(module, attribute)
-    if not is_right(offered):
-        raise ValueError(f"{module.__file__}: {attribute} must be {right}; it is {_described(offered)}")
-    return offered
-
-
-def _not_imported(package: str, name: str, error: Exception) -> ValueError:
-    """Return the error that names a module that cannot be imported, with the line of its own that failed, if one did."""
-    folders = tuple(import_module(package).__path__)
-    lines = [f"{file}:{line}" for file, line, _, _ in traceback.extract_tb(error.__traceback__) if file.startswith(folders)]
-    return ValueError(f"{lines[-1] if lines else f'{package}.{name}'}: {type(error).__name__}: {error}")
-
-
-def _described(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"of the type {type(value).__name__}"
 
 
 @lru_cache(maxsize=64)  # scorers are named once per trial

@@ -20,7 +20,7 @@ from whichloop.datasets.importing.mcp_server import is_mcp, mcp_tools
 from whichloop.datasets.importing.own_tools import OwnTools, offered
 from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program
-from whichloop.protocol.modules import module_in, offered_by, plugins_of
+from whichloop.protocol.modules import module_in, plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from whichloop.protocol.own_code import load_plugin, named_with_dots, own_words
 from whichloop.protocol.values import joined
@@ -117,13 +117,6 @@ _READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 """Ending of a file → the suite that reads it."""
 
 
-_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "LOOP": (inspect.isclass, "a class, whose fields are the loop's options"),
-    "SUITE": (callable, "a function that returns the suite"),
-}
-"""What a file of ours defines under each name: whether it is right, and that in words."""
-
-
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
@@ -136,7 +129,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
                 if place == "framework":  # its wiring runs in an environment of its own
                     framework: Callable[..., Any] = module_in("whichloop.frameworks", "table").FRAMEWORKS[name]
                     return framework
-                offered: Callable[..., Any] = offered_by(package, name, attribute, *_OFFERED[attribute])
+                offered: Callable[..., Any] = getattr(module_in(package, name), attribute)
             return offered
     plugins = {point.name: point for point in plugins_of(f"whichloop.{kind}s")}
     if name in plugins:
