@@ -231,7 +231,7 @@ def _solver_name(name: Any) -> str:
 
 
 def _add(log: ForeignLog, arm: ForeignArm, task: str, repeat: int, sample: Mapping[str, Any]) -> set[str]:
-    """Add a sample; return its scorers. An error beside a score (`score_on_error`) is the agent's own failure, and counts."""
+    """Add a sample; return its scorers. An error beside a score is the agent's own failure, and counts."""
     scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in object_at(sample, "scores").items()}
     scorer, result = ("", {}) if "score" in log.reading.columns else _score_of(scores, log.reading.scorer)
     log.scorers |= {scorer} - {""}
