@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.models.profiles import PROFILES_VERSION
 from whichloop.runs.manifest import newer_versions
-from whichloop.runs.store.files import versions_in
 
 HERE = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
 VERSION = st.none() | st.integers(0, 12) | st.text(max_size=3)
@@ -23,11 +22,6 @@ def test_a_version_is_told_only_where_it_is_newer_than_ours(versions):
     assert bool(said) == bool(newer)
     assert said.count(", here ") == len(newer)
     assert "\n" not in said
-
-
-@given(st.none() | st.integers() | st.text() | st.lists(st.integers()))
-def test_a_damaged_manifest_names_no_versions(damaged):
-    assert versions_in({"versions": damaged}) == versions_in({}) == {}
 
 
 def test_the_sentence_names_the_file_and_both_versions():

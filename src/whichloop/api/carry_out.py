@@ -80,19 +80,15 @@ def carry_out_run(
             raise KeyboardInterrupt(f"interrupted; {way_on(experiment.folder, own_code(experiment.config))}") from None
         run_results = results(experiment.folder)
         notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
-        notes.extend(_publish(experiment, run_results))
+        page = report_html(run_results)
+        notes.extend(write_or_note(page, run_results.folder))
+        notes.extend(filter(None, [log_results(run_results, experiment.config, page)]))
         notes.extend(filter(None, [named_alike(experiment.folder, experiment.config.name)]))
         return run_results
 
     run_results = apart(finish)
     warn_caller(notes)
     return Loaded(run_results)
-
-
-def _publish(experiment: Experiment, run: Results) -> Sequence[str]:
-    """Write the page and log the run; a failure of either is a note and loses no result."""
-    page = report_html(run)
-    return [*write_or_note(page, run.folder), *filter(None, [log_results(run, experiment.config, page)])]
 
 
 def write_or_note(page: str, folder: Path) -> list[str]:

@@ -44,6 +44,11 @@ def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, as_json: b
 
 
 def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbose: bool) -> NoReturn:
+    config, optimizer = optimization.config.compare, parse_spec(optimization.config.search.optimizer).name
+    own = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
+    to_go_on = " ".join(["go on with: whichloop resume", shlex.quote(str(optimization.folder)), *resume_flags(config), *own])
+    if not quiet:
+        say(f"if this is cut off, {to_go_on}")
     try:
         with quiet_loops(), own_prints_aside(), watching(SearchBoard(optimization), quiet=quiet) as board:
             stopped = run(optimization, board, board)
@@ -51,19 +56,15 @@ def _carry_out(optimization: Optimization, *, as_json: bool, quiet: bool, verbos
         stopped = "interrupted"
     result = optimization_result(optimization.folder)
     if stopped:
-        say(f"{stopped}; {result.state or 'complete'}; go on with")
-        optimizer = parse_spec(optimization.config.search.optimizer).name
-        own = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
-        words = [shlex.quote(str(optimization.folder)), *resume_flags(optimization.config.compare), *own]
-        say(f"  whichloop resume {' '.join(words)}")
+        say(f"{stopped}; {result.state or 'complete'}; {to_go_on}")
     has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in result.designs)
     say(f"run directory: {optimization.folder}")
     if has_results:
-        for line in () if stopped or quiet else where_logged(optimization.config.compare, optimization.folder):
+        for line in () if stopped or quiet else where_logged(config, optimization.folder):
             say(line)
         show(optimize_doc(result), as_json=as_json, verbose=verbose)
         page = optimization_html(result)
         write(page, None, result.folder / PAGE)
-        if not stopped and (unlogged := log_results(result, optimization.config.compare, page)):
+        if not stopped and (unlogged := log_results(result, config, page)):
             say(f"warning: {unlogged}")
     raise typer.Exit(INTERRUPTED if stopped else code_of_search(result))

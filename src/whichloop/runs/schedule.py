@@ -230,8 +230,8 @@ def _check_form(profile: Profile, spec: Spec, loop: Loop) -> None:
     if profile.by_form and not form_of(loop):
         native, text = (profile.met_by(form).name for form in FORMS)
         raise ValueError(
-            f"profile {profile.name} is {native} for native calls and {text} for calls in text, and loop {spec.name} does not say "
-            "which it has: run it under one of the two, or set calls_in, 'native' or 'text'"
+            f"profile {profile.name} is {native} for native calls and {text} for calls in text; loop {spec.name} mixes them, "
+            f"or does not say which it has (calls_in): run it under {native} or {text}"
         )
 
 

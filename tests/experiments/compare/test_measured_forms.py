@@ -256,7 +256,7 @@ def test_several_runs_show_where_a_profile_does_not_apply(ran, column):
 
 def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path):
     config = CompareConfig(loops=("phased",), profiles=("measured-2024",), runs=tmp_path, mlflow=False)
-    with pytest.raises(ValueError, match=r"loop phased does not say which it has: run it under one of the two, or .* calls_in"):
+    with pytest.raises(ValueError, match=r"phased mixes them, or does not say .*: run it under native-2024 or text-2024"):
         prepare(config)
     assert list(tmp_path.iterdir()) == []
 

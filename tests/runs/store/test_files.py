@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from whichloop.metrics.record import Record
+from whichloop.metrics.record_table import shared_fields
+from whichloop.runs.store import trials as module
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
+from whichloop.runs.store.trials import TrialFile, read_records
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -47,3 +52,15 @@ def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_p
     write_manifest_json(folder, {"config": {}})
     assert read_manifest_json(folder) == {"config": {}}
     assert (outside.read_text(), [path.name for path in folder.iterdir()]) == ("mine", ["manifest.json"])
+
+
+def test_what_is_added_while_a_run_is_read_is_read_the_next_time(tmp_path, record, monkeypatch):
+    def meanwhile(kind: Record) -> Record:
+        monkeypatch.undo()
+        file.add([(record(task="another"), b"")])
+        return shared_fields(kind)
+
+    with closing(TrialFile(tmp_path)) as file:
+        file.add([(record(), b"")])
+        monkeypatch.setattr(module, "shared_fields", meanwhile)
+        assert (len(read_records(tmp_path)), len(read_records(tmp_path))) == (1, 2)

@@ -184,11 +184,12 @@ class Verdict:
 
     @property
     def cheaper(self) -> tuple[str, ...]:
-        """The loops that are shown to cost less than the adopted one, the most accurate first."""
+        """The loops that are shown to cost less than the adopted one, the most accurate first; none that crashed."""
         if self.decision is None or self.decision.outcome != "Adopt":
             return ()
         (adopted,) = self.decision.loops
-        return tuple(row.loop for row in self.rows if self.savings.get((row.loop, adopted), 0.0) >= SAVING)
+        whole = [row.loop for row in self.rows if not any(arm.summary.crashes for arm in row.arms)]
+        return tuple(loop for loop in whole if self.savings.get((loop, adopted), 0.0) >= SAVING)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

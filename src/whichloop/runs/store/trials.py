@@ -148,6 +148,7 @@ def read_all(folder: Path, after: int = 0) -> RecordStore:
     Raises RunError for a row that is damaged or not a record.
     """
     with _opened(folder) as db:
+        db.execute("BEGIN")  # one snapshot
         kinds, places, crcs = list[Record](), dict[int, int](), dict[int, int]()
         shared = Shared()
         for kind, text, crc in db.execute("SELECT kind, record, crc FROM kinds"):
