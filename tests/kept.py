@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
+from hypothesis import strategies as st
 
 from whichloop.metrics.record import Record
 from whichloop.runs.store.files import MANIFEST, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TRIALS, TrialFile, each_record
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

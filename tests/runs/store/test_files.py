@@ -10,17 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.kept import JSON
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import shared_fields
 from whichloop.runs.store import trials as module
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialFile, read_records
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
 
 
 @settings(max_examples=cases(20))

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.kept import execute, trace_text
+from tests.kept import JSON, execute, trace_text
 from tests.prepared import Prepared, ran_in_fork
 from whichloop.metrics.record import FaultRecord, Record, Shared
 from whichloop.metrics.record_table import records_digest
@@ -45,11 +45,6 @@ from whichloop.runs.store.trials import (
 
 ROOT = Path(__file__).parents[3]
 COUNT, NUMBER = st.integers(0, 10**6), st.floats(0, 1e9)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
 RECORDS = st.builds(
     Record,
     arm=st.text(),

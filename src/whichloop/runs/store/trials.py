@@ -125,13 +125,13 @@ def _begun(db: sqlite3.Connection, folder: Path) -> sqlite3.Connection:
     elif found != set(SCHEMA):
         raise RunError(f"{folder / TRIALS}: not the trials of a run")
     told = read_manifest_json(folder).get("rows") if (folder / MANIFEST).exists() else None
-    if isinstance(told, int) and told > (there := _last(db)):
+    if isinstance(told, int) and told > (there := _rows(db)):
         why = f"it was damaged or edited, or copied without {TRIALS}-wal"
         raise RunError(f"{folder / TRIALS}: {MANIFEST} tells of {told} rows, and {there} are there: {why}")
     return db
 
 
-def _last(db: sqlite3.Connection) -> int:
+def _rows(db: sqlite3.Connection) -> int:
     (count,) = db.execute("SELECT count(*) FROM trials").fetchone()
     return int(count)
 
@@ -139,7 +139,7 @@ def _last(db: sqlite3.Connection) -> int:
 def count_rows(folder: Path) -> int:
     """Return how many rows a run has, those of earlier attempts included. Raises RunError."""
     with _opened(folder) as db:
-        return _last(db)
+        return _rows(db)
 
 
 def read_all(folder: Path, after: int = 0) -> RecordStore:
@@ -325,7 +325,7 @@ class TrialFile:
                     while self._db.execute(f"PRAGMA {pragma}").fetchone()[0] != done and time.monotonic() < until:
                         time.sleep(0.1)
             with self._told():
-                rows = _last(self._db)
+                rows = _rows(self._db)
         if path.exists():
             try:
                 write_manifest_json(self.folder, read_manifest_json(self.folder) | {"rows": rows})
