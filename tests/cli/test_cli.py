@@ -95,7 +95,7 @@ def test_version(whichloop):
         (["resume", "nope"], "no run 'nope'"),
         (["resume", "latest"], "no run 'latest'"),
         (["report", "nope"], "no run 'nope'; in runs: none yet"),
-        (["report"], "no run 'latest'; in runs: none yet; --runs FOLDER looks in another folder\n"),
+        (["report"], "no run 'latest'; in runs: none yet\n"),
         (["report", "--runs", "elsewhere"], "no run 'latest'; in elsewhere: none yet\n"),
         (["show"], "no run 'latest'; in runs: none yet"),
         (["report", "."], "not a run directory (it has no manifest.json)"),

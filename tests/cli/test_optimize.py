@@ -262,7 +262,7 @@ def test_optimizers_are_listed(whichloop):
     ("arguments", "said"),
     [
         (["--budget", "much"], "write calls, tokens, dollars or seconds"),
-        (["-s", "proposer_budget=0"], "a whole number from 1"),
+        (["-s", "proposer_budget=0"], "-s proposer_budget.calls: Input should be greater than or equal to 1"),
         (["--optimizer", "COPRA"], "did you mean 'COPRO'?"),
         (["--optimizer", "COPRO(width=3)"], "width"),
         (["--loop", "nothing"], "unknown loop 'nothing'"),

@@ -265,7 +265,7 @@ def test_flags_of_comparisons_are_refused_for_an_optimization(whichloop, here):
         assert "is an optimization, which goes on as it began" in ended.err
     ended = whichloop("resume", "o", "--rescore")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "this is an optimization, which cannot be" in ended.err
+    assert "an optimization and its test cannot be" in ended.err
 
 
 # --- rescore ---

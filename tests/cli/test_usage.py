@@ -44,7 +44,7 @@ MISTAKES = [
     ("compare -s alpha", "Invalid value for -s: 'alpha': write NAME=VALUE"),
     ("compare --engine rai", "--engine: Input should be 'local' or 'ray', got 'rai'"),
     ("compare --budget 5apples", "--budget: '5apples' is not a budget; write calls, tokens"),
-    ("compare --per-trial 0calls", "--per-trial: '0calls': a whole number from 1 to 10¹⁵ is needed"),
+    ("compare --per-trial 0calls", "--per-trial: Input should be greater than or equal to 1, got 0.0"),
     ("compare --price cheap", "--price: "),
     ("compare --loop bare(max_steps=x)", "loop bare: max_steps: Input should be a valid integer"),
     ("compare --loop finish --vary parse_retries=0", "--vary: parse_retries: give two values or more"),

@@ -88,9 +88,9 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (99, "written by a newer whichloop: its records have version 99, and this whichloop reads version 1"),
-        (0, "manifest.json: its records have version 0, and this whichloop reads version 1"),
-        ("new", "manifest.json: its records have version 'new', and this whichloop reads version 1"),
+        (99, "its records have version 99; this whichloop reads 1"),
+        (0, "manifest.json: its records have version 0; this whichloop reads 1"),
+        ("new", "manifest.json: its records have version 'new'; this whichloop reads 1"),
     ],
 )
 def test_a_run_of_another_version_is_refused_in_one_line(manifest_json: MakeManifest, tmp_path: Path, version: Any, said: str):

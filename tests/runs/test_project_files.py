@@ -57,10 +57,10 @@ def test_the_files_are_all_that_can_be_reached_by_imports(tmp_path_factory, grap
     [
         ("from own_package.helper import tidy", ["helper"]),
         ("from .helper import tidy", ["helper"]),
-        ("from . import helper", ["helper"]),
+        ("from . import helper", ["__init__", "helper"]),
         ("from own_package import PRICES", ["__init__"]),
         ("import own_package.helper", ["__init__", "helper"]),
-        ("def later():\n    from own_package import helper", ["helper"]),
+        ("def later():\n    from own_package import helper", ["__init__", "helper"]),
         ("from .inner.deep import tidy", ["inner/deep"]),
         ("from .inner import deep, NAME", ["inner/__init__", "inner/deep"]),
         ("from ..elsewhere import name", []),
@@ -78,7 +78,7 @@ def test_what_is_installed_is_no_project_of_its_neighbours(tmp_path):
     place = tmp_path / "site-packages"
     write(place, {"own_package/__init__.py": "", "own_package/loops.py": "import other_package\nfrom . import helper\n"})
     write(place, {"own_package/helper.py": "", "other_package.py": ""})
-    assert found(place, "own_package/loops.py") == ["own_package/helper.py", "own_package/loops.py"]
+    assert found(place, "own_package/loops.py") == [f"own_package/{name}.py" for name in ("__init__", "helper", "loops")]
     write(tmp_path, {"mine.py": "import own_package.helper\n"})
     assert found(tmp_path, "mine.py") == ["mine.py"]
 

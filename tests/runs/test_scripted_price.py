@@ -18,7 +18,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.summary import dollars_of_trial
 from whichloop.metrics.views import to_be_typed
 from whichloop.models.prices import Price, PriceTag, read_tag
-from whichloop.runs.config import CompareConfig, SettingError, TrialBudgetConfig
+from whichloop.runs.config import BudgetConfig, CompareConfig, SettingError
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.trial_models import with_scripted_price
 
@@ -123,13 +123,13 @@ def test_a_price_changes_nothing_but_costs(priced, tmp_path):
 def test_a_limit_in_dollars_holds_and_a_run_that_goes_on_has_its_price(priced, tmp_path):
     spent = {record.key: dollars_of_trial(record) or 0.0 for record in priced.records}
     limit = to_be_typed(sorted(spent.values())[len(spent) // 2])
-    limited = made(tmp_path, trial_budget=TrialBudgetConfig(dollars=limit))
+    limited = made(tmp_path, trial_budget=BudgetConfig(dollars=limit))
     assert f"at most ${limit} uncached a trial" in limited.title
     beyond = {record.key for record in limited.records if record.stop == "budget"}
     assert beyond == {key for key, paid in spent.items() if paid > limit}
     assert reopen(limited.folder).trial_models.scripted_price == Price(3, 15, 0.3)
     with pytest.raises(ValueError, match=r"a budget in dollars needs one for the scripted model"):
-        made(tmp_path, None, trial_budget=TrialBudgetConfig(dollars=1))
+        made(tmp_path, None, trial_budget=BudgetConfig(dollars=1))
 
 
 def test_the_gate_refuses_another_price(priced, tmp_path):

@@ -25,7 +25,6 @@ from whichloop.reports.tracking import log_results
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Progress
-from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.run_state import read_state
 
@@ -83,7 +82,6 @@ def carry_out_run(
         page = report_html(run_results)
         notes.extend(write_or_note(page, run_results.folder))
         notes.extend(filter(None, [log_results(run_results, experiment.config, page)]))
-        notes.extend(filter(None, [named_alike(experiment.folder, experiment.config.name)]))
         return run_results
 
     run_results = apart(finish)

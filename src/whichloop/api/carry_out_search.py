@@ -10,7 +10,6 @@ from whichloop.protocol.names import parse_spec
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress import SearchBoard, displayed
 from whichloop.reports.tracking import log_results
-from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import own_code
 
 from .carry_out import CutSearch, apart, warn_caller, way_on, write_or_note
@@ -37,7 +36,6 @@ def carry_out_search(request: OptimizeConfig | CutSearch, progress: bool | None)
         if stopped:
             notes.append(f"{stopped}; {result.state or 'complete'}; {to_go_on}")
         notes.extend(f"{each.design}: {warning}" for each in result.designs if each.ended for warning in each.ended.warnings)
-        notes.extend(filter(None, [named_alike(result.folder, config.compare.name)]))
         notes.extend(write_or_note(page, result.folder))
         if not stopped:
             notes.extend(filter(None, [log_results(result, config.compare, page)]))

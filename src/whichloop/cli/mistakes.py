@@ -19,7 +19,8 @@ from whichloop.text.output import terminal_safe
 def error_line(error: ValueError | OSError, flags: Collection[str] = ()) -> str:
     """Return the line for a user's mistake. `flags`: options of the command; a setting that is none of them is typed by `-s`."""
     if isinstance(error, SettingError):
-        flag = EVERYDAY.get(error.setting) or f"--{error.setting.replace('_', '-')}"
+        name = error.setting.partition(".")[0]
+        flag = EVERYDAY.get(name) or f"--{error.setting.replace('_', '-')}"
         shown = next((each for each in (flag, f"--add-{flag[2:]}") if each in flags), f"-s {error.setting}")
         return _line(f"error: {shown}: {error.problem}")
     return _line(f"error: {error_words(error)}")

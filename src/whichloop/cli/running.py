@@ -20,7 +20,6 @@ from whichloop.reports.progress import TrialBoard, watching
 from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.config import BudgetConfig, typed_words
 from whichloop.runs.engine.messages import WorkerError
-from whichloop.runs.folders import named_alike
 from whichloop.runs.permissions import resume_flags
 from whichloop.runs.run_state import larger, overrun, read_state
 from whichloop.runs.store.files import CutShort
@@ -102,8 +101,6 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
         return
     say(f"run directory: {experiment.folder} (whichloop report and show say more of it)")
     say(f"page, once this command has ended: {experiment.folder / PAGE}")
-    if line := named_alike(experiment.folder, experiment.config.name):
-        say(line)
 
 
 def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:

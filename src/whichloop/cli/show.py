@@ -47,8 +47,7 @@ def show(
     """
     from whichloop.experiments.why.trial import missed_doc, recorded_doc
     from whichloop.runs.folders import run_folder, trials_folder
-    from whichloop.runs.manifest import newer_versions
-    from whichloop.runs.store.files import RunError, arms_in, read_manifest_json, versions_in
+    from whichloop.runs.store.files import RunError, arms_in, read_manifest_json
     from whichloop.runs.store.trials import find_trial
 
     from . import console
@@ -61,8 +60,6 @@ def show(
     only_with("TRIAL", trial, again=again, faults=faults, minimal=minimal, full=full)
     folder = trials_folder(run_folder(run, runs))
     manifest, verbose = read_manifest_json(folder), verbose or full
-    if newer := newer_versions(folder, versions_in(manifest)):
-        console.say(f"warning: {newer}")
     if trial is None:
         doc = missed_doc(folder)
     elif minimal:

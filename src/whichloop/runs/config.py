@@ -62,31 +62,18 @@ class BudgetConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     calls: Positive | None = None
-    """Maximum number of model calls of the run, counted over all its sessions."""
+    """Maximum number of model calls."""
     tokens: Positive | None = None
-    """Maximum number of tokens of the run, input and output, counted over all its sessions."""
+    """Maximum number of tokens, input and output."""
     dollars: Limit | None = None
-    """Maximum cost of the run in US dollars, as far as prices are known, counted over all its sessions."""
+    """Maximum cost in US dollars, as far as prices are known."""
     seconds: Limit | None = None
-    """Maximum running time of the run in seconds, counted over all its sessions."""
+    """Maximum running time in seconds."""
 
     @model_validator(mode="before")
     @classmethod
     def _as_typed(cls, value: Any) -> Any:
         return value if isinstance(value, Mapping | BudgetConfig) else typed_limits(value)
-
-
-class TrialBudgetConfig(BudgetConfig):
-    """Limits on what each trial may spend: one that spends more is not solved. None means no limit."""
-
-    calls: Positive | None = None
-    """Maximum number of model calls of each trial; one that needs more is not solved."""
-    tokens: Positive | None = None
-    """Maximum number of tokens of each trial, input and output; one that takes more is not solved."""
-    dollars: Limit | None = None
-    """Maximum cost of each trial in US dollars without caches, as far as prices are known; one that costs more is not solved."""
-    seconds: Limit | None = None
-    """Maximum running time of each trial in seconds, with the scripted model simulated; one that takes more is not solved."""
 
 
 class ProviderConfig(BaseModel):
@@ -200,9 +187,9 @@ class CompareConfig(BaseModel):
     real_time: bool = False
     """Sleep through simulated delays instead of only counting them."""
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
-    """Limits on what the whole run may spend."""
-    trial_budget: TrialBudgetConfig = Field(default_factory=TrialBudgetConfig)
-    """Limits on what each trial may spend: one that spends more is not solved."""
+    """Limits on what the whole run may spend, counted over all its sessions."""
+    trial_budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    """Limits on what each trial may spend, its time simulated with the scripted model; one that spends more is not solved."""
     alpha: Fraction = 0.05
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION, ArmInfo
+from whichloop.metrics.arm_info import TRIAL_LIMITS, ArmInfo
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.sequential import Looks
 from whichloop.models.prices import read_tag
-from whichloop.models.profiles import PROFILES_VERSION
-from whichloop.protocol.values import joined
 from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from whichloop.runs.run_state import Spent
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
@@ -37,23 +34,13 @@ class ManifestPart(BaseModel):
     def read(cls, folder: Path) -> Self:
         """Read the manifest of a run directory. Raises RunError, which names the file and the field."""
         data = read_manifest_json(folder)
-        _check_version(data, folder)
+        version = versions.get("record") if isinstance(versions := data.get("versions"), dict) else None
+        if version not in (None, RECORD_VERSION):
+            raise RunError(f"{folder / MANIFEST}: its records have version {version!r}; this whichloop reads {RECORD_VERSION}")
         try:
             return cls.model_validate(data)
         except ValidationError as error:
             raise RunError(f"{folder / MANIFEST}: {first_problem(error)}") from None
-
-
-def _check_version(data: Mapping[str, Any], folder: Path) -> None:
-    """Raise RunError for a run whose records have a form that this whichloop does not know."""
-    versions = data.get("versions")
-    version = versions.get("record", RECORD_VERSION) if isinstance(versions, dict) else RECORD_VERSION
-    if version == RECORD_VERSION:
-        return
-    by = "written by a newer whichloop: " if isinstance(version, int) and version > RECORD_VERSION else ""
-    raise RunError(
-        f"{folder / MANIFEST}: {by}its records have version {version!r}, and this whichloop reads version {RECORD_VERSION}"
-    )
 
 
 class ToolServerEntry(ManifestPart):
@@ -90,9 +77,7 @@ class SuiteEntry(ManifestPart):
     code: str = ""
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
     files: dict[str, str] = Field(default_factory=dict)
-    """File of this code → its short digest."""
-    imports: dict[str, str] | None = None
-    """Other file of the user's project that this code imports → its short digest."""
+    """File of this code, and of what it imports of the user's project → its short digest."""
     tool_server: ToolServerEntry | None = None
 
 
@@ -355,21 +340,3 @@ VERSION_NAMES = {
     TRIAL_LIMITS: "the rule of trial limits",
 }
 """Name of a version in a manifest → what has it."""
-_READABLE: Mapping[str, int] = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
-"""The versions of this whichloop of which a newer one does not keep a run from being read."""
-
-
-def newer_versions(folder: Path, versions: Mapping[str, Any]) -> str:
-    """Return what a run has in a newer version than this whichloop, as a sentence; empty where there is nothing such.
-
-    `versions`: those that the run's manifest names.
-    """
-    newer = [
-        f"{VERSION_NAMES[name]} has version {versions[name]}, here {version}"
-        for name, version in _READABLE.items()
-        if isinstance(versions.get(name), int) and versions[name] > version
-    ]
-    if not newer:
-        return ""
-    differs = "; what is said here of the run's faults and costs may differ from what it meant"
-    return f"{folder / MANIFEST}: written by a newer whichloop: {joined(newer)}{differs}"

@@ -28,15 +28,8 @@ from whichloop.protocol.names import is_local_model, parse_spec
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import error_text
 from whichloop.runs.built_in import builtin_names
-from whichloop.runs.code_digests import (
-    code_digest,
-    imported_file_digests,
-    loop_file_digests,
-    own_code_digest,
-    own_file_digests,
-    scorer_digests,
-)
-from whichloop.runs.config import CompareConfig, TrialBudgetConfig
+from whichloop.runs.code_digests import code_digest, loop_files, own_file_digests, scorer_digests
+from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.lookup import constructed_in, scorers_of
 from whichloop.runs.manifest import (
     ArmEntry,
@@ -74,7 +67,7 @@ VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
 
 def versions_of(config: CompareConfig) -> dict[str, int | str | None]:
     """Return the versions that decide what trials give; that of the rule of their limits only where there are any."""
-    has_limits = config.trial_budget != TrialBudgetConfig()
+    has_limits = config.trial_budget != BudgetConfig()
     return {**VERSIONS, **({TRIAL_LIMITS: TRIAL_LIMITS_VERSION} if has_limits else {})}
 
 
@@ -111,23 +104,17 @@ def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
     """Return what a manifest says of the suite."""
-    code, constructed, server = suite_code(config, suite), constructed_in(tasks), _server_entry(config)
+    files, constructed, server = own_files(config, suite), constructed_in(tasks), _server_entry(config)
     return SuiteEntry(
         name=suite.name,
         version=suite.version,
         digest=suite.digest,
         tasks=len(tasks),
         max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
-        **({"code": code} | _own_files(config, suite) if code else {}),
+        **({"code": digest(files), "files": files} if files else {}),
         **({"by_construction": constructed} if constructed else {}),
         **({"tool_server": server} if server is not None else {}),
     )
-
-
-def _own_files(config: CompareConfig, suite: Suite) -> dict[str, dict[str, str]]:
-    """Return the digests of the files of the user's own that the suite is made of, and of what else of the project they import."""
-    names = _own_names(config, suite)
-    return {"files": own_file_digests(*names), "imports": imported_file_digests(*names)}
 
 
 def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
@@ -148,7 +135,7 @@ def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
         profile=arm.profile.name,
         configuration=configuration(arm.loop),
         code=code_digest(arm.loop),
-        **({"files": files} if (files := loop_file_digests(arm.loop)) else {}),
+        **({"files": {name: file.digest for name, file in files.items()}} if (files := loop_files(arm.loop)) else {}),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
@@ -170,14 +157,9 @@ def typed_options(arm: Arm) -> dict[str, Json]:
     return {name: json_safe(value) for name, value in arm.spec.options.items()}
 
 
-def suite_code(config: CompareConfig, suite: Suite) -> str:
-    """Return the digest of the user's own code that tasks are made of, solved with and scored by; empty if there is none."""
-    return own_code_digest(*_own_names(config, suite))
-
-
-def _own_names(config: CompareConfig, suite: Suite) -> tuple[str, str | None, list[str]]:
-    """Return the names of suite, tools and scorers, of which the last are the user's own."""
-    return parse_spec(config.suite).name, config.tools, _own_scorers(suite)
+def own_files(config: CompareConfig, suite: Suite) -> dict[str, str]:
+    """Return file → digest of the user's own code that tasks are made of, solved with and scored by."""
+    return own_file_digests(parse_spec(config.suite).name, config.tools, _own_scorers(suite))
 
 
 def _own_scorers(suite: Suite) -> list[str]:
@@ -273,4 +255,4 @@ def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], to
 
 def _tools_digest(name: str) -> str:
     """Return the digest of the code of the user's own tools, or of the list of a server."""
-    return digest(list(tool_server(name))) if is_mcp(name) else own_code_digest(None, name)
+    return digest(list(tool_server(name))) if is_mcp(name) else digest(own_file_digests(None, name))

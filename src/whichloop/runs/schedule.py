@@ -92,7 +92,7 @@ def _suite_changes(was: SuiteEntry, now: SuiteEntry) -> Iterator[str]:
         yield f"the step limit ({was.max_tool_steps}, now {now.max_tool_steps})"
     if was.tool_server != now.tool_server:
         yield _server_change(was.tool_server, now.tool_server)
-    if was.code != now.code or (was.imports is not None and was.imports != now.imports):
+    if was.code != now.code:
         yield f"the code of your own that suite {now.name} is made of or scored by"
 
 

@@ -20,7 +20,7 @@ from whichloop.experiments.compare.run import run
 from whichloop.experiments.compare.trial_limits import trial_limits
 from whichloop.metrics.arm_info import NO_LIMITS
 from whichloop.metrics.comparison import compare
-from whichloop.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig
+from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
 LIMIT = "at most 2,000 tokens a trial"
@@ -33,7 +33,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
         profiles=("flaky-format",),
         suite="arithmetic(size=8)",
         runs=tmp_path_factory.mktemp("runs"),
-        trial_budget=TrialBudgetConfig(tokens=2000),
+        trial_budget=BudgetConfig(tokens=2000),
         mlflow=False,
     )
     made = prepare(config)
@@ -47,7 +47,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
     st.sampled_from([60.0, 20.0]),
 )
 def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
-    config = CompareConfig(trial_budget=TrialBudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
+    config = CompareConfig(trial_budget=BudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
     found = trial_limits(config.model_dump(mode="json"))
     named = len(budget) + (steps is not None) + (timeout != 60)
     assert (found == NO_LIMITS) == (named == 0)

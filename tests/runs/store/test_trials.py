@@ -204,7 +204,8 @@ def test_a_trace_that_is_too_long_is_not_kept(tmp_path, record, monkeypatch):
     monkeypatch.setattr(module, "MAX_TEXT", 200)
     add(tmp_path, [record()], "x" * 300)
     (found,) = read_records(tmp_path)
-    with pytest.raises(RunError, match="has no trace: none was recorded"):
+    write_manifest_json(tmp_path, {"config": {}})
+    with pytest.raises(RunError, match=r"has no trace \(traces=all; scored 1; finished\)"):
         read_trace(tmp_path, found)
 
 

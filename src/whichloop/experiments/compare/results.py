@@ -21,7 +21,7 @@ from whichloop.models.prices import read_tag
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_test
-from whichloop.runs.manifest import Manifest, newer_versions, read_manifest
+from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import name_meant, read_records, traces_bytes
 
@@ -214,7 +214,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     misled = misleading_plans(folder, manifest, records)
     compared = replace(
         compared,
-        caveats=(*compared.caveats, *([misled.caveat] if misled else []), *_warnings(folder, manifest)),
+        caveats=(*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)),
         invalid=compared.invalid or (misled is not None and misled.invalid),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=limits,
@@ -232,10 +232,8 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
     return list(zip(names[:half], names[half:], strict=False))
 
 
-def _warnings(folder: Path, manifest: Manifest) -> Iterator[Caveat]:
+def _warnings(manifest: Manifest) -> Iterator[Caveat]:
     """Yield the warnings about what distorts a run's results."""
-    if newer := newer_versions(folder, manifest.versions):
-        yield Caveat("newer version", newer)
     yield from (Caveat("suite fails a check", f"the suite fails a check, {problem}") for problem in manifest.suite_problems)
     if repeated := sum(note.trials for note in manifest.retried):
         yield Caveat(

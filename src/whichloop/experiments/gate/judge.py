@@ -19,7 +19,7 @@ from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.receipts import strip_receipts
 
 from .baseline import Baseline, GateSettings, outcome_of
-from .match import Incomparable, Matched, differences, files_of, is_changed, match, replies_are_fixed
+from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
 from .reasons import Reason, hung, invalid_reasons, was_interrupted
 from .sides import Sides, TrialPair, show_command
 from .tasks import TaskChange, causes_of, changed_tasks
@@ -184,7 +184,7 @@ class _Case:
         """
         ran = [same for key, same in self.came_again.items() if key[0] == side.arm]
         entry = self.run.manifest.arm(side.arm)
-        other_code = files_of(self.run.manifest.suite) != files_of(self.baseline.suite)
+        other_code = self.run.manifest.suite.files != self.baseline.suite.files
         return self.fixed and (all(ran) if ran else entry is not None and (other_code or is_changed(side.blessed, entry)))
 
     def hanging(self, side: Sides) -> list[Record]:

@@ -10,7 +10,7 @@ from typing import Any
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
 from whichloop.protocol.redact import redact
-from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry
+from whichloop.runs.manifest import ArmEntry, Manifest
 from whichloop.runs.schedule import upgrades
 
 from .baseline import Baseline, BaselineArm, packages_of, repeatable
@@ -86,11 +86,6 @@ def _prices(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
     return (prices[0], prices[1]) if len(prices) == 2 else ("", "")
 
 
-def files_of(suite: SuiteEntry) -> dict[str, str]:
-    """Return the files of the user's own that make, solve or score the tasks, or are imported by one → their digests."""
-    return {**(suite.imports or {}), **suite.files}
-
-
 def _brief(value: Any) -> str:
     text = str(value)
     return f"{text[:12]}…" if len(text) == 64 else shortened(text, MAX_VALUE)
@@ -139,8 +134,8 @@ def differences(manifest: Manifest, baseline: Baseline, arms: Mapping[str, str])
     """Return what else than the trials differs, by kind: the loop with its options, files of the user's own, versions."""
     entries = {arm.arm: arm for arm in manifest.arms}
     pairs = [(baseline.arms[old], entries[arm]) for old, arm in arms.items()]
-    files = {name: digest for was, _ in pairs for name, digest in was.files.items()} | files_of(baseline.suite)
-    files_now = {name: digest for _, now in pairs for name, digest in now.files.items()} | files_of(manifest.suite)
+    files = {name: digest for was, _ in pairs for name, digest in was.files.items()} | baseline.suite.files
+    files_now = {name: digest for _, now in pairs for name, digest in now.files.items()} | manifest.suite.files
     versions = baseline.packages | {"suite": baseline.suite.version}
     versions_now = packages_of(manifest) | {"suite": manifest.suite.version}
     for was, now in pairs:

@@ -22,7 +22,7 @@ from whichloop.protocol.json_text import load_json
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import OPTIMIZED
 from whichloop.runs.manifest import first_problem
-from whichloop.runs.store.files import RunError, append_whole, open_repaired, read_document, sealed_lines, write_whole
+from whichloop.runs.store.files import DiskError, RunError, own_file, read_document, sealed_lines, write_whole
 
 PROGRAM, ENDED = OPTIMIZED, "ended.json"
 ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
@@ -42,12 +42,23 @@ class JsonLinesLog:
     """A log to write; opening it removes a partial last line, which a kill may leave. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._file, self._lock = path, open_repaired(path), Lock()
+        self.path, self._lock = path, Lock()
+        whole = sum(len(seal_line(line)) for line in sealed_lines(path))
+        self._file = own_file(path, os.O_CREAT)
+        self._file.truncate(whole)
+        self._file.seek(whole)
 
     def append(self, line: dict[str, Any]) -> None:
-        """Append a line, which the system has from then on. Raises RunError if the disk is full."""
+        """Append a line, which the system has from then on. Raises DiskError if the disk is full, and leaves no half of it."""
+        data = memoryview(seal_line(_ENCODER.encode(line).encode("ascii") + b"\n"))
         with self._lock:
-            append_whole(self._file, seal_line(_ENCODER.encode(line).encode("ascii") + b"\n"), self.path, durable=False)
+            start = self._file.tell()
+            try:
+                while data:
+                    data = data[self._file.write(data) :]
+            except OSError as error:
+                self._file.truncate(start)
+                raise DiskError(f"{self.path}: {error.strerror}; the run can be resumed") from None
 
     def close(self) -> None:
         """Close it once the disk has all."""

@@ -19,7 +19,7 @@ from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, suite_of, tasks_of_split
 from whichloop.runs.manifest import SuiteEntry, timestamp, write_manifest
-from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_digest, suite_code, typed_options, versions_of
+from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_digest, own_files, typed_options, versions_of
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking
 from whichloop.runs.schedule import Arm, make_arms
 from whichloop.runs.store.files import RunError
@@ -161,7 +161,7 @@ def open_proposer(config: OptimizeConfig) -> tuple[Model, Pricing | None]:
 def _manifest(
     folder: Path, config: OptimizeConfig, suite: Suite, splits: Splits, designs: Sequence[DesignSearch], optimizer: Optimizer
 ) -> entries.OptimizationManifest:
-    code, steps = suite_code(config.compare, suite), config.compare.max_tool_steps or suite.max_tool_steps
+    files, steps = own_files(config.compare, suite), config.compare.max_tool_steps or suite.max_tool_steps
     identity = {"name": suite.name, "version": suite.version, "digest": suite.digest, "tasks": len(suite.tasks)}
     return entries.OptimizationManifest(
         kind="optimization",
@@ -169,7 +169,7 @@ def _manifest(
         config=config.public(),
         seed=config.compare.seed,
         versions=versions_of(config.compare),
-        suite=SuiteEntry(**identity, max_tool_steps=steps, **({"code": code} if code else {})),
+        suite=SuiteEntry(**identity, max_tool_steps=steps, **({"code": digest(files)} if files else {})),
         profiles={design.arm.profile.name: design.arm.profile.digest for design in designs},
         optimizer=entries.OptimizerEntry(spec=config.search.optimizer, name=optimizer.name, options=dict(optimizer.options)),
         designs=tuple(_design(folder, design) for design in designs),

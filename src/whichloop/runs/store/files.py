@@ -12,13 +12,11 @@ from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
-from whichloop.protocol.digest import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
-from whichloop.protocol.files import MAX_LINE, check_regular, each_line, naming, read_bounded, read_settings, readable
-from whichloop.protocol.json_text import Json, load_json
+from whichloop.protocol.digest import CHECKSUM, ChecksumError, open_document, open_line, seal_document
+from whichloop.protocol.files import check_regular, each_line, naming, read_bounded, read_settings, readable
+from whichloop.protocol.json_text import load_json
 
 MANIFEST = "manifest.json"
-
-_BLOCK = 1 << 20
 
 
 class RunError(ValueError):
@@ -80,22 +78,12 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def versions_in(manifest: Mapping[str, object]) -> Mapping[str, Json]:
-    """Return the versions that a manifest names; none of one that is damaged."""
-    versions = manifest.get("versions")
-    return versions if isinstance(versions, dict) else {}
-
-
-def arms_in(manifest: Mapping[str, object], typed: str) -> list[str]:
+def arms_in(manifest: Mapping[str, Any], typed: str) -> list[str]:
     """Return the names of the arms that a user may mean by the name of one, or of its loop; of a damaged manifest none."""
-    names = [str(each.get("arm")) for each in _arm_entries(manifest)]
+    arms = manifest.get("arms")
+    names = [str(each.get("arm")) for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
     named = [name for name in names if name == typed or name.startswith(f"{typed}/")]
     return named or [name for name in names if name.startswith(f"{typed}(")]  # a loop with options, by its name alone
-
-
-def _arm_entries(manifest: Mapping[str, object]) -> list[dict[str, object]]:
-    arms = manifest.get("arms")
-    return [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
 
 
 def own_file(path: Path, flags: int) -> FileIO:
@@ -123,11 +111,6 @@ def new_file(path: Path) -> FileIO:
     return own_file(path, os.O_CREAT | os.O_EXCL)
 
 
-def whole_lines(raw: bytes) -> int:
-    """Return the length of the part that ends with the last line break."""
-    return raw.rfind(b"\n") + 1
-
-
 def sealed_lines(path: Path) -> Iterator[bytes]:
     """Yield the whole lines of a file without their checksums; none if the file does not exist.
 
@@ -135,7 +118,7 @@ def sealed_lines(path: Path) -> Iterator[bytes]:
     """
     try:
         for number, line in enumerate(each_line(path), 1):
-            if not line.endswith(b"\n") and not is_whole_but_for_its_end(line):
+            if not line.endswith(b"\n"):
                 return
             try:
                 yield open_line(line)
@@ -145,51 +128,6 @@ def sealed_lines(path: Path) -> Iterator[bytes]:
         return
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
-
-
-def open_repaired(path: Path) -> FileIO:
-    """Open a file of sealed lines for appending, and cut off a torn last line. Raises RunError if that is damage, not a tear."""
-    file = own_file(path, os.O_CREAT)
-    size = file.seek(0, os.SEEK_END)
-    for start in _blocks(size):
-        file.seek(start)
-        whole = whole_lines(file.read(min(_BLOCK, size - start)))
-        if whole or start == 0:
-            _cut(file, start + whole, size, path)
-            break
-    return file
-
-
-def _cut(file: FileIO, end: int, size: int, path: Path) -> None:
-    file.seek(end)
-    if 0 < size - end <= MAX_LINE and is_whole_but_for_its_end(file.read(size - end)):
-        file.close()
-        raise RunError(f"{path}: the end of its last line was damaged")
-    file.truncate(end)
-
-
-def _blocks(size: int) -> Iterator[int]:
-    """Yield the starts of the blocks of a file, the last one first."""
-    yield from range(max(0, (size - 1) // _BLOCK * _BLOCK), -1, -_BLOCK)
-
-
-def append_whole(file: FileIO, data: bytes, path: Path, *, durable: bool = True) -> None:
-    """Append all of the data or nothing: a line that does not fit leaves no torn half behind. Raises DiskError.
-
-    `durable`: wait until the disk has it.
-    """
-    start = file.seek(0, os.SEEK_END)
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-        if durable:
-            os.fsync(file.fileno())
-    except BaseException as error:
-        file.truncate(start)
-        if isinstance(error, OSError):
-            raise DiskError(f"{path}: {error.strerror}; what was written before is whole, and the run can be resumed") from None
-        raise
 
 
 LOCK = "run.lock"

@@ -230,7 +230,7 @@ class Traces:
     def read(self, record: Record) -> Trace:
         """Read the trace of one trial. Raises RunError if it has none, or what is there is damaged."""
         if not record.trace_at:
-            raise RunError(f"{self.folder}: trial {record.name} has no trace: {why_untraced(self.folder, record)}")
+            raise RunError(f"{self.folder}: trial {record.name} has no trace ({why_untraced(self.folder, record)})")
         if self._opened is None:
             self._opened = ExitStack()
             self._db = self._opened.enter_context(_opened(self.folder))
