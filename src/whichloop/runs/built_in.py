@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import re
-import sys
+import textwrap
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from types import ModuleType
+from itertools import pairwise
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 PACKAGES = {
@@ -38,62 +39,23 @@ def loop_names() -> list[str]:
     return [name for kind in ("loop", *FOREIGN) for name in builtin_names(kind)]
 
 
-_WITHOUT_OPTIONS = ("builtins", "pydantic.main", "typing")
-"""Modules of base classes, whose own fields are no options: long ones, which take a while to read."""
-
-
 @cache
 def field_docs(target: type[Any]) -> Mapping[str, str]:
-    """Return the string under each field of a class and its bases; every cell of an ablation asks.
-
-    Fields whose source cannot be read have none.
-    """
-    return {name: doc for base in reversed(target.__mro__) for name, doc in _own_docs(base).items()}
-
-
-def _own_docs(target: type[Any]) -> Mapping[str, str]:
-    module = sys.modules.get(target.__module__)
-    return {} if module is None or target.__module__ in _WITHOUT_OPTIONS else _docs_in(module).get(target.__qualname__, {})
-
-
-@cache
-def _docs_in(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
-    """Return the qualified name of each class in a module → its documented fields; nothing of a module without source."""
-    try:
-        tree = ast.parse(inspect.getsource(module))
-    except (OSError, TypeError, SyntaxError):
-        return {}
-    docs: dict[str, Mapping[str, str]] = {}
-    for name, body in _classes(tree.body, ""):
-        docs.setdefault(name, _docs(body))
+    """Return the string under each field of a class and its bases. Fields whose source cannot be read have none."""
+    docs: dict[str, str] = {}
+    for base in reversed(target.__mro__):
+        if base.__module__ in _WITHOUT_OPTIONS:
+            continue
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            for field, text in pairwise(getattr(body, "body", ())):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                    docs[field.target.id] = inspect.cleandoc(str(ast.literal_eval(text.value)))
     return docs
 
 
-def _classes(body: list[ast.stmt], within: str) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield the qualified name and the body of each class, those in functions and under conditions included."""
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            yield f"{within}{node.name}", node.body
-            yield from _classes(node.body, f"{within}{node.name}.")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _classes(node.body, f"{within}{node.name}.<locals>.")
-        else:
-            for part in ("body", "orelse", "handlers", "finalbody"):
-                yield from _classes(getattr(node, part, []), within)
-
-
-def _docs(body: list[ast.stmt]) -> dict[str, str]:
-    docs, field = {}, ""
-    for node in body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            field = node.target.id
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            if field:
-                docs[field] = inspect.cleandoc(node.value.value)
-            field = ""
-        else:
-            field = ""
-    return docs
+_WITHOUT_OPTIONS = ("builtins", "pydantic.main", "typing")
+"""Modules of base classes, whose own fields are no options: long ones, which take a while to read."""
 
 
 @dataclass(frozen=True, slots=True)
