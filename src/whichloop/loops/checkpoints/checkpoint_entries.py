@@ -164,7 +164,7 @@ def json_value(value: Any) -> Any:
     try:
         if same_json(json.loads(canonical_json(value)), value):
             return value
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # not JSON, or whatever a class of a tool's own raises
         pass
     return render_value(value)
 
