@@ -79,7 +79,7 @@ def test_a_configuration_file_names_tools_too(whichloop, here, planned):
         (["--tools", "own_empty"], "own_empty.py has neither TOOLS nor a public function with type hints"),
         (["--tools", "own_other"], "planned.jsonl, line 1, no tool 'price'; own_other has rate"),
         (["--tools", "own_leaving"], "tools 'own_leaving': importing own_leaving failed: SystemExit: 3"),
-        (["--suite", "arithmetic", "--tools", "own_shop"], "suite arithmetic takes no --data file; --suite jsonl reads it"),
+        (["--suite", "arithmetic", "--tools", "own_shop"], "suite arithmetic takes no --data file; csv, jsonl and parquet do"),
         (["--suite", "jsonl(tools=own_shop)"], "name their module with --tools"),
         (["--suite", "jsonl(colums={})"], "did you mean 'columns'"),
         (["--suite", 'jsonl(columns={quest = "q"})'], "no column is meant as 'quest'; did you mean 'question'"),

@@ -57,7 +57,7 @@ MISTAKES = [
     ("compare --config none.toml", "none.toml: no such file"),
     ("compare --suite csv --data none.csv", "none.csv: no such file"),
     ("compare --profile none.toml", "none.toml: no such file"),
-    ("compare --suite q.csv", "unknown suite 'q.csv'; a file is read with --suite 'csv' --data 'q.csv'"),
+    ("compare --suite q.csv", "unknown suite 'q.csv'; "),
     ("compare --program nope.py:solve", "nope.py:solve: there is no file nope.py here"),
     ("gate --baseline none.json", "none.json: no such file"),
     ("import none.csv", "none.csv: no such file"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.protocol.own_code import named_as_file, named_with_dots
+from whichloop.protocol.own_code import named_as_file
 
 SOURCE = """
 raise SystemExit("imported")
@@ -57,18 +57,3 @@ def test_a_file_alone_is_no_name_where_one_is_wanted() -> None:
 
 def test_a_file_below_the_current_directory_may_be_typed_in_full(tmp_path: Path) -> None:
     assert named_as_file(f"{tmp_path}/shop/loop.py:Mine") == "shop.loop:Mine"
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("mine.Mine", "mine:Mine"),
-        ("shop.loop.Mine", "shop.loop:Mine"),
-        ("mine:", ""),
-        ("gone.Mine", ""),
-        ("bare", ""),
-        ("../mine.Mine", ""),
-    ],
-)
-def test_dots_instead_of_a_colon_are_noticed(typed: str, meant: str) -> None:
-    assert named_with_dots(typed) == meant

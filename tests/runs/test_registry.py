@@ -155,7 +155,7 @@ def test_what_is_not_there_is_named_with_what_is_near(make: Callable[[Spec], obj
 
 
 def test_a_suite_that_reads_no_file_takes_none(tmp_path):
-    with pytest.raises(ValueError, match=r"arithmetic takes no --data file; --suite csv reads it$"):
+    with pytest.raises(ValueError, match=r"arithmetic takes no --data file; csv, jsonl and parquet do$"):
         make_suite(parse_spec("arithmetic"), data=Path("questions.csv"), tools="own_shop")
     with pytest.raises(ValueError, match="arithmetic takes no --data"):
         make_suite(parse_spec("arithmetic"), tmp_path / "x.jsonl")

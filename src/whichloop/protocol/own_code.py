@@ -156,20 +156,6 @@ def named_as_file(typed: str, *, wants_name: bool = False) -> str:
     return f"{module}{name and f':{name}'}{match['rest'] or ''}"
 
 
-def named_with_dots(typed: str) -> str:
-    """Return `shop.loop:Mine` of `shop.loop.Mine`, where there is such a file; empty otherwise."""
-    module, _, name = typed.rpartition(".")
-    return f"{module}:{name}" if name.isidentifier() and file_of(module) is not None else ""
-
-
-def file_of(module: str) -> Path | None:
-    """Return the file of a module below the current directory; None where there is none."""
-    inner = Path(*module.split("."))
-    is_name = all(map(str.isidentifier, module.split(".")))
-    places = (inner.with_name(f"{inner.name}.py"), inner / "__init__.py") if is_name else ()
-    return next(filter(Path.is_file, places), None)
-
-
 def _module_of(file: str) -> str:
     """Return the module of a file below the current directory; empty where it is not there, or is none by its name."""
     try:

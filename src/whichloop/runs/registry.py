@@ -22,7 +22,7 @@ from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program
 from whichloop.protocol.modules import module_in, plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
-from whichloop.protocol.own_code import load_plugin, named_with_dots, own_words
+from whichloop.protocol.own_code import load_plugin, own_words
 from whichloop.protocol.values import joined
 
 from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
@@ -46,26 +46,16 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
             options[name] = _inner_loop(option, value, f"{whose}: {name}")
             continue
         try:
-            options[name] = TypeAdapter(option.type).validate_python(
-                None if value == "none" and _takes_none(option.type) else value
-            )
+            takes_none = value == "none" and type(None) in get_args(option.type)
+            options[name] = TypeAdapter(option.type).validate_python(None if takes_none else value)
         except ValidationError as error:
-            or_none = ", or none" if _takes_none(option.type) else ""
-            raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}{or_none}, got {value!r}") from None
+            raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
         except PydanticUserError:
             if type(value) in get_args(option.type):
                 options[name] = value
                 continue
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return options
-
-
-def _takes_none(annotation: Any) -> bool:
-    try:
-        TypeAdapter(annotation).validate_python(None)
-    except ValidationError:
-        return False
-    return True
 
 
 def takes_loop(option: Option) -> bool:
@@ -113,10 +103,6 @@ def with_size(suite: str, tasks: int) -> str:
     return str(replace(spec, options={**spec.options, "size": tasks}))
 
 
-_READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
-"""Ending of a file → the suite that reads it."""
-
-
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
@@ -136,14 +122,6 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
         return loaded
     candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
-    if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
-        raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
-    module = name.removesuffix(".py")
-    if module.isidentifier() and Path(f"{module}.py").is_file():
-        such = "load" if kind == "suite" else "".join(part.capitalize() for part in module.split("_"))
-        raise ValueError(f"unknown {kind} {name!r}; of {module}.py, which is here, write {module}:NAME, such as {module}:{such}")
-    if meant_name := named_with_dots(name):
-        raise ValueError(f"unknown {kind} {name!r}; did you mean {meant_name!r}?")
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
 
 
@@ -299,7 +277,7 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
         raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
     if data is not None:
         if "data" not in allowed:
-            raise ValueError(f"suite {spec.name} takes no --data file{_reading_suite(data)}")
+            raise ValueError(f"suite {spec.name} takes no --data file; csv, jsonl and parquet do")
         typed["data"] = data
     if tools is not None and "tools" not in allowed:
         raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
@@ -310,12 +288,6 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
         how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
         raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
     return options
-
-
-def _reading_suite(data: Path) -> str:
-    """Return what an error adds about the suite that reads files of this kind, by their ending; empty if none is known to."""
-    reader = _READERS.get(data.suffix.lower())
-    return f"; --suite {reader} reads it" if reader else ""
 
 
 def tools_named(name: str) -> OwnTools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -161,11 +162,9 @@ def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def json_value(value: Any) -> Any:
     """Return a value that JSON gives back as it is; any other becomes the text that a model reads of it."""
-    try:
+    with contextlib.suppress(Exception):  # not JSON, or whatever a class of a tool's own raises
         if same_json(json.loads(canonical_json(value)), value):
             return value
-    except Exception:  # not JSON, or whatever a class of a tool's own raises
-        pass
     return render_value(value)
 
 
