@@ -234,7 +234,6 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("whichloop.runs.store.trials.MAX_UNSYNCED", 5)
     monkeypatch.setattr("whichloop.runs.store.trials.TrialFile._add", full)
     with pytest.raises(RunError, match=r"trials\.sqlite: database or disk is full; what was written before is whole"):
         run(experiment, Count())

@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from threading import Condition, Thread
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any, Self
 from zlib import crc32
 
@@ -368,13 +369,9 @@ class TrialWriter:
             count_rows(folder)  # a damaged file is not added to
             self._file = TrialFile(folder)
             opened.pop_all()
-        self._changed = Condition()
-        """Guards all fields below."""
-        self._pending = list[tuple[Record, bytes]]()
-        self._writing = 0
-        self._since = 0.0
-        """Time at which the first pending trial came."""
-        self._is_hurried = self._closing = False
+        self._queue = Queue[tuple[Record, bytes] | None](MAX_UNSYNCED - BATCH)
+        """Trials to write; None: write at once what is there."""
+        self._is_closed = False
         self._failure: BaseException | None = None
         self._writer = Thread(target=self._write_on, name=f"trials of {folder}", daemon=True)
         self._writer.start()
@@ -387,32 +384,21 @@ class TrialWriter:
 
     def append(self, record: Record, trace: bytes) -> None:
         """Append a finished trial, which reaches the disk in about a second. Waits while too many are pending. Raises RunError."""
-        is_kept = 0 < len(trace) <= MAX_TEXT and self._policy.keeps(record)
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure is not None or len(self._pending) + self._writing < MAX_UNSYNCED)
-            self._check()
-            if self._closing:
-                raise RunError(f"{self.folder}: a trial has ended after its file was closed")
-            if not self._pending:
-                self._since = time.monotonic()
-            self._pending.append((record, trace if is_kept else b""))
-            if len(self._pending) in (1, BATCH):
-                self._changed.notify_all()
+        if self._is_closed:
+            raise RunError(f"{self.folder}: a trial has ended after its file was closed")
+        self._queue.put((record, trace if 0 < len(trace) <= MAX_TEXT and self._policy.keeps(record) else b""))
+        self._check()
 
     def sync(self) -> None:
         """Wait until everything appended is on the disk. Raises RunError."""
-        with self._changed:
-            self._is_hurried = True
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._failure is not None or (not self._pending and not self._writing))
-            self._is_hurried = False
-            self._check()
+        self._queue.put(None)
+        self._queue.join()
+        self._check()
 
     def close(self) -> None:
         """Write what is pending, and let another process write. Raises RunError."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
+        self._is_closed = True
+        self._queue.put(None)
         self._writer.join()
         with self._lock:
             self._file.close()
@@ -423,26 +409,18 @@ class TrialWriter:
             raise self._failure
 
     def _write_on(self) -> None:
-        """Write batches until the end, in the writer's thread."""
-        try:
-            while batch := self._next():
-                self._file.add(batch)
-        except BaseException as error:  # whoever appends is told
-            with self._changed:
+        """Write batches until the end, in the writer's thread; after a failure drop what comes, so that nobody waits for it."""
+        while True:
+            items, until = [self._queue.get()], time.monotonic() + BATCH_S
+            with suppress(Empty):
+                while items[-1] is not None and len(items) < BATCH:
+                    items.append(self._queue.get(timeout=max(0.0, until - time.monotonic())))
+            try:
+                if self._failure is None and (batch := [item for item in items if item is not None]):
+                    self._file.add(batch)
+            except BaseException as error:  # whoever appends is told
                 self._failure = error
-                self._changed.notify_all()
-
-    def _next(self) -> Sequence[tuple[Record, bytes]]:
-        """Wait for the next trials to write; return none at the end."""
-        with self._changed:
-            self._writing = 0
-            self._changed.notify_all()
-            while not (self._closing or (self._pending and (self._is_hurried or len(self._pending) >= BATCH or self._waits <= 0))):
-                self._changed.wait(self._waits if self._pending else None)
-            batch, self._pending = self._pending, []
-            self._writing = len(batch)
-            return batch
-
-    @property
-    def _waits(self) -> float:
-        return self._since + BATCH_S - time.monotonic()
+            for _ in items:
+                self._queue.task_done()
+            if self._is_closed and self._queue.empty():
+                return
