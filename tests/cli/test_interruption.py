@@ -71,7 +71,7 @@ def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     whichloop("compare", "--loop", "own_changing:Mine", "--suite", "arithmetic(size=2)", "--profile", "clean", "-q")
     untyped = whichloop("resume", "latest", "-q")
     assert (untyped.code, untyped.out) == (2, "")
-    assert "type its name to let it run: --allow own_changing:Mine" in untyped.err
+    assert "to let it run, type --allow own_changing:Mine" in untyped.err
     assert whichloop("resume", "latest", "-q", "--allow", "own_changing:Mine").code == 0
     (here / "own_changing.py").write_text(LOOP.format(name="Mine", answer="2") + "# changed\n")
     before = rows(machine.only_run())

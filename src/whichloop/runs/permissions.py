@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from whichloop._extras import is_installed, missing
 from whichloop.datasets.importing.mcp_server import is_mcp
 from whichloop.protocol.names import is_gone, lives_in_one_process, parse_spec, why_gone, without_process
 from whichloop.runs.built_in import FOREIGN, builtin_names
@@ -37,40 +36,24 @@ HUB = "huggingface"
 """The suite whose `path` is fetched from a server, or read from a folder."""
 
 
-def check_tracking(config: CompareConfig) -> None:
-    """Raise ValueError for a run that is to be logged to a store by its address where MLflow is not installed."""
-    if config.is_logged and config.tracking_uri is not None and not is_installed("mlflow"):
-        raise missing("tracking_uri", "mlflow")
+_TYPED_AGAIN = {"base_url": "asks the server at", "tracking_uri": "is logged to", "cassette": "uses the recordings in"}
+"""Setting → what the run does with what it names."""
 
 
 def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
-    """Return a manifest's configuration, with what the user typed again. Raises RunError for what had to be typed and was not."""
-    allowed_code(folder, own_code(config), allowed.code)
-    if config.base_url is not None:
-        config = _with_typed_again(folder, config, "base_url", allowed.base_url, "asks the server at")
-    check_tracking(config)
-    if config.tracking_uri is not None and config.is_logged:
-        instead = ", or log nothing: -s mlflow=false"
-        config = _with_typed_again(folder, config, "tracking_uri", allowed.tracking_uri, "is logged to", instead)
-    if config.cassette is not None and allowed.cassette != config.cassette:
-        again = f"type it again: -s {shlex.quote(f'cassette={config.cassette}')}"
-        raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
-    return config
+    """Return a manifest's configuration, with what the user typed again, which may hold what the manifest leaves out as secret.
 
-
-def _with_typed_again(
-    folder: Path, config: CompareConfig, name: str, typed: str | None, what_it_does: str, instead: str = ""
-) -> CompareConfig:
-    """Return the configuration with an address as the user typed it again, which may hold what the manifest leaves out as secret.
-
-    `what_it_does`: what the run does with the address, in words; `instead`: another way out, in words. Raises RunError if the
-    address was not typed, or is another one.
+    Raises RunError for what had to be typed and was not.
     """
-    public = config.public()[name]
-    config = config.model_copy(update={name: typed})
-    if config.public()[name] != public:
-        again = f"type it again: -s {shlex.quote(f'{name}={public}')}{instead}"
-        raise RunError(f"{folder}: this run {what_it_does} {public}; {again}")
+    allowed_code(folder, own_code(config), allowed.code)
+    for name, does in _TYPED_AGAIN.items():
+        if getattr(config, name) is None or (name == "tracking_uri" and not config.is_logged):
+            continue
+        typed, public = config.model_copy(update={name: getattr(allowed, name)}), config.public()[name]
+        if typed.public()[name] != public:
+            again = shlex.quote(f"{name}={public}")
+            raise RunError(f"{folder}: this run {does} {public}; type it again: -s {again}")
+        config = typed
     return config
 
 
@@ -78,11 +61,9 @@ def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -
     """Raise RunError for names of the user's own code that were not typed, or that lead to what another process defined."""
     if gone := [name for name in names if is_gone(name)]:
         raise RunError(f"{folder}: this run uses {without_process(gone[0])}, which {why_gone(gone[0])}")
-    missing = [name for name in names if name not in allowed]
-    if missing:
-        its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")
-        again = f"type {its} to let {it} run: {' '.join(f'--allow {shlex.quote(name)}' for name in missing)}"
-        raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; {again}")
+    if missing := [name for name in names if name not in allowed]:
+        again = " ".join(f"--allow {shlex.quote(name)}" for name in missing)
+        raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; to let it run, type {again}")
 
 
 def resume_flags(config: CompareConfig) -> list[str]:

@@ -19,7 +19,6 @@ from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
 from whichloop.runs.manifest import Manifest, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
-from whichloop.runs.permissions import check_tracking
 from whichloop.runs.registry import make_loop
 from whichloop.runs.run_state import Retry, RunState, Spent
 from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
@@ -103,7 +102,6 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
     Raises ValueError for bad input, without creating anything: in a run of its own, for more tasks than there are too, and where no
     profile applies to any loop.
     """
-    check_tracking(config)
     config = with_scripted_price(config)
     suite, tasks, arms = resolve(config)
     if folder is None:

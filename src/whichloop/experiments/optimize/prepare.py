@@ -20,7 +20,7 @@ from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, suite_of, tasks_of_split
 from whichloop.runs.manifest import SuiteEntry, timestamp, write_manifest
 from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_digest, own_files, typed_options, versions_of
-from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking
+from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config
 from whichloop.runs.schedule import Arm, make_arms
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.context_use import Pricing
@@ -88,7 +88,6 @@ class Optimization:
 
 def prepare(config: OptimizeConfig) -> Optimization:
     """Look everything up and create the run directory. Raises ValueError for bad input, without creating anything."""
-    check_tracking(config.compare)
     config = config.model_copy(update={"compare": with_scripted_price(config.compare)})
     suite, splits, arms, optimizer = _look_up(config)
     for tasks in splits.values():  # all of them before the search, which costs most
