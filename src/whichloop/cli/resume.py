@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 import typer
 
 from . import flags
-from .flags import Allow, Json, Quiet, Run, Runs, Settings, Verbose, settings
+from .flags import LATEST, Allow, Json, Quiet, Run, Runs, Settings, Verbose, settings
 
 ADDED = "What is added"
 """Panel of the help."""
 
 
 def resume(
-    run: Run,
+    run: Run = LATEST,
     retry: Annotated[
         Literal["infrastructure", "errors"] | None,
         typer.Option(help="Run failed trials again; errors: crashes and timeouts, too, which the results say."),

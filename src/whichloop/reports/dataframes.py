@@ -72,6 +72,11 @@ class Loaded:
 
     results: Results
 
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        return self.results.folder
+
     @cached_property
     def trials(self) -> pd.DataFrame:
         """Return a row per trial, sorted by arm, task and repeat; scores, calls, errors and retries have a column per kind.

@@ -412,7 +412,7 @@ def setting_error(
     if first["type"] == "extra_forbidden":
         hint = f"; {nearest(path[-1], model.model_fields)}" if len(path) == 1 else ""
         problem = f"there is no such setting{hint}"
-    if first["type"] not in ("extra_forbidden", "value_error", "missing"):
+    if first["type"] not in ("extra_forbidden", "value_error") and not first["type"].startswith("missing"):
         problem += f", got {shown_short(first['input'])}"
     if not path:
         return ValueError(f"{source}: {problem}" if source and not typed else problem)
