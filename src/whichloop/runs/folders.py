@@ -27,7 +27,7 @@ def new_folder(runs: Path, suite: str) -> Path:
     check_no_file(runs)
     runs.mkdir(parents=True, exist_ok=True)
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
-    folder = runs / f"{datetime.now():%Y%m%d-%H%M%S}-{label}-{secrets.token_hex(4)}"
+    folder = runs / f"{datetime.now():%Y%m%d-%H%M%S}-{label}-{secrets.token_hex(2)}"
     folder.mkdir()
     return folder
 
@@ -107,8 +107,8 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     if os.path.isfile(run):  # which takes a text of any length
         raise RunError(f"{run} is a file, not a run; whichloop import {shlex.quote(str(run))} reads results of other tools")
     near_names = near(str(run), [*given_names, *(["latest"] if given_names else []), *filter(None, given_names.values())])
-    last = ", ".join([*given_names][-MAX_NAMED:]) or "none yet"
-    raise RunError(f"no run {str(run)!r}; {f'{near_names} ' if near_names else ''}in {root}: {last}")
+    last = ("…, " if len(given_names) > MAX_NAMED else "") + ", ".join([*given_names][-MAX_NAMED:])
+    raise RunError(f"no run {str(run)!r}; {f'{near_names} ' if near_names else ''}in {root}: {last or 'none yet'}")
 
 
 def _given_names(root: Path) -> dict[str, str | None]:
