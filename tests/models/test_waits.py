@@ -16,9 +16,7 @@ from whichloop.protocol import Answer, Capabilities, Model, ProviderError, Reply
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.loop_run import MAX_LOST
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import MAX_LOST, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 PAUSE_S = 0.05

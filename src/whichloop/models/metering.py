@@ -118,6 +118,10 @@ Admit = Callable[[], Awaitable[None]]
 """Awaited before each request and each call: a trial that has ended lets nothing through."""
 
 
+Pricing = Callable[[Request, Reply], Reply]
+"""Gives a reply to a request its cost."""
+
+
 class MeteredExchange(NamedTuple):
     """One request to a model and what came of it; exactly one of `reply` and `error` is given."""
 
@@ -164,7 +168,9 @@ class MeteredModel(WrappedModel):
         listener: Listener = NO_LISTENER,
         tunnel: Tunnel | None = None,
         admit: Admit | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
+        """`pricing`: gives each reply its cost, and its usage where the model tells none."""
         if not isinstance(meter, Meter):
             raise TypeError(f"meter: give a Meter, not {type(meter).__name__}; Meter(Budget(tokens=50_000)) makes one of a budget")
         holding: Meter | None = meter
@@ -176,6 +182,7 @@ class MeteredModel(WrappedModel):
         self.meter = meter
         self.listener = listener
         self.tunnel = tunnel
+        self._pricing = pricing
         self._in_flight: dict[object, float] = {}
 
     @property
@@ -238,26 +245,19 @@ class MeteredModel(WrappedModel):
         self.meter.admit()
 
     def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
-        if reply is not None and reply.usage is None:
-            reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
-        if reply is not None and reply.usage is not None:
-            self.meter.add(reply.usage)
+        if reply is not None:
+            if self._pricing is not None:
+                reply = self._pricing(request, reply)
+            usage = reply.usage
+            if usage is None:
+                usage = estimate_usage(estimate_input(request), reply)
+                reply = replace(reply, usage=usage)
+            self.meter.add(usage)
         seconds, tunnel = time.perf_counter() - started, self.tunnel
         of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.calls_shown(request.scope))
         exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)
         self.listener.exchange(exchange)
         return exchange
-
-
-class PricedModel(MeteredModel):
-    """A metered model whose replies cost what `pricing` says of them: it returns a reply with its usage and the cost of that."""
-
-    def __init__(self, metered: MeteredModel, pricing: Callable[[Request, Reply], Reply]) -> None:
-        super().__init__(metered.model, metered.meter, metered.listener, metered.tunnel, metered.admit)
-        self._pricing = pricing
-
-    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
-        return super()._count(request, None if reply is None else self._pricing(request, reply), error, started)
 
 
 GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"

@@ -7,10 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_digest
-from whichloop.protocol import Act, Message, Recovery, Reply, Request, Role, ToolCall
-from whichloop.runs.trial.recorder import CallUse
+from whichloop.protocol import Act, Message, Recovery, Request, Role, ToolCall
+from whichloop.runs.trial.counts import CallUse
 
 CALLS = [ToolCall("put", {"n": number}) for number in range(4)]
 DIGESTS = [call_digest(call.name, call.arguments) for call in CALLS]
@@ -20,8 +19,7 @@ PLANNED = {digest: f"c{number}" for number, digest in enumerate(DIGESTS)}
 def asks(use: CallUse, *places: int, scope: str = "", move: Any = None) -> None:
     calls = [CALLS[place] for place in places]
     request = Request((Message("user", "q"),), role=Role.DECIDE, scope=scope)
-    exchange = MeteredExchange(request, Reply(), None, 0.0)
-    use.count(exchange, Act("", tuple(calls)) if move is None else move, calls)
+    use.count(request, Act("", tuple(calls)) if move is None else move, calls if move is None else None)
 
 
 def counts(use: CallUse) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from tests.models.receipts import issue
 from whichloop.metrics.record_table import DISTANCES
 from whichloop.models.receipts import Ledger, Truth, call_digest
 from whichloop.protocol import Message, Plan, PlannedCall, Request, Role, ToolSpec
-from whichloop.runs.trial.context_use import MIN_CACHED_BYTES, PrefixCount, RetentionCount
+from whichloop.runs.trial.counts import MIN_CACHED_BYTES, PrefixCount, RetentionCount
 
 TEXTS = st.sampled_from(["", "a", "ab", "abc", "b", "ä", "abd", "x" * 40])
 PROMPTS = st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=8)

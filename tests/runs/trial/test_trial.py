@@ -32,10 +32,11 @@ from whichloop.protocol import (
     Role,
     StopReason,
     ToolCall,
+    Usage,
 )
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
-from whichloop.runs.trial.setting import NotRun
+from whichloop.runs.trial.trial import NotRun
 
 ANSWER = '{"final_answer": "42"}'
 FINISHED = Outcome("42", StopReason.FINISHED, 0)
@@ -368,3 +369,38 @@ def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
     for name in ("steps", "calls", "tool_calls", "input_tokens", "output_tokens", "errors"):
         assert getattr(cheating, name) == getattr(honest, name)
     assert honest.tokens > 0
+
+
+# --- numbers that no record can hold ---
+
+
+@pytest.mark.parametrize(
+    ("usage", "field"),
+    [
+        (Usage(float("nan"), 1), "input_tokens"),  # type: ignore[arg-type]
+        (Usage(1, -5), "output_tokens"),
+        (Usage(1, 1, cost_usd=float("inf")), "cost_usd"),
+    ],
+)
+def test_a_number_that_no_record_can_hold_makes_one_trial_errored_and_names_the_field(one_trial, tiny, usage, field):
+    done = one_trial(Bare(), tiny(), models={"fake": FakeModel(Reply(ANSWER, usage=usage))})
+    assert (done.record.status, done.trace) == ("errored", b"")
+    assert done.record.reason.startswith(f"record: {field} is not ")
+
+
+def test_a_time_that_a_loop_has_overwritten_makes_its_trial_errored(one_trial, tiny, written):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        model.tunnel.simulated_s = float("nan")
+        return FINISHED
+
+    assert one_trial(written(run), tiny()).record.reason.startswith("record: seconds is not a number")
+
+
+def test_counts_that_the_trace_does_not_bear_out_make_the_trial_errored(one_trial, tiny, written):
+    async def cheats(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        await model.complete(asked())
+        model.listener.usage = Usage(1, 1)
+        return FINISHED
+
+    record = one_trial(written(cheats), tiny()).record
+    assert (record.status, record.reason) == ("errored", "record: input_tokens is not what the trace tells")

@@ -33,10 +33,8 @@ from whichloop.protocol import (
 from whichloop.protocol.names import Spec, parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial import loop_run, trial_parts
 from whichloop.runs.trial import trial as trial_module
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 ANSWER = '{"final_answer": "42"}'
@@ -88,7 +86,7 @@ def test_a_loop_that_waits_for_nothing_until_its_time_is_up_is_scored_0(one_tria
 def test_a_scripted_loop_that_asks_without_end_is_ended_after_a_number_of_requests_and_calls(
     one_trial, tiny, written, impatient, monkeypatch, doing
 ):
-    monkeypatch.setattr(trial_parts, "MAX_PASSES", 500)
+    monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
 
     async def works(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         while True:
@@ -112,7 +110,7 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 
     record = one_trial(written(run), tiny(), timeout_s=0.2).record
     assert (record.status, record.stop, record.reason) == ("scored", "finished", "")
-    monkeypatch.setattr(loop_run, "MAX_LOST", 2)
+    monkeypatch.setattr(trial_module, "MAX_LOST", 2)
     lost = one_trial(written(run), tiny(), timeout_s=0.2).record
     assert (lost.status, lost.reason) == ("errored", "still at work after 2 times the trial's 0.2 s")
 
@@ -133,7 +131,7 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):
-    monkeypatch.setattr(trial_parts, "MAX_PASSES", 500)
+    monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
     gc.freeze()  # what other tests have left: it takes long to look through
     model = Replies("noise")
 

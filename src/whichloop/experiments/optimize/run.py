@@ -32,7 +32,7 @@ from whichloop.runs.folders import TEST
 from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.store.files import MANIFEST, RunError, locked, write_whole
-from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import TrialContext
 from whichloop.runs.trial_models import open_models
 from whichloop.text.output import json_safe
 
