@@ -65,6 +65,7 @@ class Meter:
         self.refused = ""
         """Why the last call was refused; a loop may have swallowed the exception."""
         self._started = time.monotonic()
+        self._is_limited = budget != _UNLIMITED
 
     def begin(self) -> None:
         """Start to count seconds: what gets ready before, such as workers, takes nothing off a budget."""
@@ -89,11 +90,10 @@ class Meter:
     @property
     def exhausted(self) -> str:
         """The limit that is used up, in words; empty while there is room."""
-        budget = self.budget
-        if budget.calls is None and budget.tokens is None and budget.dollars is None and budget.seconds is None:  # without a call
+        if not self._is_limited:
             return ""
         seconds = time.monotonic() - self._started + self.earlier_s
-        return budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
+        return self.budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
 
     @property
     def cost_usd(self) -> float | None:
@@ -254,8 +254,11 @@ class MeteredModel(WrappedModel):
                 reply = replace(reply, usage=usage)
             self.meter.add(usage)
         seconds, tunnel = time.perf_counter() - started, self.tunnel
-        of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.calls_shown(request.scope))
-        exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)
+        if tunnel is None:
+            exchange = MeteredExchange(request, reply, error, seconds)
+        else:
+            struck, illegible = tunnel.struck(request), tunnel.illegible(request)
+            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown(request.scope))
         self.listener.exchange(exchange)
         return exchange
 
@@ -323,7 +326,10 @@ class MeteredToolbox(Toolbox):
         entry = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok)
         before, behind = _added(fault, tunnel, observation)
         text = f"{before}{entry.around(f'{observation.data}{behind}')}"
-        return replace(observation, data=text, value=text if observation.ok else None, max_chars=None)
+        status, value = observation.status, text if observation.ok else None
+        return Observation(
+            call.name, status, text, observation.error_type, value, call.call_id, observation.seconds, raised=observation.raised
+        )
 
     async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
         """Return what a loop sees of a call whose result never comes."""

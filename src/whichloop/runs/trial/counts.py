@@ -4,7 +4,7 @@ the counts mean."""
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -123,8 +123,8 @@ class RetentionCount:
 
     def __init__(self, plan: Plan, oracle: Mapping[str, Truth], issued: Sequence[ReceiptEntry]) -> None:
         """`issued`: the trial's receipts, a list that grows as tools run."""
-        self.needed = Counter[str]()
-        self.shown = Counter[str]()
+        self.needed = defaultdict[str, int](int)
+        self.shown = defaultdict[str, int](int)
         self._planned = {oracle[call.id].call: (call.id, not call.fails) for call in plan.calls if call.id in oracle}
         self._issued = issued
         self._entries_read = self._prompts = 0
@@ -134,7 +134,7 @@ class RetentionCount:
     @property
     def unshown(self) -> int:
         """Results that the first prompt which needed them did not show."""
-        return self.needed[DISTANCES[0]] - self.shown[DISTANCES[0]]
+        return self.needed.get(DISTANCES[0], 0) - self.shown.get(DISTANCES[0], 0)
 
     def count(self, request: Request, shown_calls: Sequence[str]) -> None:
         """Count one prompt. `shown_calls`: the planned calls whose results it shows."""
@@ -157,7 +157,7 @@ class RetentionCount:
     def fields(self) -> dict[str, dict[str, int]]:
         """Return both counts as a record has them, from the nearest range on."""
         needed = {distance: self.needed[distance] for distance in DISTANCES if distance in self.needed}
-        return {"results_needed": needed, "results_shown": {distance: self.shown[distance] for distance in needed}}
+        return {"results_needed": needed, "results_shown": {distance: self.shown.get(distance, 0) for distance in needed}}
 
 
 class PrefixCount:
@@ -289,6 +289,8 @@ class TrialMeter(Meter):
 
         A trial that has spent a limit to the last token may go on: its next call decides.
         """
+        if not self._is_limited:
+            return ""
         calls = self.budget.calls
         return f"budget of {calls:,} model calls used up" if calls is not None and self.calls >= calls else self.exceeded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -58,7 +58,7 @@ class Recorder:
         self.usage = _NO_USAGE
         self.is_answered = False
         """Whether the model gave any reply."""
-        self.errors = Counter[str]()
+        self.errors = defaultdict[str, int](int)
         self.retries = Counter[str]()
         self.provider_failure: ProviderError | None = None
         """The failure of a real provider that the last request met, if it did."""
@@ -158,7 +158,7 @@ class Recorder:
                     tokens[1] += event.tokens[1]
             elif isinstance(event, ToolRun):
                 tool_calls += not event.never_ran
-        if self.errors["context_overflow"]:  # of which the tokens are an estimate, and no event's
+        if "context_overflow" in self.errors:  # of which the tokens are an estimate, and no event's
             tokens[0] = self.usage.input_tokens
         told = (("calls", calls, self.calls), ("tool_calls", tool_calls, self.tool_calls))
         spent = (("input_tokens", tokens[0], self.usage.input_tokens), ("output_tokens", tokens[1], self.usage.output_tokens))
