@@ -269,38 +269,24 @@ def with_defaults(request: Request, defaults: Sampling) -> Request:
 class WithSampling(WrappedModel):
     """A model whose requests all say how their replies are drawn: a recording of it knows what was asked."""
 
-    def __init__(self, model: Model, defaults: Sampling) -> None:
-        super().__init__(model)
-        self.defaults = defaults
+    def __init__(self, model: Model, defaults: Sampling, tools: Sequence[ToolSpec] | None = None) -> None:
+        """`tools`: all of the trial, where replies are held to the grammar of their codec or to the JSON schema of their reply.
 
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(with_defaults(request, self.defaults))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(with_defaults(request, self.defaults))
-
-
-class Constrained(WrappedModel):
-    """A model whose requests carry the grammar of their codec, or that of the JSON schema of their reply.
-
-    A codec without either, such as that of a loop from outside, is asked as ever.
-    """
-
-    def __init__(self, model: Model, tools: Sequence[ToolSpec]) -> None:
-        """`tools`: all of the trial, for formats that do not offer them natively.
-
-        A loop that shows fewer of them in its text, as in `guarded(tools="needed")`, refuses calls of the others.
+        A codec without either, such as that of a loop from outside, is asked as ever.
         """
         super().__init__(model)
-        self.tools = tools
+        self.defaults, self.tools = defaults, tools
 
     async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._with_grammar(request))
+        return await self.model.complete(self._asked(request))
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._with_grammar(request))
+        return self.model.stream(self._asked(request))
 
-    def _with_grammar(self, request: Request) -> Request:
+    def _asked(self, request: Request) -> Request:
+        request = with_defaults(request, self.defaults)
+        if self.tools is None:
+            return request
         if isinstance(request.codec, GrammarCodec):
             return replace(request, grammar=request.codec.grammar(request.tools or self.tools))
         schema = request.response_schema

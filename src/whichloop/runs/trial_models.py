@@ -11,7 +11,7 @@ from whichloop._extras import needed_by
 from whichloop.datasets.task import Environment, HasUser, Task
 from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from whichloop.models.filling import fits, otherwise
-from whichloop.models.limits import Constrained, InOrder, Pressure, WithSampling, waits
+from whichloop.models.limits import InOrder, Pressure, WithSampling, waits
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
 from whichloop.models.profiles import Profile
@@ -37,6 +37,9 @@ from whichloop.protocol.modules import module_in
 
 from .config import CompareConfig, SettingError
 from .schedule import Arm, Trial
+
+AS_USER = "{} as user"
+"""Name under which a recording has a model that plays users, apart from the same model as an agent's."""
 
 
 def with_scripted_price(config: CompareConfig) -> CompareConfig:
@@ -98,7 +101,8 @@ class TrialModels:
         """Be ready to answer within this event loop; afterwards close all connections."""
         async with contextlib.AsyncExitStack() as stack:
             for model in self.real.values():
-                stack.push_async_callback(getattr(model, "aclose", _nothing))
+                if close := getattr(model, "aclose", None):
+                    stack.push_async_callback(close)
             yield self
 
     def close(self, whole: bool) -> None:
@@ -168,7 +172,7 @@ def model_for_trial(
         model = recorded = models.cassette.model(name, Lane(*trial.key), model, tunnel)
     assert model is not None
     if tunnel is None:
-        return WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling), recorded
+        return WithSampling(model, models.sampling, tools if models.constrain else None), recorded
     return model if tunnel.real_time else InOrder(model), recorded
 
 
@@ -188,7 +192,7 @@ class PlayedUser:
             model = models.real.get(models.user)  # a replay asks nobody
             self._is_priced = bool(getattr(model, "is_priced", False))
             if models.cassette is not None:
-                model = self._recorded = models.cassette.model(recorded_user(models.user), Lane(*trial.key), model)
+                model = self._recorded = models.cassette.model(AS_USER.format(models.user), Lane(*trial.key), model)
             assert model is not None
             self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self))
 
@@ -245,18 +249,9 @@ class _OffTheClock(WrappedModel):
             return await super().complete(request)
 
 
-async def _nothing() -> None:
-    """Close a model that has nothing to close."""
-
-
 def recorded_name(arm: Arm, seed: int) -> str:
     """Return the name of an arm's model in a recording: under two fault profiles or seeds the scripted model is two models."""
     return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
-
-
-def recorded_user(name: str) -> str:
-    """Return the name under which a recording has a model that plays users, apart from the same model as an agent's."""
-    return f"{name} as user"
 
 
 def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
@@ -283,11 +278,8 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
     check_scripted_price(config)
-    for name, model in models.items():
-        if not getattr(model, "is_priced", True):
-            raise ValueError(
-                f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices, a file"
-            )
+    for name in [name for name, model in models.items() if not getattr(model, "is_priced", True)]:
+        raise ValueError(f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices")
 
 
 def check_scripted_price(config: CompareConfig) -> None:
@@ -305,7 +297,7 @@ def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> C
         mode = CassetteMode.REPLAY_OR_RECORD
     cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
     try:
-        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([recorded_user(config.user)] if config.user else [])]:
+        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([AS_USER.format(config.user)] if config.user else [])]:
             cassette.check(name)
     except ValueError:
         cassette.close(whole=False)
