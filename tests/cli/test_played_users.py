@@ -20,7 +20,7 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.models.fake import FakeAnswer, FakeItem, FakeModel
-from whichloop.models.limits import Waits
+from whichloop.models.metering import Waits
 from whichloop.protocol import Act, Answer, ToolCall
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched

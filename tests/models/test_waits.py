@@ -9,7 +9,7 @@ from pathlib import Path
 from whichloop.datasets import arithmetic
 from whichloop.models.cassette import Cassette, CassetteMode
 from whichloop.models.fake import FakeItem, FakeModel
-from whichloop.models.limits import Waits
+from whichloop.models.metering import Waits
 from whichloop.models.profiles import load_profile
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.protocol import Answer, Capabilities, Model, ProviderError, Reply, Request

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Environment, HasUser, Task
+from whichloop.models.at_once import InOrder
 from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from whichloop.models.filling import fits, otherwise
-from whichloop.models.limits import InOrder, Pressure, WithSampling, waits
-from whichloop.models.metering import Meter, MeteredExchange, MeteredModel
+from whichloop.models.limits import Pressure, WithSampling
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import Truth

@@ -13,8 +13,7 @@ from whichloop.metrics.record_table import DISTANCES, MIN_CACHED_TOKENS, distanc
 from whichloop.models.cassette import RecordedModel
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.feedback import shared_length
-from whichloop.models.limits import Waits
-from whichloop.models.metering import Budget, Meter
+from whichloop.models.metering import Budget, Meter, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
 from whichloop.models.tunnel import Tunnel

@@ -14,12 +14,10 @@ from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import SCORER, UNREPLAYABLE, FaultRecord, Record
 from whichloop.metrics.record_fields import check_fields
-from whichloop.metrics.scorers import is_abstention, reads_state, scores_of
-from whichloop.metrics.summary import false_success
+from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.trace import Trace, TraceHead
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.limits import WAITS
-from whichloop.models.metering import Budget, Meter, MeteredModel, MeteredToolbox
+from whichloop.models.metering import WAITS, Budget, Meter, MeteredModel, MeteredToolbox
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, render_value
@@ -393,7 +391,7 @@ def _head(run: LoopRun, record: Record, outcome: Outcome, end_state: object) -> 
     elif reads_state(task.scorer):
         state = {"found": json_safe(end_state)}
     return TraceHead(
-        *record.key,
+        *run.trial.key,
         query=task.query.full_text,
         expected=task.expected,
         end_state=state,
