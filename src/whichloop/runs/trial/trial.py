@@ -27,10 +27,9 @@ from whichloop.protocol.own_code import raised_at, waiting_at
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import ID_DIGITS
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
-from whichloop.protocol.values import cap, error_text
+from whichloop.protocol.values import cap, error_text, json_safe
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import PlayedUser, TrialModels, is_priced, model_for_trial, script_of
-from whichloop.text.output import json_safe
 
 from .counts import Pricing, RetentionCount, TrialClock, TrialMeter
 from .recorder import NoteTaker, Recorder, trace_line
