@@ -46,8 +46,7 @@ from whichloop.protocol import HARNESS_STOPS, Loop, Plan, PlannedCall, Query, Re
 from whichloop.protocol.names import Spec
 from whichloop.runs import trial_models
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import FinishedTrial, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 gc.disable()  # until all tests are collected: to rewrite and import them makes millions of objects that stay

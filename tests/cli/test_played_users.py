@@ -20,15 +20,13 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.models.fake import FakeAnswer, FakeItem, FakeModel
-from whichloop.models.limits import Waits
+from whichloop.models.metering import Waits
 from whichloop.protocol import Act, Answer, ToolCall
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.schedule import Trial, make_arms
 from whichloop.runs.store.trials import read_records
-from whichloop.runs.trial import trial_parts as played_user
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 from .conftest import Ended
@@ -153,7 +151,7 @@ def test_the_time_of_the_user_is_not_the_agent_s(shop: Suite, monkeypatch: pytes
 
         return item
 
-    monkeypatch.setattr(played_user, "waits", Watched)
+    monkeypatch.setattr("whichloop.runs.trial_models.waits", Watched)
     moves: list[FakeAnswer] = [*(Act("Next.", (call,)) for call in Talk(shop).calls), Answer("All is done.", "Done.")]
     agent = FakeModel(*(noted("agent", move) for move in moves))
     record = trial_with(shop, agent, FakeModel(then=noted("user", "Yes.")))

@@ -38,8 +38,7 @@ from whichloop.models.fake import FakeModel
 from whichloop.protocol import ProviderError, run_sync
 from whichloop.runs.config import config_from
 from whichloop.runs.schedule import Trial, make_arms
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2"
 """Where tau2's own files may stand; they are not part of this project."""

@@ -42,8 +42,7 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store.trials import read_records
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 FOLDER = Path(__file__).parent
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -16,8 +16,7 @@ from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 DESIGNS = {
     "bare": {"decide": lambda k: k + 1},

@@ -34,7 +34,7 @@ from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import ToolStarted
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.trial import FinishedTrial
 
 MADE: dict[str, Callable[[], Loop]] = {
     **DESIGNS,

@@ -60,8 +60,8 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import find
 from whichloop.runs.store.trials import read_records
-from whichloop.runs.trial import loop_run, trial_parts
-from whichloop.runs.trial.recorder import Recorder
+from whichloop.runs.trial import trial
+from whichloop.runs.trial.recorder import NoteTaker, Recorder
 
 LOOPS = [
     *("bare", "finish(parallel_tools=true)", "phased", "react_extract", "stateless(execution_mode=parallel)"),
@@ -72,13 +72,14 @@ PROFILES = ("flaky-format", "flaky-tools", "bad-network")
 TASKS = 1
 
 
-class Told(Recorder):
-    """A trial's recorder that takes events, too; all that were made."""
+class Told(NoteTaker):
+    """A trial's observer that takes events, too; all that were made."""
 
     made: ClassVar[list[Told]] = []
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, take: Any) -> None:
+        super().__init__(take)
+        self.recorder: Recorder = take.__self__
         self.told: list[RunEvent] = []
         Told.made.append(self)
 
@@ -139,14 +140,13 @@ def told(events: list[RunEvent]) -> list[tuple[Any, ...]]:
 def test_events_are_those_of_the_trace_and_change_no_digest(
     kind: type[Told], digest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_parts, "Recorder", kind)
-    monkeypatch.setattr(loop_run, "face_of", lambda recorder: recorder)
+    monkeypatch.setattr(trial, "NoteTaker", kind)
     monkeypatch.setattr(Told, "made", [])
     assert compared(tmp_path) == digest
     assert len(Told.made) == len(LOOPS) * len(PROFILES) * TASKS
     kinds: set[str] = set()
-    for recorder in Told.made:
-        events = recorder.told
+    for observer in Told.made:
+        events, recorder = observer.told, observer.recorder
         assert told(events) == traced(recorder)
         refused = [event.error_type for event in events if isinstance(event, CallInvalid)]
         assert refused.count("UnknownTool") == recorder.errors["call.unknown_tool"]

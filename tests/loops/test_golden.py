@@ -21,8 +21,7 @@ from whichloop.protocol.names import Spec
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 GOLDEN = Path(__file__).parent / "golden"
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.scorers import false_success
 from whichloop.metrics.statistics import Interval, clopper_pearson
-from whichloop.metrics.summary import METRICS, ArmSummary, false_success, summarize
+from whichloop.metrics.summary import METRICS, ArmSummary, summarize
 from whichloop.protocol import StopReason
 
 

@@ -17,7 +17,7 @@ from whichloop.protocol import Message
 from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.names import Spec
 from whichloop.runs.registry import make_loop, make_suite
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.trial import FinishedTrial
 
 RunTrial = Callable[..., FinishedTrial]
 

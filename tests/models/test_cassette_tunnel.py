@@ -31,7 +31,7 @@ from whichloop.protocol import Chunk, Message, Model, Reply, Request, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.receipts import MARK
 from whichloop.runs.registry import make_loop
-from whichloop.runs.trial.recorder import Recorder
+from whichloop.runs.trial.recorder import NoteTaker, Recorder
 
 from . import bench
 
@@ -44,7 +44,8 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
     planned = await replay(task, suite)
     truth = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in planned}
     environment, recorder, tunnel = suite.open(task), Recorder(), Tunnel(slow_s=profile.slow_s)
-    tools = recorder.tools = MeteredToolbox(environment.tools, recorder, tunnel)
+    tools = MeteredToolbox(environment.tools, recorder, tunnel)
+    recorder.tools = {tool.name: tool for tool in tools}
     assert task.plan is not None
     tunnel.unknown = tuple(call.id for call in task.plan.calls)
     model: Any = None
@@ -54,13 +55,13 @@ async def one_trial(loop: str, task: Task, suite: Suite, profile: Profile, casse
     if cassette is not None:
         model = cassette.model(f"scripted/{profile.name}", Lane(loop, task.id, 0), model, tunnel)
     metered = MeteredModel(model, Meter(), recorder, tunnel)
-    outcome = await make_loop(parse_spec(loop), 8).run(task.query, tools, metered, recorder)
+    outcome = await make_loop(parse_spec(loop), 8).run(task.query, tools, metered, NoteTaker(recorder.note))
     tunnel.settle(truth)
     environment.close()
     untimed = [replace(event, seconds=0.0) if isinstance(event, ModelExchange) else event for event in recorder.events]
     return {
         "outcome": (outcome.answer, outcome.stop, outcome.steps, outcome.confidence),
-        "trace": (recorder.digest(), untimed),
+        "trace": (recorder.fields()["trace_digest"], untimed),
         "counts": (recorder.steps, recorder.calls, recorder.tool_calls, recorder.usage, recorder.errors),
         "faults": [
             FaultRecord(fault.kind, str(fault.point), fault.landed, fault.absorbed, fault.recovered) for fault in tunnel.faults

@@ -8,9 +8,10 @@ from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.phased.codecs import UNDERSTAND
 from whichloop.models.cassette.canonical import Cleaner
 from whichloop.models.fake import FakeModel
-from whichloop.models.limits import Constrained
+from whichloop.models.limits import WithSampling
 from whichloop.models.local.model import with_tools_as_text
 from whichloop.protocol import (
+    DEFAULT_SAMPLING,
     AnyCall,
     Codec,
     Grammar,
@@ -31,7 +32,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def sent(request: Request, *tools: ToolSpec) -> Request:
     """What the model below is asked, whole and streamed alike."""
     model = FakeModel(then="ok")
-    constrained = Constrained(model, tools)
+    constrained = WithSampling(model, DEFAULT_SAMPLING, tools)
 
     async def both() -> None:
         await constrained.complete(request)

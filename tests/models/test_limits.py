@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.limits import WINDOW_S, Concurrency, Limits, Waits, Window
+from whichloop.models.limits import WINDOW_S, Concurrency, Limits, Window
+from whichloop.models.metering import Waits
 
 from .virtual_time import EACH, now, virtually
 

@@ -48,8 +48,7 @@ from whichloop.protocol import (
 from whichloop.protocol.names import Spec
 from whichloop.protocol.receipts import sightings, strip_receipts
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import NotRun, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 from . import bench

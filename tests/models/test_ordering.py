@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whichloop.models.at_once import TURNS_OF_REQUESTS, InOrder
 from whichloop.models.fake import FakeModel
-from whichloop.models.limits import TURNS, InOrder
 from whichloop.protocol import Message, ProviderError, Reply, Request
 
 
@@ -49,7 +49,7 @@ SCOPES = st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=6
 
 @given(SCOPES, st.integers(0, 99), st.data())
 def test_what_is_asked_together_is_answered_by_scope_and_one_at_a_time(scopes, seed, data) -> None:
-    late = {scope: data.draw(st.integers(0, TURNS // 3)) for scope in scopes}
+    late = {scope: data.draw(st.integers(0, TURNS_OF_REQUESTS // 3)) for scope in scopes}
 
     async def one(model: InOrder, scope: str) -> str:
         for _ in range(late[scope]):  # as a task within a task, or a turnstile, makes it

@@ -20,8 +20,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import make_suite
 from whichloop.runs.schedule import make_arms, schedule
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 BUILT_IN = (
     "bad-network",

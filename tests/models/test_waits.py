@@ -9,16 +9,14 @@ from pathlib import Path
 from whichloop.datasets import arithmetic
 from whichloop.models.cassette import Cassette, CassetteMode
 from whichloop.models.fake import FakeItem, FakeModel
-from whichloop.models.limits import Waits
+from whichloop.models.metering import Waits
 from whichloop.models.profiles import load_profile
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.protocol import Answer, Capabilities, Model, ProviderError, Reply, Request
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.loop_run import MAX_LOST
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import MAX_LOST, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 PAUSE_S = 0.05

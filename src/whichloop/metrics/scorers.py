@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from whichloop.protocol import HARNESS_STOPS, render_value
+from whichloop.protocol import HARNESS_STOPS, StopReason, render_value
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.names import Spec, nearest, own_object, parse_spec
 from whichloop.protocol.values import snapped
@@ -35,6 +35,7 @@ from .answers import (
     number_in,
     squad_form,
 )
+from .record import FaultRecord
 
 __all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scorer_names", "scores_of"]
 
@@ -245,6 +246,24 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
         return {"accuracy": answer}
     state = float(equal(task.end_state, judgement.state, DEFAULT_TOLERANCE))
     return {"accuracy": answer * state, "answer": answer, "state": state}
+
+
+def false_success(
+    *,
+    accuracy: float,
+    stop: str | None,
+    abstained: bool,
+    faults: Sequence[FaultRecord],
+    planned_call_unknown: bool,
+) -> bool:
+    """Whether a trial claims success that it did not have.
+
+    Scored wrong (accuracy < 1), stopped as finished or forced, the answer no abstention, and either a fault that landed, was not
+    absorbed and not recovered, or a planned call whose result the model never saw.
+    """
+    claimed = stop in (StopReason.FINISHED, StopReason.FORCED) and not abstained
+    hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
+    return accuracy < 1 and claimed and (hurt or planned_call_unknown)
 
 
 def _built_scorer(name: str, factory: Callable[..., object], options: Mapping[str, object]) -> Scorer:

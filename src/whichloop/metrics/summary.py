@@ -17,7 +17,7 @@ from whichloop.protocol import StopReason
 
 from .measures import Measure, TableName, measures
 from .paired import mean_interval
-from .record import FaultRecord, Record
+from .record import Record
 from .record_table import DISTANCES, RecordTable, alike, lost_to, retention_at, served_by_cache, where
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
@@ -369,24 +369,6 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if not one.is_solved for fault in one.faults),
         unmet=sum(record.faults_unmet for record in alike(records)),
     )
-
-
-def false_success(
-    *,
-    accuracy: float,
-    stop: str | None,
-    abstained: bool,
-    faults: Sequence[FaultRecord],
-    planned_call_unknown: bool,
-) -> bool:
-    """Whether a trial claims success that it did not have.
-
-    Scored wrong (accuracy < 1), stopped as finished or forced, the answer no abstention, and either a fault that landed, was not
-    absorbed and not recovered, or a planned call whose result the model never saw.
-    """
-    claimed = stop in (StopReason.FINISHED, StopReason.FORCED) and not abstained
-    hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
-    return accuracy < 1 and claimed and (hurt or planned_call_unknown)
 
 
 def _share(values: TaskValues, alpha: float) -> Interval | None:

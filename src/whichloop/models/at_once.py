@@ -11,10 +11,12 @@ A model that makes several calls in one reply leaves their order to the loop. Th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from whichloop.protocol import Act, Reply, ToolCall, refs
+from whichloop.protocol import Act, Chunk, Model, Reply, Request, ToolCall, WrappedModel, refs
 
 from .prompt_view import PromptView, concrete
 from .receipts import call_digest
@@ -23,8 +25,8 @@ LATE, SAME_IDS, TOO_EARLY = "calls.late", "calls.same_ids", "calls.too_early"
 HOLDING = frozenset({LATE, TOO_EARLY})
 """Kinds that hold a call back until those beside it have ended."""
 TURNS = 8
-"""Turns of the event loop in which a loop begins the calls that it makes at once; fewer than `ordering.TURNS`, so that a call that
-is held back does not change which request is answered next."""
+"""Turns of the event loop in which a loop begins the calls that it makes at once; fewer than `TURNS_OF_REQUESTS`, so that a call
+that is held back does not change which request is answered next."""
 
 
 def with_one_id(reply: Reply) -> Reply:
@@ -152,3 +154,90 @@ class CallsAtOnce:
 def digest_of_call(call: ToolCall) -> str:
     """Return the CALL digest of a call."""
     return call_digest(call.name, call.arguments)
+
+
+TURNS_OF_REQUESTS = 24
+"""Turns of the event loop that a design has to act on the last reply, and to send what it sends at the same time: each task within
+a task takes one or two of them."""
+
+
+class InOrder(WrappedModel):
+    """One trial's model in virtual time: of the requests that wait at the same time the first by scope is answered, then the next.
+
+    A design that ends its concurrent work at the first failure would otherwise send one request more or less as machine and wire
+    have it. Requests without a scope are never concurrent, and pass at once.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._busy = False
+        """A request is being answered, or turns are counted before one is."""
+
+    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        return self._in_turn(request) if request.scope else self.model.complete(request)
+
+    async def _in_turn(self, request: Request) -> Reply:
+        await self._wait(request.scope)
+        try:
+            return await self.model.complete(request)
+        finally:
+            self._end()
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self._chunks_in_turn(request) if request.scope else self.model.stream(request)
+
+    async def _chunks_in_turn(self, request: Request) -> AsyncIterator[Chunk]:
+        """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
+        chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
+        async with contextlib.aclosing(chunks):
+            while True:
+                await self._wait(request.scope)
+                try:
+                    chunk = await anext(chunks, None)
+                finally:
+                    self._end()
+                if chunk is None:
+                    return
+                yield chunk
+
+    async def _wait(self, scope: str) -> None:
+        """Wait until a request is to be answered; `_end` follows once it is."""
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append((scope, mine))
+        self._go_on()
+        try:
+            await mine
+        except BaseException:
+            if (scope, mine) in self._waiting:  # cancelled while it waited
+                self._waiting.remove((scope, mine))
+            else:
+                self._end()
+            raise
+
+    def _end(self) -> None:
+        self._busy = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._busy and self._waiting:
+            self._busy = True
+            _after(TURNS_OF_REQUESTS, self._answer_first, asyncio.get_running_loop().call_soon)
+
+    def _answer_first(self) -> None:
+        """Let the first of those who still wait go on."""
+        still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
+        if still:
+            first = min(still, key=lambda waiting: waiting[0])
+            self._waiting.remove(first)
+            first[1].set_result(None)
+        else:
+            self._busy = False
+
+
+def _after(turns: int, act: Callable[[], None], call_soon: Callable[..., object]) -> None:
+    """Act once so many turns of the event loop have passed. The scheduling is handed on, because each turn would look it up."""
+    if turns:
+        call_soon(_after, turns - 1, act, call_soon)
+    else:
+        act()

@@ -1,4 +1,4 @@
-"""Formats under a bad wire: what a fault can spoil of a reply, and what a format absorbs; models that obey planted instructions.
+"""A reply on its way: what a fault of the wire can spoil of it, and what its format absorbs; models that obey planted instructions.
 
 A fault of the wire spoils how a move is written, never what it says: a reply that would read as another move, without a sign that
 anything is wrong, is spoiled in another way. Free text is no format: there is nothing of the wire in it to spoil.
@@ -7,17 +7,21 @@ anything is wrong, is spoiled in another way. Free text is no format: there is n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from whichloop.protocol import Act, Answer, Codec, Completion, Inexpressible, Move, Reply, Role, Text, WireError
+from whichloop.protocol import Act, Answer, Codec, Completion, Inexpressible, Move, Reply, Request, Role, Text, WireError
 from whichloop.protocol.digest import unit
 
-from .faults import CALLING, NOT_DETERMINED, SURE, UNSURE, answer_options, spoil, spoiled_forms
+from .at_once import EarlyCall
+from .faults import CALLING, NOT_DETERMINED, SURE, UNSURE, Fault, FaultPoint, answer_options, spoil, spoiled_forms
+from .feedback import FaultSigns
 from .instructions import STOP, Instruction, shown_in
 from .policy import PolicyDecision
 from .profiles import Gullibility
+from .prompt_view import PromptView
 from .tunnel import Tunnel
+from .weaknesses import WorkingPlan
 
 _ANYWHERE = frozenset({"wire.empty"})
 """Kinds that a loop can tell in free text too: nothing has come."""
@@ -167,3 +171,55 @@ def _retold(decision: PolicyDecision, obeyed: list[Instruction]) -> PolicyDecisi
     more = "\n".join(instruction.text for instruction in obeyed)
     options = tuple(Text(f"{move.text}\n{more}") if isinstance(move, Text) else move for move in decision.options)
     return decision._replace(options=options) if obeyed else decision
+
+
+# --- a reply on its way ---
+
+NO_SIGNS = FaultSigns()
+
+
+@dataclass(slots=True)
+class PointVisits:
+    """What has happened so far at one (point, scope)."""
+
+    fault: Fault | None
+    attempts: int = 0
+    failures: int = 0
+    """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
+    last: tuple[Request, Reply] | None = None
+    signs: FaultSigns = NO_SIGNS
+    """How a text would show what was wrong with the last reply."""
+    invented: bool = False
+    """The last reply called a tool that does not exist."""
+    lapses: list[Fault] = field(default_factory=list)
+    """Results that were overlooked here."""
+
+    def got_through(self) -> None:
+        """Note a clean reply: what struck here before is overcome."""
+        for fault in (*self.lapses, *([self.fault] if self.fault is not None else ())):
+            fault.recovered = fault.recovered or fault.landed
+
+
+@dataclass(slots=True)
+class ReplyTurn:
+    """One request on its way to a reply."""
+
+    request: Request
+    codec: Codec
+    tokens: int
+    """Estimated size of the request."""
+    followed: WorkingPlan
+    view: PromptView
+
+    decision: PolicyDecision = field(init=False)
+    point: FaultPoint = field(init=False)
+    visits: PointVisits = field(init=False)
+    fault: Fault | None = None
+    """The fault that strikes this reply."""
+    early: EarlyCall | None = None
+    """What it puts beside the calls of the move, if it makes a call too early."""
+
+    move: Move | None = None
+    """What the reply says; None for prose."""
+    reply: Reply = field(init=False)
+    delay_s: float = 0.0

@@ -1,5 +1,4 @@
-"""How many requests may be under way: a concurrency that gives way to refusals, and limits per minute; how they sample;
-and the time that a trial loses to them and to its provider's failures, for which the loop is not to blame.
+"""How many requests may be under way: a concurrency that gives way to refusals, and limits per minute; and how they sample.
 
 Time is the event loop's own clock. One event loop at a time.
 """
@@ -7,12 +6,9 @@ Time is the event loop's own clock. One event loop at a time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, cast
 
 from whichloop.protocol import (
     DEFAULT_SAMPLING,
@@ -207,56 +203,6 @@ class Permit:
         return True
 
 
-class Waits:
-    """Seconds that one trial's requests have lost. What several lose at the same time counts once."""
-
-    def __init__(self) -> None:
-        self._spans: list[tuple[float, float]] = []
-        """Starts and ends on the event loop's clock, in order; no two overlap."""
-        self._since: float | None = None
-        self._waiting = 0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds lost until now, on the event loop's clock."""
-        if self._since is not None:
-            self._add(self._since)
-        return sum(end - start for start, end in self._spans)
-
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count what happens inside as lost."""
-        if self._since is None:
-            self._since = asyncio.get_running_loop().time()
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-            if self._waiting == 0 and self._since is not None:
-                self._add(self._since)
-                self._since = None
-
-    def lost(self, seconds: float) -> None:
-        """Count the seconds of a failed attempt, which is known only now."""
-        self._add(asyncio.get_running_loop().time() - seconds)
-
-    def _add(self, start: float) -> None:
-        """Add the span from then until now, joined with all that it meets."""
-        while self._spans and self._spans[-1][1] >= start:
-            start = min(start, self._spans.pop()[0])
-        self._spans.append((start, asyncio.get_running_loop().time()))
-
-
-WAITS: ContextVar[Waits | None] = ContextVar("whichloop_waits", default=None)
-"""The waits of the trial that the running task belongs to."""
-
-
-def waits() -> Waits:
-    """Return the waits of the running trial; outside of a trial, some that nobody reads."""
-    return WAITS.get() or Waits()
-
-
 def with_defaults(request: Request, defaults: Sampling) -> Request:
     """Return the request with the defaults for what it leaves open."""
     if defaults == DEFAULT_SAMPLING:
@@ -269,128 +215,27 @@ def with_defaults(request: Request, defaults: Sampling) -> Request:
 class WithSampling(WrappedModel):
     """A model whose requests all say how their replies are drawn: a recording of it knows what was asked."""
 
-    def __init__(self, model: Model, defaults: Sampling) -> None:
-        super().__init__(model)
-        self.defaults = defaults
+    def __init__(self, model: Model, defaults: Sampling, tools: Sequence[ToolSpec] | None = None) -> None:
+        """`tools`: all of the trial, where replies are held to the grammar of their codec or to the JSON schema of their reply.
 
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(with_defaults(request, self.defaults))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(with_defaults(request, self.defaults))
-
-
-class Constrained(WrappedModel):
-    """A model whose requests carry the grammar of their codec, or that of the JSON schema of their reply.
-
-    A codec without either, such as that of a loop from outside, is asked as ever.
-    """
-
-    def __init__(self, model: Model, tools: Sequence[ToolSpec]) -> None:
-        """`tools`: all of the trial, for formats that do not offer them natively.
-
-        A loop that shows fewer of them in its text, as in `guarded(tools="needed")`, refuses calls of the others.
+        A codec without either, such as that of a loop from outside, is asked as ever.
         """
         super().__init__(model)
-        self.tools = tools
+        self.defaults, self.tools = defaults, tools
 
     async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._with_grammar(request))
+        return await self.model.complete(self._asked(request))
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._with_grammar(request))
+        return self.model.stream(self._asked(request))
 
-    def _with_grammar(self, request: Request) -> Request:
+    def _asked(self, request: Request) -> Request:
+        request = with_defaults(request, self.defaults)
+        if self.tools is None:
+            return request
         if isinstance(request.codec, GrammarCodec):
             return replace(request, grammar=request.codec.grammar(request.tools or self.tools))
         schema = request.response_schema
         if schema is None and isinstance(request.codec, SchemaCodec):  # a model that takes no schema is asked for it in words
             schema = request.codec.schema
         return request if schema is None else replace(request, grammar=Grammar(((JsonValue(schema),),)))
-
-
-TURNS = 24
-"""Turns of the event loop that a design has to act on the last reply, and to send what it sends at the same time: each task within
-a task takes one or two of them."""
-
-
-class InOrder(WrappedModel):
-    """One trial's model in virtual time: of the requests that wait at the same time the first by scope is answered, then the next.
-
-    A design that ends its concurrent work at the first failure would otherwise send one request more or less as machine and wire
-    have it. Requests without a scope are never concurrent, and pass at once.
-    """
-
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
-        self._busy = False
-        """A request is being answered, or turns are counted before one is."""
-
-    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        return self._in_turn(request) if request.scope else self.model.complete(request)
-
-    async def _in_turn(self, request: Request) -> Reply:
-        await self._wait(request.scope)
-        try:
-            return await self.model.complete(request)
-        finally:
-            self._end()
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self._chunks_in_turn(request) if request.scope else self.model.stream(request)
-
-    async def _chunks_in_turn(self, request: Request) -> AsyncIterator[Chunk]:
-        """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
-        chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
-        async with contextlib.aclosing(chunks):
-            while True:
-                await self._wait(request.scope)
-                try:
-                    chunk = await anext(chunks, None)
-                finally:
-                    self._end()
-                if chunk is None:
-                    return
-                yield chunk
-
-    async def _wait(self, scope: str) -> None:
-        """Wait until a request is to be answered; `_end` follows once it is."""
-        mine = asyncio.get_running_loop().create_future()
-        self._waiting.append((scope, mine))
-        self._go_on()
-        try:
-            await mine
-        except BaseException:
-            if (scope, mine) in self._waiting:  # cancelled while it waited
-                self._waiting.remove((scope, mine))
-            else:
-                self._end()
-            raise
-
-    def _end(self) -> None:
-        self._busy = False
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if not self._busy and self._waiting:
-            self._busy = True
-            _after(TURNS, self._answer_first, asyncio.get_running_loop().call_soon)
-
-    def _answer_first(self) -> None:
-        """Let the first of those who still wait go on."""
-        still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
-        if still:
-            first = min(still, key=lambda waiting: waiting[0])
-            self._waiting.remove(first)
-            first[1].set_result(None)
-        else:
-            self._busy = False
-
-
-def _after(turns: int, act: Callable[[], None], call_soon: Callable[..., object]) -> None:
-    """Act once so many turns of the event loop have passed. The scheduling is handed on, because each turn would look it up."""
-    if turns:
-        call_soon(_after, turns - 1, act, call_soon)
-    else:
-        act()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import NamedTuple, Protocol, cast
 
@@ -65,6 +66,7 @@ class Meter:
         self.refused = ""
         """Why the last call was refused; a loop may have swallowed the exception."""
         self._started = time.monotonic()
+        self._is_limited = budget != _UNLIMITED
 
     def begin(self) -> None:
         """Start to count seconds: what gets ready before, such as workers, takes nothing off a budget."""
@@ -89,11 +91,10 @@ class Meter:
     @property
     def exhausted(self) -> str:
         """The limit that is used up, in words; empty while there is room."""
-        budget = self.budget
-        if budget.calls is None and budget.tokens is None and budget.dollars is None and budget.seconds is None:  # without a call
+        if not self._is_limited:
             return ""
         seconds = time.monotonic() - self._started + self.earlier_s
-        return budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
+        return self.budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
 
     @property
     def cost_usd(self) -> float | None:
@@ -114,8 +115,62 @@ class Meter:
             meter = meter.parent
 
 
+class Waits:
+    """Seconds that one trial has lost to limits and to its provider's failures. What several requests lose at once counts once."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[float, float]] = []
+        """Starts and ends on the event loop's clock, in order; no two overlap."""
+        self._since: float | None = None
+        self._waiting = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds lost until now, on the event loop's clock."""
+        if self._since is not None:
+            self._add(self._since)
+        return sum(end - start for start, end in self._spans)
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count what happens inside as lost."""
+        if self._since is None:
+            self._since = asyncio.get_running_loop().time()
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0 and self._since is not None:
+                self._add(self._since)
+                self._since = None
+
+    def lost(self, seconds: float) -> None:
+        """Count the seconds of a failed attempt, which is known only now."""
+        self._add(asyncio.get_running_loop().time() - seconds)
+
+    def _add(self, start: float) -> None:
+        """Add the span from then until now, joined with all that it meets."""
+        while self._spans and self._spans[-1][1] >= start:
+            start = min(start, self._spans.pop()[0])
+        self._spans.append((start, asyncio.get_running_loop().time()))
+
+
+WAITS: ContextVar[Waits | None] = ContextVar("whichloop_waits", default=None)
+"""The waits of the trial that the running task belongs to."""
+
+
+def waits() -> Waits:
+    """Return the waits of the running trial; outside of a trial, some that nobody reads."""
+    return WAITS.get() or Waits()
+
+
 Admit = Callable[[], Awaitable[None]]
 """Awaited before each request and each call: a trial that has ended lets nothing through."""
+
+
+Pricing = Callable[[Request, Reply], Reply]
+"""Gives a reply to a request its cost."""
 
 
 class MeteredExchange(NamedTuple):
@@ -164,7 +219,9 @@ class MeteredModel(WrappedModel):
         listener: Listener = NO_LISTENER,
         tunnel: Tunnel | None = None,
         admit: Admit | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
+        """`pricing`: gives each reply its cost, and its usage where the model tells none."""
         if not isinstance(meter, Meter):
             raise TypeError(f"meter: give a Meter, not {type(meter).__name__}; Meter(Budget(tokens=50_000)) makes one of a budget")
         holding: Meter | None = meter
@@ -176,6 +233,7 @@ class MeteredModel(WrappedModel):
         self.meter = meter
         self.listener = listener
         self.tunnel = tunnel
+        self._pricing = pricing
         self._in_flight: dict[object, float] = {}
 
     @property
@@ -238,26 +296,22 @@ class MeteredModel(WrappedModel):
         self.meter.admit()
 
     def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
-        if reply is not None and reply.usage is None:
-            reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
-        if reply is not None and reply.usage is not None:
-            self.meter.add(reply.usage)
+        if reply is not None:
+            if self._pricing is not None:
+                reply = self._pricing(request, reply)
+            usage = reply.usage
+            if usage is None:
+                usage = estimate_usage(estimate_input(request), reply)
+                reply = replace(reply, usage=usage)
+            self.meter.add(usage)
         seconds, tunnel = time.perf_counter() - started, self.tunnel
-        of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.calls_shown(request.scope))
-        exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)
+        if tunnel is None:
+            exchange = MeteredExchange(request, reply, error, seconds)
+        else:
+            struck, illegible = tunnel.struck(request), tunnel.illegible(request)
+            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown(request.scope))
         self.listener.exchange(exchange)
         return exchange
-
-
-class PricedModel(MeteredModel):
-    """A metered model whose replies cost what `pricing` says of them: it returns a reply with its usage and the cost of that."""
-
-    def __init__(self, metered: MeteredModel, pricing: Callable[[Request, Reply], Reply]) -> None:
-        super().__init__(metered.model, metered.meter, metered.listener, metered.tunnel, metered.admit)
-        self._pricing = pricing
-
-    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
-        return super()._count(request, None if reply is None else self._pricing(request, reply), error, started)
 
 
 GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"
@@ -323,7 +377,10 @@ class MeteredToolbox(Toolbox):
         entry = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok)
         before, behind = _added(fault, tunnel, observation)
         text = f"{before}{entry.around(f'{observation.data}{behind}')}"
-        return replace(observation, data=text, value=text if observation.ok else None, max_chars=None)
+        status, value = observation.status, text if observation.ok else None
+        return Observation(
+            call.name, status, text, observation.error_type, value, call.call_id, observation.seconds, raised=observation.raised
+        )
 
     async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
         """Return what a loop sees of a call whose result never comes."""

@@ -25,7 +25,8 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_input
 
-from .limits import Limits, Permit, Pressure, waits, with_defaults
+from .limits import Limits, Permit, Pressure, with_defaults
+from .metering import waits
 from .prices import Price
 
 logger = logger_of(__name__)

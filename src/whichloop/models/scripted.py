@@ -36,7 +36,7 @@ from .feedback import (
     signs_of_tool,
     signs_of_wire,
 )
-from .formats import Gullible, first_expressible, spares, spoiled_reply
+from .formats import Gullible, PointVisits, ReplyTurn, first_expressible, spares, spoiled_reply
 from .instructions import Author, author
 from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
@@ -44,7 +44,6 @@ from .prompt_view import PromptView, read_prompt, shows_text
 from .receipts import Truth, believed, call_digest
 from .scripted_calls import NATIVE, StreamsInPieces
 from .tunnel import Tunnel
-from .turn import PointVisits, ReplyTurn
 from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
-from whichloop.models.limits import waits
+from whichloop.models.metering import waits
 from whichloop.protocol import SILENT, CallsIn, ContextOverflow, Model, Observer, Outcome, ProviderError, Query, StopReason, Toolbox
 from whichloop.protocol.json_text import Json
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from whichloop.models.limits import waits
+from whichloop.models.metering import waits
 from whichloop.protocol.redact import without_secrets
 
 from .gateway import keep

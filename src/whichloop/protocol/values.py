@@ -14,6 +14,7 @@ from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
 
+from .digest import canonical_json
 from .json_text import Encoder
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
@@ -108,6 +109,16 @@ def _json_of(value: Any) -> str:
         return _PLAIN_JSON.encode(value)
     except TypeError:  # an object, or a key of another type
         return _JSON.encode(value)
+
+
+def json_safe(value: Any) -> Any:
+    """Return a value that JSON can hold; whatever JSON cannot hold becomes text."""
+    if isinstance(value, str):
+        return render_value(value)
+    try:
+        return json.loads(canonical_json(value))
+    except Exception:  # NaN, a cycle, an object, or whatever a class of the loop's own raises
+        return render_value(value)
 
 
 def plain_value(value: Any) -> Any:

@@ -26,7 +26,7 @@ from whichloop.protocol.json_text import Json
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import is_local_model, parse_spec
 from whichloop.protocol.threads import run_blocking
-from whichloop.protocol.values import error_text
+from whichloop.protocol.values import error_text, json_safe
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, loop_files, own_file_digests, scorer_digests
 from whichloop.runs.config import BudgetConfig, CompareConfig
@@ -45,7 +45,6 @@ from whichloop.runs.manifest import (
 from whichloop.runs.permissions import with_worker_process
 from whichloop.runs.registry import own_limit
 from whichloop.runs.schedule import Arm, form_of
-from whichloop.text.output import json_safe
 
 PACKAGES = ("whichloop", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
 REPLAY_S = 10.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -52,22 +52,16 @@ class Spent:
     seconds: Annotated[float, WITHIN_BOUNDS] = 0.0
     """Wall time in which a trial was under way."""
 
+    @property
+    def _amounts(self) -> tuple[Any, ...]:
+        return self.calls, self.tokens, self.dollars, self.seconds
+
     def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            self.dollars + other.dollars,
-            self.seconds + other.seconds,
-        )
+        return Spent(*(mine + theirs for mine, theirs in zip(self._amounts, other._amounts, strict=True)))
 
     def beyond(self, earlier: Spent) -> Spent:
         """Return what is beyond the known, never less than nothing."""
-        return Spent(
-            max(0, self.calls - earlier.calls),
-            max(0, self.tokens - earlier.tokens),
-            max(0.0, self.dollars - earlier.dollars),
-            max(0.0, self.seconds - earlier.seconds),
-        )
+        return Spent(*(max(0, mine - known) for mine, known in zip(self._amounts, earlier._amounts, strict=True)))
 
     def to_json(self) -> dict[str, float]:
         """Return the amounts by the names of a budget's limits."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from whichloop.protocol.names import SCRIPTED, Spec, parse_spec
 from whichloop.protocol.redact import redact
 
 from .config import CompareConfig
-from .manifest import VERSION_NAMES, ArmEntry, Manifest, SuiteEntry, ToolServerEntry
+from .manifest import VERSION_NAMES, ArmEntry, Manifest
 from .registry import make_loop
 from .run_state import Retry, RunState
 
@@ -32,91 +31,40 @@ _PARTS_OF_ARMS = (
 
 
 def manifest_changes(then: Manifest, now: Manifest) -> list[str]:
-    """Return what two manifests differ in that decides what trials give, in words; empty if nothing does."""
-    differences = [
-        *suite_changes(then, now),
-        *_weights_changes(then, now),
-        *_profile_changes(then, now),
-        *_arm_changes(_arms(then), _arms(now)),
-    ]
+    """Return what two manifests differ in that decides what trials give, a label each; empty if nothing does."""
+    found = suite_changes(then, now)
+    for name in sorted(then.weights.keys() & now.weights.keys()):  # weights that are not there now are told where they are opened
+        before, after = then.weights[name], now.weights[name]
+        found += [f"the weights of model {name} ({before.file}, now {after.file})"] if before.sha256 != after.sha256 else []
+    profiles = sorted({*then.profiles, *now.profiles})
+    found += [f"fault profile {name}" for name in profiles if then.profiles.get(name) != now.profiles.get(name)]
+    found += _arm_changes({arm.arm: arm for arm in then.arms}, {arm.arm: arm for arm in now.arms})
     parts = ("versions", "suite", "profiles", "arms")
-    return differences or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
+    return found or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
 
 
 def suite_changes(then: Manifest, now: Manifest) -> list[str]:
     """Return the changes in what all arms share: versions and suite."""
-    return [*_version_changes(then, now), *_suite_changes(then.suite, now.suite)]
-
-
-def arms_changed(then: Manifest, now: Manifest) -> bool:
-    """Say whether an arm, a fault profile or a version is not what it was: all that decides trials, the suite aside."""
-    same = len(then.arms) == len(now.arms) and all(map(_same_arm, then.arms, now.arms))
-    return not same or (then.versions, then.profiles) != (now.versions, now.profiles)
-
-
-def _same_arm(was: ArmEntry, now: ArmEntry) -> bool:
-    """Say whether an arm is what it was; a run of an older whichloop knew no files of a loop."""
-    return was == (now if was.files else now.model_copy(update={"files": {}}))
-
-
-def summary(differences: Sequence[str]) -> str:
-    """Return changes in one line."""
-    rest = f" and {len(differences) - MAX_TOLD} more" if len(differences) > MAX_TOLD else ""
-    return f"{', '.join(differences[:MAX_TOLD])}{rest}"
-
-
-def shell_quoted(folder: Path) -> str:
-    """Return a run directory as it is typed again."""
-    return shlex.quote(str(folder))
-
-
-def _arms(manifest: Manifest) -> dict[str, ArmEntry]:
-    return {arm.arm: arm for arm in manifest.arms}
-
-
-def _version_changes(then: Manifest, now: Manifest) -> Iterator[str]:
+    was, is_now, found = then.suite, now.suite, list[str]()
     for name in sorted({*then.versions, *now.versions}):
-        was, is_now = then.versions.get(name), now.versions.get(name)
-        if was != is_now:
-            yield f"{VERSION_NAMES.get(name, name)} (version {was}, now {is_now})"
-
-
-def _suite_changes(was: SuiteEntry, now: SuiteEntry) -> Iterator[str]:
-    if (was.name, was.version) != (now.name, now.version):
-        yield f"the suite ({was.name} {was.version}, now {now.name} {now.version})"
-    elif was.digest != now.digest:
-        yield f"suite {now.name} (its tasks, tools or expected answers)"
-    if was.tasks != now.tasks:
-        yield f"the number of tasks ({was.tasks}, now {now.tasks})"
-    if was.max_tool_steps != now.max_tool_steps:
-        yield f"the step limit ({was.max_tool_steps}, now {now.max_tool_steps})"
-    if was.tool_server != now.tool_server:
-        yield _server_change(was.tool_server, now.tool_server)
-    if was.code != now.code:
-        yield f"the code of your own that suite {now.name} is made of or scored by"
-
-
-def _server_change(was: ToolServerEntry | None, now: ToolServerEntry | None) -> str:
-    """Say what has changed about the server that gives the tools."""
-    if was is None or now is None or was.name != now.name:
-        before, after = ("none" if entry is None else entry.name or "unnamed" for entry in (was, now))
-        return f"the server of the tools ({before}, now {after})"
-    if was.tools != now.tools:
-        return f"the list of tools of the server {now.name}"
-    return f"the version of the server {now.name} ({was.version}, now {now.version})"
-
-
-def _weights_changes(then: Manifest, now: Manifest) -> Iterator[str]:
-    """Yield the local models that are not what they were; weights that are not there now are told where they are opened."""
-    for name in sorted(then.weights.keys() & now.weights.keys()):
-        if then.weights[name].sha256 != now.weights[name].sha256:
-            yield f"the weights of model {name} ({then.weights[name].file}, now {now.weights[name].file})"
-
-
-def _profile_changes(then: Manifest, now: Manifest) -> Iterator[str]:
-    for name in sorted({*then.profiles, *now.profiles}):
-        if then.profiles.get(name) != now.profiles.get(name):
-            yield f"fault profile {name}"
+        before, after = then.versions.get(name), now.versions.get(name)
+        found += [f"{VERSION_NAMES.get(name, name)} (version {before}, now {after})"] if before != after else []
+    servers = [
+        ("none", "", "") if s is None else (s.name or "unnamed", s.version, s.tools) for s in (was.tool_server, is_now.tool_server)
+    ]
+    pairs = (
+        ("the suite", f"{was.name} {was.version}", f"{is_now.name} {is_now.version}"),
+        ("the number of tasks", was.tasks, is_now.tasks),
+        ("the step limit", was.max_tool_steps, is_now.max_tool_steps),
+        ("the server of the tools", *(" ".join(server[:2]).strip() for server in servers)),
+    )
+    found += [f"{label} ({before}, now {after})" for label, before, after in pairs if before != after]
+    labels = {
+        f"suite {is_now.name} (its tasks, tools or expected answers)": was.digest != is_now.digest,
+        f"the list of tools of the server {servers[1][0]}": servers[0][2] != servers[1][2],
+        f"the code of your own that suite {is_now.name} is made of or scored by": was.code != is_now.code,
+    }
+    return [*found, *(label for label, changed in labels.items() if changed)]
 
 
 def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> Iterator[str]:
@@ -124,18 +72,25 @@ def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> It
     for old, new in upgraded.items():
         yield f"arm {old} (its version, now {now[new].version or 'unknown'})"
     for name, arm in now.items():
-        if name in upgraded.values():
-            continue
-        if name not in was:
+        if name not in was and name not in upgraded.values():
             yield f"arm {name} (there was none)"
-        elif not _same_arm(was[name], arm):
+        elif name in was and was[name] != arm:
             parts = [part for part in _PARTS_OF_ARMS if getattr(arm, part) != getattr(was[name], part)]
             if "code" in parts and "files" in parts:
                 parts.remove("files")  # of which the code is one
             yield f"arm {name} (its {' and '.join(parts) or 'entry'})"
-    for name in was:
-        if name not in now and name not in upgraded:
-            yield f"arm {name} (there is none now)"
+    yield from (f"arm {name} (there is none now)" for name in was if name not in now and name not in upgraded)
+
+
+def arms_changed(then: Manifest, now: Manifest) -> bool:
+    """Say whether an arm, a fault profile or a version is not what it was: all that decides trials, the suite aside."""
+    return (then.arms, then.versions, then.profiles) != (now.arms, now.versions, now.profiles)
+
+
+def summary(differences: Sequence[str]) -> str:
+    """Return changes in one line."""
+    rest = f" and {len(differences) - MAX_TOLD} more" if len(differences) > MAX_TOLD else ""
+    return f"{', '.join(differences[:MAX_TOLD])}{rest}"
 
 
 def upgrades(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str | None]:

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from whichloop._extras import needed_by
+from whichloop.datasets.task import Environment, HasUser, Task
+from whichloop.models.at_once import InOrder
 from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
-from whichloop.models.limits import Constrained, InOrder, Pressure, WithSampling
-from whichloop.models.metering import Admit, Listener, Meter, MeteredModel, PricedModel
+from whichloop.models.filling import fits, otherwise
+from whichloop.models.limits import Pressure, WithSampling
+from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
+from whichloop.models.profiles import Profile
+from whichloop.models.receipts import Truth
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import DEFAULT_SAMPLING, Model, Reply, Request, Sampling, ToolSpec
+from whichloop.protocol import (
+    DEFAULT_SAMPLING,
+    Model,
+    Observation,
+    ProviderError,
+    Reply,
+    Request,
+    Sampling,
+    Tool,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    WrappedModel,
+)
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.modules import module_in
 
 from .config import CompareConfig, SettingError
 from .schedule import Arm, Trial
+
+AS_USER = "{} as user"
+"""Name under which a recording has a model that plays users, apart from the same model as an agent's."""
 
 
 def with_scripted_price(config: CompareConfig) -> CompareConfig:
@@ -61,16 +82,6 @@ def _looked_up(name: str, file: Path | None) -> Price:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialModel:
-    """The model of one trial."""
-
-    metered: MeteredModel
-    """The model that the loop calls: it counts requests, and waits until each is admitted."""
-    recorded: RecordedModel | None
-    """The recording that answers or listens below it, if there is one."""
-
-
-@dataclass(frozen=True, slots=True)
 class TrialModels:
     """Makes the models of a run's trials."""
 
@@ -91,7 +102,8 @@ class TrialModels:
         """Be ready to answer within this event loop; afterwards close all connections."""
         async with contextlib.AsyncExitStack() as stack:
             for model in self.real.values():
-                stack.push_async_callback(getattr(model, "aclose", _nothing))
+                if close := getattr(model, "aclose", None):
+                    stack.push_async_callback(close)
             yield self
 
     def close(self, whole: bool) -> None:
@@ -123,21 +135,30 @@ def is_priced(models: TrialModels, arm: Arm) -> bool:
     return bool(getattr(models.real.get(arm.model), "is_priced", False))
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHooks:
-    """Who counts, hears and admits the requests of a trial."""
-
-    meter: Meter
-    listener: Listener
-    admit: Admit
-    pricing: Callable[[Request, Reply], Reply] | None = None
-    """Gives a reply of the scripted model its cost; None where it has no price."""
+def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: int, repeat: int, tools: Iterable[Tool]) -> Script:
+    """Return the script of a task with a plan. `truth`: results of planned calls, may be filled in later. `seed`: the run's."""
+    assert task.plan is not None
+    schema = task.query.schema
+    is_lured = schema is not None and any(kind.startswith("inject.") for kind in profile.kinds)
+    return Script(
+        plan=task.plan,
+        oracle=truth,
+        profile=profile,
+        seed=seed,
+        task=task.id,
+        repeat=repeat,
+        tools={tool.name: tool.spec for tool in tools},
+        question=task.query.text,
+        made_up=None if schema is None or not profile.bluff else otherwise(schema, task.expected),
+        words=schema is None or not profile.weaknesses or fits(schema, "in words"),
+        lure=otherwise(schema, task.expected) if is_lured and schema is not None else None,
+    )
 
 
 def model_for_trial(
-    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec], hooks: RequestHooks
-) -> TrialModel:
-    """Return the model of a trial, from the one that answers up to the one that the loop asks.
+    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec]
+) -> tuple[Model, RecordedModel | None]:
+    """Return the model of a trial, and the recording that answers or listens below it, if there is one.
 
     `script` and `tunnel` belong to a scripted arm, and are None for a real model. `tools`: those of the trial.
     """
@@ -152,37 +173,86 @@ def model_for_trial(
         model = recorded = models.cassette.model(name, Lane(*trial.key), model, tunnel)
     assert model is not None
     if tunnel is None:
-        model = WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling)
-    elif not tunnel.real_time:
-        model = InOrder(model)
-    metered = MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit)
-    return TrialModel(metered if hooks.pricing is None else PricedModel(metered, hooks.pricing), recorded)
+        return WithSampling(model, models.sampling, tools if models.constrain else None), recorded
+    return model if tunnel.real_time else InOrder(model), recorded
 
 
-def user_for_trial(models: TrialModels, trial: Trial, meter: Meter, listener: Listener) -> TrialModel | None:
-    """Return the model that plays the user of a trial; None where the script does."""
-    name, recorded = models.user, None
-    if name is None:
-        return None
-    model = models.real.get(name)  # a replay asks nobody
-    if models.cassette is not None:
-        model = recorded = models.cassette.model(recorded_user(name), Lane(*trial.key), model)
-    assert model is not None
-    return TrialModel(MeteredModel(WithSampling(model, models.sampling), meter, listener), recorded)
+class PlayedUser:
+    """Plays the user of one trial, if a model is to do that, and counts what it takes.
+
+    Its calls count towards the budget of the run, not towards that of the trial, which is the agent's.
+    """
+
+    def __init__(self, models: TrialModels, trial: Trial, run_meter: Meter) -> None:
+        self.calls = 0
+        self.usage = Usage()
+        self._failure = ""
+        self._meter, self._recorded = Meter(parent=run_meter), None
+        self._model: Model | None = None
+        if models.user is not None:
+            model = models.real.get(models.user)  # a replay asks nobody
+            self._is_priced = bool(getattr(model, "is_priced", False))
+            if models.cassette is not None:
+                model = self._recorded = models.cassette.model(AS_USER.format(models.user), Lane(*trial.key), model)
+            assert model is not None
+            self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self))
+
+    def play(self, environment: Environment) -> Environment:
+        """Return the environment with its user played by the model; as it is where the script answers.
+
+        Raises ValueError for an environment without a user.
+        """
+        if self._model is None:
+            return environment
+        if not isinstance(environment, HasUser):
+            raise ValueError("a model is to play the user, and the task has none")
+        return environment.played_by(self._model)
+
+    @property
+    def refused(self) -> bool:
+        """Whether a call of the user was refused, since the run's budget is used up."""
+        return bool(self._meter.refused)
+
+    @property
+    def failure(self) -> str:
+        """Why the trial says nothing about the agent: the user could not answer. Empty if they could."""
+        failure = None if self._recorded is None else self._recorded.failure
+        return self._failure if failure is None else f"user: {failure}"
+
+    def counts(self) -> dict[str, int]:
+        """Return what the user took, by name: 0 where the agent never asked them; empty if no model plays the user."""
+        counts = {"calls": self.calls, "input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
+        return {} if self._model is None else counts
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars billed: 0 if the agent never asked a user whose price is known. None: it is not, or no model plays them."""
+        return 0.0 if self._model is not None and self._is_priced and not self.calls else self.usage.cost_usd
+
+    def exchange(self, exchange: MeteredExchange) -> None:
+        """Count one request."""
+        self.calls += 1
+        if exchange.reply is not None:
+            self.usage += exchange.reply.usage or Usage()
+        elif not self._failure:
+            what = "provider: " if isinstance(exchange.error, ProviderError) else ""
+            self._failure = f"user: {what}{exchange.error}"
+
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
+        """Ignore calls: a user has no tools."""
 
 
-async def _nothing() -> None:
-    """Close a model that has nothing to close."""
+class _OffTheClock(WrappedModel):
+    """A model whose time is not the agent's."""
+
+    async def complete(self, request: Request) -> Reply:
+        with waits().counted():
+            return await super().complete(request)
 
 
 def recorded_name(arm: Arm, seed: int) -> str:
     """Return the name of an arm's model in a recording: under two fault profiles or seeds the scripted model is two models."""
     return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
-
-
-def recorded_user(name: str) -> str:
-    """Return the name under which a recording has a model that plays users, apart from the same model as an agent's."""
-    return f"{name} as user"
 
 
 def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
@@ -209,11 +279,8 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
     check_scripted_price(config)
-    for name, model in models.items():
-        if not getattr(model, "is_priced", True):
-            raise ValueError(
-                f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices, a file"
-            )
+    for name in [name for name, model in models.items() if not getattr(model, "is_priced", True)]:
+        raise ValueError(f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices")
 
 
 def check_scripted_price(config: CompareConfig) -> None:
@@ -231,7 +298,7 @@ def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> C
         mode = CassetteMode.REPLAY_OR_RECORD
     cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
     try:
-        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([recorded_user(config.user)] if config.user else [])]:
+        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([AS_USER.format(config.user)] if config.user else [])]:
             cassette.check(name)
     except ValueError:
         cassette.close(whole=False)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
-from whichloop.protocol import render_value
-from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
 
@@ -30,13 +26,3 @@ def safe_for_others(text: str) -> str:
 def plain_line(text: str) -> str:
     """Return text made safe as a single line, with every run of white space as one space."""
     return one_line(terminal_safe(text))
-
-
-def json_safe(value: Any) -> Any:
-    """Return a value that JSON can hold; whatever JSON cannot hold becomes text."""
-    if isinstance(value, str):
-        return render_value(value)
-    try:
-        return json.loads(canonical_json(value))
-    except Exception:  # NaN, a cycle, an object, or whatever a class of the loop's own raises
-        return render_value(value)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.experiments.fit_profile.helpers import LOOPS, fitted_to, known_run
 from whichloop.experiments.fit_profile.fit import FittedProfile
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.trial import FinishedTrial
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,7 @@ from whichloop.models.profiles import Clears, Profile, load_profile
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import FinishedTrial, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
 
 KNOWN = {
     "wire.malformed": 0.02,

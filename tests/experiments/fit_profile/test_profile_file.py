@@ -24,7 +24,7 @@ from whichloop.metrics.statistics import Interval
 from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from whichloop.runs.store.files import RunError, write_manifest_json
 from whichloop.runs.store.trials import TrialWriter
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.trial import FinishedTrial
 
 UNIT = st.floats(0, 1)
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -25,7 +25,7 @@ from whichloop.runs.folders import TEST
 from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.schedule import Arm
 from whichloop.runs.store.files import write_manifest_json
-from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import TrialContext
 
 
 @dataclass

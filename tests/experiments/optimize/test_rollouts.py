@@ -24,8 +24,8 @@ from whichloop.protocol import (
 )
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial import trial_parts
-from whichloop.runs.trial_models import TrialModel, model_for_trial
+from whichloop.runs.trial import trial as trial_module
+from whichloop.runs.trial_models import model_for_trial
 
 Make = Callable[..., Rollouts]
 
@@ -140,7 +140,7 @@ class Down:
     def __init__(self, trials: int) -> None:
         self.left = trials
 
-    def __call__(self, *args: Any, **watching: Any) -> TrialModel:
+    def __call__(self, *args: Any, **watching: Any) -> Any:
         self.left -= 1
         if self.left >= 0:
             raise OSError("no route to the provider")
@@ -153,7 +153,7 @@ def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_o
     first = rollouts_of()
     ask(first)
     with monkeypatch.context() as patched:
-        patched.setattr(trial_parts, "model_for_trial", Down(10**6))
+        patched.setattr(trial_module, "model_for_trial", Down(10**6))
         with pytest.raises(RunStopped, match=f"{FIRST_FAILURES} rollouts in a row failed, the last because of OSError: no route"):
             [ask(first, draw=draw) for draw in range(1, 100)]
     assert first.errored == FIRST_FAILURES
@@ -168,12 +168,10 @@ class Breaking:
     def __init__(self) -> None:
         self.broken = False
 
-    def __call__(self, *args: Any, **watching: Any) -> TrialModel:
-        made = model_for_trial(*args, **watching)
-        if not self.broken:
-            made.metered.model = BreaksOff(made.metered.model)
-        self.broken = True
-        return made
+    def __call__(self, *args: Any, **watching: Any) -> Any:
+        model, recorded = model_for_trial(*args, **watching)
+        was_broken, self.broken = self.broken, True
+        return model if was_broken else BreaksOff(model), recorded
 
 
 class BreaksOff(WrappedModel):
@@ -189,7 +187,7 @@ class BreaksOff(WrappedModel):
 def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown, and what a resumed search is charged, is what the meter counted."""
     first = rollouts_of()
-    monkeypatch.setattr(trial_parts, "model_for_trial", Breaking())
+    monkeypatch.setattr(trial_module, "model_for_trial", Breaking())
     calls = ask(first).calls
     assert first.search.calls == first.setting.meter.calls == len(calls) + 2
     again = rollouts_of()

@@ -15,7 +15,7 @@ from whichloop.models.profiles import Clears, Profile
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import TrialContext
 
 ITEMS = tuple("abcdef")
 SETS = st.sets(st.sets(st.sampled_from(ITEMS), max_size=4).map(frozenset), max_size=4)

@@ -38,8 +38,7 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 
 def test_every_request_shows_the_question_and_tools_where_they_can_be_chosen() -> None:

@@ -41,8 +41,7 @@ from whichloop.protocol import (
 from whichloop.protocol.names import Spec, parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 LIMIT = 4
 

@@ -35,8 +35,7 @@ from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
-from whichloop.runs.trial.setting import NotRun, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 
 
 class Count(Unwatched):
@@ -245,7 +244,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("whichloop.runs.trial.loop_run.GRACE_S", 0.1)
+    monkeypatch.setattr("whichloop.runs.trial.trial.GRACE_S", 0.1)
 
     async def immortal(*arguments: Any) -> Outcome:
         while True:

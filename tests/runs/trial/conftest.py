@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from whichloop.runs.trial import loop_run
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial import trial
+from whichloop.runs.trial.trial import FinishedTrial
 
 
 def check(done: FinishedTrial) -> FinishedTrial:
@@ -46,4 +46,4 @@ def one_trial(one_trial: Callable[..., FinishedTrial]) -> Callable[..., Finished
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_run, "GRACE_S", 0.2)
+    monkeypatch.setattr(trial, "GRACE_S", 0.2)

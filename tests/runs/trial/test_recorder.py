@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.trace import TraceHead
-from whichloop.runs.trial.recorder import Recorder
+from whichloop.metrics.trace import Trace, TraceHead
+from whichloop.runs.trial.recorder import Recorder, trace_line
 
 HEAD = TraceHead("a", "t", 0)
 
@@ -77,8 +77,8 @@ ANY = st.recursive(
 def noted(value: Any) -> Any:
     """What the trace says of it."""
     recorder = Recorder()
-    recorder.note("kind", data=value)
-    line = recorder.line(HEAD)
+    recorder.note("kind", {"data": value})
+    line = trace_line(Trace(HEAD, tuple(recorder.events)))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     return json.loads(line.decode("ascii"))["events"][0]["data"]

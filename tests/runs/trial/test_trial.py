@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gc
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,10 +31,11 @@ from whichloop.protocol import (
     Role,
     StopReason,
     ToolCall,
+    Usage,
 )
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
-from whichloop.runs.trial.setting import NotRun
+from whichloop.runs.trial.trial import NotRun
 
 ANSWER = '{"final_answer": "42"}'
 FINISHED = Outcome("42", StopReason.FINISHED, 0)
@@ -48,15 +48,17 @@ def asked(text: str = "?") -> Request:
 # --- answers, limits, crashes ---
 
 
-def test_a_right_answer_is_scored(one_trial, tiny):
-    record = one_trial(Bare(), tiny()).record
+def test_a_right_answer_and_a_limit_that_is_reached_are_scored_and_the_trace_shows_what_happened(one_trial, tiny):
+    done = one_trial(Bare(), tiny(), meter=Meter(Budget(calls=2)))
+    record, events = done.record, json.loads(done.trace)["events"]
     assert (record.status, record.stop, record.accuracy, record.answer) == ("scored", "finished", 1.0, "42")
     assert (record.steps, record.lm_calls, record.tool_calls, record.reason) == (2, 2, 1, "")
-
-
-def test_a_limit_that_is_reached_is_scored(one_trial, tiny):
-    record = one_trial(Bare(max_steps=1), tiny()).record
-    assert (record.status, record.stop, record.accuracy) == ("scored", "max_steps", 0.0)
+    assert [event["event"] for event in events] == ["ask", "tool", "ask"]
+    assert events[0]["move"]["calls"] == [{"name": "double", "arguments": {"n": 21}}]
+    assert re.match(r"\[r:[0-9a-f.]+\] 42 \[", events[1]["data"])
+    assert events[2]["move"]["value"] == 42
+    limited = one_trial(Bare(max_steps=1), tiny()).record
+    assert (limited.status, limited.stop, limited.accuracy) == ("scored", "max_steps", 0.0)
 
 
 class Unkind(Exception):
@@ -73,16 +75,12 @@ class Other(BaseException):
     [
         (ValueError("a\nb"), "ValueError: a\nb"),
         (KeyError("x"), "KeyError: 'x'"),
-        (RecursionError(), "RecursionError"),
-        (MemoryError(), "MemoryError"),
         (SystemExit(3), "SystemExit: 3"),
         (Other("x"), "Other: x"),
         (Unkind(), "Unkind: (no message"),
         (ExceptionGroup("two", [ValueError("x"), OSError("y")]), "ExceptionGroup: two"),
         (ValueError("x" * 10**6), "characters in all"),
         (ValueError("\ud800"), "ValueError: ?"),
-        (StopIteration(1), "StopIteration"),
-        (TimeoutError("its own"), "TimeoutError: its own"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -120,9 +118,10 @@ def test_what_is_no_outcome_is_a_crash(one_trial, tiny, written, left, said):
     async def run(*arguments: Any) -> Any:
         return left
 
-    record = one_trial(written(run), tiny()).record
-    assert (record.status, record.stop, record.accuracy) == ("scored", "crashed", 0.0)
-    assert said in record.reason
+    for loop in (written(run), written(lambda *arguments: left)):  # the second one's run is no coroutine
+        record = one_trial(loop, tiny()).record
+        assert (record.status, record.stop, record.accuracy) == ("scored", "crashed", 0.0)
+    assert said in one_trial(written(run), tiny()).record.reason
 
 
 @pytest.mark.filterwarnings("error")
@@ -133,11 +132,6 @@ def test_a_coroutine_in_the_place_of_an_outcome_leaves_no_warning(one_trial, tin
     record = one_trial(written(hands_on), tiny()).record
     assert (record.stop, record.reason) == ("crashed", "TypeError: run() gave a coroutine, not an Outcome")
     gc.collect()
-
-
-def test_a_loop_whose_run_is_no_coroutine_crashes(one_trial, tiny, written):
-    record = one_trial(written(lambda *arguments: FINISHED), tiny()).record
-    assert (record.stop, record.accuracy) == ("crashed", 0.0)
 
 
 def test_a_loop_that_cancels_itself_is_scored_as_cancelled(one_trial, tiny, written):
@@ -190,35 +184,17 @@ def test_whatever_a_loop_leaves_or_does_ends_in_one_record(one_trial, tiny, writ
     assert records_digest([Record.from_json(json.loads(json.dumps(first.to_json())))]) == records_digest([first])
 
 
-ENDLESS = ["x" * 5_000_000, "1 " * 2_000_000, "not " * 500_000, ["42"] * 300_000]
-
-
-@pytest.mark.parametrize(
-    ("scorer", "answer"),
-    [
-        pytest.param(scorer, answer, marks=() if (place + number) % 4 == 0 else pytest.mark.slow)
-        for place, scorer in enumerate(["exact", "numeric", "normalized", "set", "f1"])
-        for number, answer in enumerate(ENDLESS)
-    ],
-)
+@pytest.mark.parametrize("scorer", ["exact", "numeric"])
+@pytest.mark.parametrize("answer", ["x" * 5_000_000, "1 " * 2_000_000, ["42"] * 300_000], ids=["text", "numbers", "list"])
 def test_an_answer_without_end_is_cut_and_scored(one_trial, tiny, written, scorer, answer):
     async def run(*arguments: Any) -> Outcome:
         return Outcome(answer, StopReason.FINISHED, 1)
 
     began = time.monotonic()
     record = one_trial(written(run), tiny(scorer=scorer, expected="42")).record
-    assert (record.status, record.accuracy) == ("scored", 0.0) or scorer == "f1"
+    assert (record.status, record.accuracy) == ("scored", 0.0)
     assert len(record.answer) < 101_000
     assert time.monotonic() - began < 20
-
-
-def test_events_that_json_cannot_say_keep_their_place(one_trial, tiny, written):
-    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        await tools.call(ToolCall("double", {"n": float("nan"), "deep": {"k": [1, float("inf")], (1, 2): 3}}))
-        return FINISHED
-
-    trace = json.loads(one_trial(written(run), tiny()).trace)
-    assert trace["events"][0]["arguments"] == {"n": "NaN", "deep": {"k": [1, "Infinity"], "[1, 2]": 3}}
 
 
 def test_a_trace_shows_a_move_as_it_was_read_whatever_the_loop_does_with_it(one_trial, tiny, written):
@@ -285,10 +261,6 @@ def test_the_runs_budget_leaves_a_trial_for_a_resume(one_trial, tiny, written, s
         one_trial(written(run), tiny(), meter=Meter(Budget(calls=2)), timeout_s=0.2)
 
 
-def test_a_trial_that_needs_no_more_than_the_runs_budget_counts(one_trial, tiny):
-    assert one_trial(Bare(), tiny(), meter=Meter(Budget(calls=2))).record.accuracy == 1.0
-
-
 # --- what a loop can see ---
 
 
@@ -332,33 +304,9 @@ def test_nothing_that_a_loop_is_given_but_the_scripted_model_itself_leads_to_the
     assert found == {"query": [], "tools": [], "observer": [], "model": []}
 
 
-def test_a_trace_shows_what_happened_in_order(one_trial, tiny):
-    trace = json.loads(one_trial(Bare(), tiny()).trace)
-    assert [event["event"] for event in trace["events"]] == ["ask", "tool", "ask"]
-    assert trace["events"][0]["move"]["calls"] == [{"name": "double", "arguments": {"n": 21}}]
-    assert re.match(r"\[r:[0-9a-f.]+\] 42 \[", trace["events"][1]["data"])
-    assert trace["events"][2]["move"]["value"] == 42
-
-
-def test_a_record_tells_nothing_of_its_own_accord_of_steps_and_calls(one_trial, tiny, written):
-    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        await model.complete(asked())
-        return Outcome("42", StopReason.FINISHED, 99, 0.5, {"steps": 99})
-
-    record = one_trial(written(run), tiny()).record
-    assert (record.steps, record.lm_calls, record.confidence) == (1, 1, 0.5)
-
-
-@pytest.mark.parametrize("profile", ["clean", "flaky-format", "flaky-tools", "forgetful", "stubborn", "provider-trouble"])
-def test_a_trial_is_the_same_every_time(one_trial, arithmetic_suite, profile):
-    suite = dataclasses.replace(arithmetic_suite, tasks=arithmetic_suite.tasks[5:6])
-    once: Callable[[], Record] = lambda: one_trial(Bare(max_steps=11), suite, profile=profile).record  # noqa: E731
-    assert records_digest([once()]) == records_digest([once()])
-
-
 def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
     async def cheats(query: Any, tools: Any, model: Any, observer: Any) -> Any:
-        outcome = await Bare().run(query, tools, model, observer)
+        outcome = replace(await Bare().run(query, tools, model, observer), steps=99)
         observer.usage, observer.calls, observer.errors = None, {}, {}
         for name in ("steps", "tool_calls", "repeated_calls"):
             setattr(observer, name, 0)
@@ -368,3 +316,39 @@ def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
     for name in ("steps", "calls", "tool_calls", "input_tokens", "output_tokens", "errors"):
         assert getattr(cheating, name) == getattr(honest, name)
     assert honest.tokens > 0
+
+
+# --- numbers that no record can hold ---
+
+
+@pytest.mark.parametrize(
+    ("usage", "field"),
+    [
+        (Usage(float("nan"), 1), "input_tokens"),  # type: ignore[arg-type]
+        (Usage(1, -5), "output_tokens"),
+        (Usage(1, 1, cost_usd=float("inf")), "cost_usd"),
+    ],
+)
+def test_a_number_that_no_record_can_hold_makes_one_trial_errored_and_names_the_field(one_trial, tiny, usage, field):
+    done = one_trial(Bare(), tiny(), models={"fake": FakeModel(Reply(ANSWER, usage=usage))})
+    assert (done.record.status, done.trace) == ("errored", b"")
+    assert done.record.reason.startswith(f"record: {field} is not ")
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "reason"),
+    [
+        (lambda model: setattr(model.tunnel, "simulated_s", float("nan")), "seconds is not a number up to 1e+15"),
+        (lambda model: setattr(model.listener, "usage", Usage(1, 1)), "input_tokens is not what the trace tells"),
+        (lambda model: setattr(model.listener, "tool_calls", 7), "tool_calls is not what the trace tells"),
+        (lambda model: model.listener.calls.clear(), "calls is not what the trace tells"),
+    ],
+)
+def test_what_a_loop_overwrites_makes_its_own_trial_errored(one_trial, tiny, written, overwrite, reason):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        await model.complete(asked())
+        overwrite(model)
+        return FINISHED
+
+    record = one_trial(written(run), tiny()).record
+    assert (record.status, record.reason) == ("errored", f"record: {reason}")

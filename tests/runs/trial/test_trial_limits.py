@@ -23,8 +23,7 @@ from whichloop.protocol import Message, Outcome, Query, Reply, Request, StopReas
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.lookup import resolve
 from whichloop.runs.schedule import schedule
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 PROFILES = ("clean", "flaky-format", "flaky-tools", "provider-trouble", "stubborn")

@@ -21,8 +21,7 @@ from whichloop.protocol.names import Spec
 from whichloop.protocol.receipts import sightings
 from whichloop.protocol.values import counted
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 from .law import NotApplicable, require

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whichloop.models.limits import WAITS, Waits
+from whichloop.models.metering import WAITS, Waits
 from whichloop.programs.gateway import ProgramTrial
 from whichloop.programs.loop import ForeignAgent, outcome, question_text
 from whichloop.protocol import BudgetExceeded, Loop, Request, StopReason, render_value

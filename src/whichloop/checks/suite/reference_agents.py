@@ -45,8 +45,7 @@ from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.protocol.wire import read_call
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.trial.setting import FinishedTrial, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 SUSPECT, TOO_MANY = 0.05, 0.10

@@ -16,7 +16,7 @@ from whichloop.protocol import PlannedCall, resolve
 from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
 from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.lookup import made_by
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.trial import FinishedTrial
 
 from .reference_agents import ORACLE, BaselineResult, baselines, bench, passed, trial
 from .subject import MAX_CHARS, MAX_RUN, Subject, SuiteCheck, sampled

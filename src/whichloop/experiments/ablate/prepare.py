@@ -15,11 +15,11 @@ from whichloop.metrics.factors.factorial import EFFECT_METRICS
 from whichloop.metrics.factors.layout import Fraction, fraction, full_factorial
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
+from whichloop.protocol.values import json_safe
 from whichloop.runs.built_in import options_of
 from whichloop.runs.config import CompareConfig, SettingError
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.registry import find, make_loop
-from whichloop.text.output import json_safe
 
 from .ablation import Ablation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.new_manifest import asked_digests, manifest_of
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allow_words, allowed_config
 from whichloop.runs.run_state import Retry, read_state
-from whichloop.runs.schedule import Arm, arms_changed, manifest_changes, shell_quoted, suite_changes, summary
+from whichloop.runs.schedule import Arm, arms_changed, manifest_changes, suite_changes, summary
 from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import TrialModels, open_models
 from whichloop.runs.typed_budgets import typed_limits
@@ -123,7 +124,7 @@ def changed_message(run: Reopened) -> str:
 
 
 def _way_on(run: Reopened) -> str:
-    then, now, name = run.manifest, run.today, shell_quoted(run.folder)
+    then, now, name = run.manifest, run.today, shlex.quote(str(run.folder))
     anew = "start a new run with the same settings"
     asks_the_same = then.asked == asked_digests(run.config, run.suite, run.tasks)
     if not suite_changes(then, now) or arms_changed(then, now) or not asks_the_same:

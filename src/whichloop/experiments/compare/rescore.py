@@ -13,9 +13,8 @@ from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import SCORER, Record
-from whichloop.metrics.scorers import is_abstention, reads_state, scores_of
+from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.statistics import Interval, interval_json
-from whichloop.metrics.summary import false_success
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import MARK

@@ -23,7 +23,7 @@ from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_di
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config
 from whichloop.runs.schedule import Arm, make_arms
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.context_use import Pricing
+from whichloop.runs.trial.counts import Pricing
 from whichloop.runs.trial_models import check_scripted_price, open_models, scripted_price, with_scripted_price
 
 from . import config as entries

@@ -54,9 +54,8 @@ from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.context_use import Pricing
-from whichloop.runs.trial.setting import NotRun, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.counts import Pricing
+from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 
 from .candidates import NO_COST, Candidate, JsonLinesLog, SearchCost, Watcher, plain, read_as, read_log
 from .compiling import SearchOver

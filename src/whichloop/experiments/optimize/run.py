@@ -23,7 +23,7 @@ from whichloop.models.metering import Meter
 from whichloop.models.real import RealModel
 from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact
-from whichloop.protocol.values import counted
+from whichloop.protocol.values import counted, json_safe
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
 from whichloop.runs.engine.job import budget_of
@@ -32,9 +32,8 @@ from whichloop.runs.folders import TEST
 from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.store.files import MANIFEST, RunError, locked, write_whole
-from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import TrialContext
 from whichloop.runs.trial_models import open_models
-from whichloop.text.output import json_safe
 
 from . import candidates as files
 from .candidates import SILENT, Candidate, SearchEnd, Status, Watcher, plain, read_end

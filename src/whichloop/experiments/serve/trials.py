@@ -40,7 +40,7 @@ from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolListing
 from whichloop.protocol.values import error_text
 from whichloop.protocol.wire import from_json, read_call
-from whichloop.runs.trial.trial_parts import script_of
+from whichloop.runs.trial_models import script_of
 
 RELATIVE_ERROR = 1e-9
 """Relative tolerance within which two numbers are the same result."""

@@ -19,8 +19,7 @@ from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.schedule import Trial, summary
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.setting import FinishedTrial, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
 from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import TrialModels
 from whichloop.text.doc import Doc, Table

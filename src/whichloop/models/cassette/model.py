@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-from whichloop.models.limits import waits
+from whichloop.models.metering import waits
 from whichloop.models.scripted_calls import pieces
 from whichloop.models.tunnel import ReplyEffects, Tunnel
 from whichloop.protocol import CallDelta, Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request

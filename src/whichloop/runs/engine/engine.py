@@ -17,8 +17,7 @@ from functools import partial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial.loop_run import Abandoned, Leftovers
-from whichloop.runs.trial.setting import FinishedTrial, NotRun, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import FinishedTrial, NotRun, TrialContext, run_trial
 from whichloop.runs.trial.watchdog import Watch
 
 from .interruption import INTERRUPTED

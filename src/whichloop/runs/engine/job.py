@@ -18,7 +18,7 @@ from whichloop.protocol.names import own_folder
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.schedule import Arm
-from whichloop.runs.trial.setting import TrialContext
+from whichloop.runs.trial.trial import TrialContext
 from whichloop.runs.trial_models import TrialModels
 
 MAX_EVENTS = 2_000_000

@@ -22,8 +22,8 @@ from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.runs.schedule import Trial
 from whichloop.runs.silent_end import killed
-from whichloop.runs.trial.loop_run import LeftBehind, head_of
-from whichloop.runs.trial.setting import FinishedTrial, NotRun
+from whichloop.runs.trial.loop_run import LeftBehind
+from whichloop.runs.trial.trial import FinishedTrial, NotRun, head_of
 from whichloop.runs.trial.watchdog import HANGS_S, blocked_line
 
 from .job import Job, setup_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.setting import FinishedTrial
+from whichloop.runs.trial.trial import FinishedTrial
 
 from .messages import Link, WorkerLost
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from whichloop.metrics.record import Record
 from whichloop.runs.schedule import Trial
 from whichloop.runs.store.trials import TrialWriter
-from whichloop.runs.trial.setting import FinishedTrial, NotRun
+from whichloop.runs.trial.trial import FinishedTrial, NotRun
 
 FIRST_FAILURES = 50
 """First trials of a run that stop it, to be resumed later, if all of them were errored."""

@@ -18,8 +18,7 @@ from whichloop.runs.lookup import resolve
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial.loop_run import LeftBehind, Leftovers
-from whichloop.runs.trial.setting import NotRun, TrialContext
-from whichloop.runs.trial.trial import run_trial
+from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import open_models
 
