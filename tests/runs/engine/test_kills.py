@@ -84,8 +84,12 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("loop", ["Spins", "Matches"])
-def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, tmp_path, loop):
-    experiment = prepare(configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1))
+def test_no_worker_outlives_its_parent_by_more_than_a_trials_limit_though_its_event_loop_is_stuck(
+    nasty, configured, workers_of, tmp_path, loop
+):
+    experiment = prepare(
+        configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1, trial_timeout_s=5)
+    )
     (tmp_path / "run_it.py").write_text(RUN)
     command = [sys.executable, "-m", "run_it", str(experiment.folder), f"nasty:{loop}"]
     process = Prepared(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(nasty.parent)})
