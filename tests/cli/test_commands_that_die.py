@@ -138,14 +138,6 @@ def test_code_that_ends_its_process_later_ends_no_command_in_success(machine, pl
     assert_no_success(ended, way)
 
 
-@pytest.mark.usefixtures("own")
-def test_a_loop_that_ends_its_process_breaks_the_laws(machine):
-    ended = machine.run("check", "loop", "own_dying:Own", "--json", DIES_AT="run", DIES_BY="segfault")
-    assert (ended.code, ended.err) == (1, "")
-    law = json.loads(ended.out)["laws"][0]
-    assert (law["status"], "signal 11" in law["detail"]) == ("failed", True)
-
-
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.usefixtures("own")
