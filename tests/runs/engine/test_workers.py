@@ -21,7 +21,6 @@ from whichloop.runs.config import BudgetConfig
 from whichloop.runs.engine import pool
 from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.engine.messages import WorkerError
-from whichloop.runs.engine.pool import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.run_state import Spent, overrun, read_state
@@ -79,17 +78,6 @@ def test_an_arm_whose_every_trial_kills_its_worker_is_given_up_and_harms_no_othe
     (note,) = [note for note in found.told.notes if "is given up" in note]
     assert note == "nasty:Dies/clean is given up, because its trials end their workers; those that are left are errored"
     assert [record.accuracy for record in found.of("bare")] == [1.0] * 10
-
-
-def test_an_arm_is_given_up_for_its_own_deaths_only_and_for_too_large_a_share():
-    deaths = ArmDeaths()
-    for _ in range(1_000):
-        assert deaths.add({"a", "b"}, "signal 9") == ""
-        deaths.trials["b"] += 1
-    assert [deaths.add({"a"}, "signal 9") for _ in range(MAX_ARM_DEATHS + 2)] == [*[""] * MAX_ARM_DEATHS, "a", ""]
-    assert set(deaths.given_up) == {"a"}
-    assert not any(deaths.add({"b"}, "signal 9") for _ in range(int(1_000 * MAX_ARM_DEATH_SHARE)))
-    assert deaths.add({"b"}, "signal 9") == "b"
 
 
 @pytest.mark.thorough

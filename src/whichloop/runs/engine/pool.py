@@ -100,28 +100,6 @@ class PoolWorker:
         return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
 
 
-class ArmDeaths:
-    """The deaths of workers that are an arm's own."""
-
-    def __init__(self) -> None:
-        self.trials = Counter[str]()
-        """Arm → its trials that ended."""
-        self._deaths = Counter[str]()
-        self.given_up: dict[str, str] = {}
-        """Arm → why it is given up."""
-
-    def add(self, arms: set[str], how: str) -> str:
-        """Count a death by the arms of the trials under way, if that is one; return the arm if it is given up now, or nothing."""
-        if len(arms) != 1:
-            return ""
-        (arm,) = arms
-        self._deaths[arm] += 1
-        if arm in self.given_up or self._deaths[arm] <= max(MAX_ARM_DEATHS, MAX_ARM_DEATH_SHARE * self.trials[arm]):
-            return ""
-        self.given_up[arm] = f"not run: {self._deaths[arm]} worker processes died during trials of this arm, the last of {how}"
-        return arm
-
-
 class Pool:
     """Workers, and the trials that they should run."""
 
@@ -137,9 +115,13 @@ class Pool:
         self._workers: list[PoolWorker] = []
         """The workers that are ready."""
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopping: list[asyncio.Task[None]] = []
         self._closing = False
         self._idle_deaths = 0
-        self._arm_deaths = ArmDeaths()
+        self._arm_deaths, self._arm_ends = Counter[str](), Counter[str]()
+        """Arm → workers that died of it, and its trials that ended."""
+        self._given_up: dict[str, str] = {}
+        """Arm → why it is given up, since its trials end their workers."""
         self._stop: dict[str, object] = {}
         """The message that no further trial may begin; empty while trials may."""
         self._failed: Exception | None = None
@@ -169,6 +151,7 @@ class Pool:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._stopping, return_exceptions=True)
             for line in left_behind(self._left):
                 self._progress.noted(line)
 
@@ -198,7 +181,7 @@ class Pool:
     def _deal(self) -> None:
         """Give workers as many trials as they have room for, the least busy first; one of them gets those that must run alone."""
         for orders in (self._waiting, self._waiting_alone):
-            for order in [order for order in orders if self._stop or order.trial.arm.name in self._arm_deaths.given_up]:
+            for order in [order for order in orders if self._stop or order.trial.arm.name in self._given_up]:
                 orders.remove(order)
                 self._refuse(order)
         workers = list(self._workers)
@@ -225,7 +208,7 @@ class Pool:
         if self._stop and not order.result.done():
             order.result.set_exception(NotRun(self._stop["stop"]))
         else:
-            self._record(order, status="errored", reason=self._arm_deaths.given_up.get(order.trial.arm.name, ""))
+            self._record(order, status="errored", reason=self._given_up.get(order.trial.arm.name, ""))
 
     # --- one worker after the other ---
 
@@ -267,7 +250,8 @@ class Pool:
         finally:
             if worker in self._workers:
                 self._workers.remove(worker)
-            await asyncio.shield(asyncio.create_task(worker.link.stop(kill=not worker.ended)))
+            self._stopping.append(asyncio.create_task(worker.link.stop(kill=not worker.ended)))
+            await asyncio.shield(self._stopping[-1])
 
     def _take(self, worker: PoolWorker, message: bytes) -> None:
         """Take what a worker says."""
@@ -282,7 +266,7 @@ class Pool:
             order = worker.orders.pop(number)
             worker.finished += 1
             self._idle_deaths = 0
-            self._arm_deaths.trials[order.trial.arm.name] += 1
+            self._arm_ends[order.trial.arm.name] += 1
             if order.result.done():
                 pass
             elif "done" in report:
@@ -352,8 +336,8 @@ class Pool:
         how_lost = f"hung for {silent_s:.0f} s, and was killed" if hangs else f"died ({why})"
         again = sum(not order.result.done() for order in running)
         self._progress.noted(f"{worker.link.name} {how_lost}; trials that run again: {again}")
-        if not hangs and (arm := self._arm_deaths.add({order.trial.arm.name for order in running}, why)):
-            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
+        if not hangs and len(arms := {order.trial.arm.name for order in running}) == 1:
+            self._count_death(arms.pop(), why)
         unfinished = [order for order in worker.orders.values() if not order.result.done()]
         self._waiting_alone.extend(order for order in unfinished if order.alone)
         self._waiting.extendleft(order for order in reversed(unfinished) if not order.alone)
@@ -361,6 +345,14 @@ class Pool:
         self._idle_deaths += not running and not worker.finished
         if self._idle_deaths >= MAX_IDLE_DEATHS + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._idle_deaths - 1} before it, and nothing was done")
+
+    def _count_death(self, arm: str, how: str) -> None:
+        """Count the death of a worker that ran trials of this arm alone, and give up an arm with too many."""
+        self._arm_deaths[arm] += 1
+        if self._arm_deaths[arm] > max(MAX_ARM_DEATHS, MAX_ARM_DEATH_SHARE * self._arm_ends[arm]) and arm not in self._given_up:
+            number = self._arm_deaths[arm]
+            self._given_up[arm] = f"not run: {number} worker processes died during trials of this arm, the last of {how}"
+            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
 
     def _record(self, order: Order, **fields: Any) -> None:
         """Record what is known about a trial that no worker could finish."""
