@@ -15,6 +15,7 @@ import os
 import queue
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -57,6 +58,12 @@ def cluster_links(address: str | None, workers: int | None) -> Iterator[Links]:
     Raises WorkerError where Ray is not installed, or no such cluster is found.
     """
     where = address or "local"
+    if where not in ("local", "auto"):
+        host, _, port = where.rpartition(":")
+        try:  # Ray itself would go on trying, and print that it does
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_LIMIT_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            raise WorkerError(f"no Ray cluster at {where}: {one_line(str(error))}") from None
     with contextlib.ExitStack() as stack:
         settings, started = dict(SETTINGS), dict[str, Any]()
         if where == "local":  # a cluster that nobody else can reach and that leaves nothing behind
