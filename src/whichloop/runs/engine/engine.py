@@ -80,7 +80,8 @@ class ProcessLink:
         if self._process is None:
             return "it was not started"
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), patience_s)
+            async with asyncio.timeout(patience_s):  # `wait_for` may swallow a cancellation
+                await self._process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         code = await self._process.wait()

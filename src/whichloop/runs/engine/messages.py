@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from json import dumps  # bound at import: a loop may replace it in its module later
 from typing import Protocol
 
+START_LIMIT_S = 300.0
+"""Seconds that a worker may take to be ready."""
+
 
 class WorkerError(ValueError):
     """A worker cannot do its work: bad input, or code that differs from that of this process. One line."""

@@ -25,7 +25,7 @@ from whichloop.runs.trial.loop_run import head_of, left_behind
 from whichloop.runs.trial.setting import FinishedTrial, NotRun
 
 from .job import Job, setup_of
-from .messages import Link, Links, WorkerError, WorkerLost, encoded
+from .messages import START_LIMIT_S, Link, Links, WorkerError, WorkerLost, encoded
 from .runner import Progress
 
 LOOK_S = 0.25
@@ -36,7 +36,6 @@ AHEAD_S = 0.05
 """Seconds of work that a worker is given ahead: far more than a message takes, and a short wait at the end."""
 SILENCE_GRACE_S = 10.0
 """Seconds beyond a trial's time limit in which a worker can say itself that it hangs, before it is taken for frozen."""
-START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
 """Worker deaths during the same trial, which ran alone the last time, after which it is given up."""
@@ -148,6 +147,7 @@ class Pool:
             if ending := [worker.keeping for worker in self._workers if worker.keeping is not None]:
                 await asyncio.wait(ending, timeout=END_LIMIT_S)
         finally:
+            self._closing = True
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -180,10 +180,8 @@ class Pool:
 
     def _deal(self) -> None:
         """Give workers as many trials as they have room for, the least busy first; one of them gets those that must run alone."""
-        for orders in (self._waiting, self._waiting_alone):
-            for order in [order for order in orders if self._stop or order.trial.arm.name in self._given_up]:
-                orders.remove(order)
-                self._refuse(order)
+        if self._stop or self._given_up:
+            self._refuse()
         workers = list(self._workers)
         if self._waiting_alone and workers:
             free = min(workers, key=lambda worker: len(worker.orders))
@@ -203,12 +201,16 @@ class Pool:
             order.sent_at = time.time()
             worker.link.send(order.message)
 
-    def _refuse(self, order: Order) -> None:
-        """End a trial that is not to be begun."""
-        if self._stop and not order.result.done():
-            order.result.set_exception(NotRun(self._stop["stop"]))
-        else:
-            self._record(order, status="errored", reason=self._given_up.get(order.trial.arm.name, ""))
+    def _refuse(self) -> None:
+        """End the trials that are not to be begun."""
+        for orders in (self._waiting, self._waiting_alone):
+            for order in list(orders):
+                if order.trial.arm.name in self._given_up:
+                    self._record(order, status="errored", reason=self._given_up[order.trial.arm.name])
+                elif self._stop and not order.result.done():
+                    order.result.set_exception(NotRun(self._stop["stop"]))
+                if order.result.done():
+                    orders.remove(order)
 
     # --- one worker after the other ---
 
@@ -302,7 +304,7 @@ class Pool:
         """Check the budget and look for silent workers at regular times."""
         limit_s = self._job.config.trial_timeout_s
         try:
-            while True:
+            while not self._closing:
                 asleep_at = time.monotonic()
                 await asyncio.sleep(LOOK_S)
                 # A pause of this process is not taken for the workers' silence: what they said is yet to be read.

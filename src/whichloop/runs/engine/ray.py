@@ -111,7 +111,8 @@ class _Cluster:
         if time.monotonic() < self._next_at:
             return
         try:
-            nodes: Any = await asyncio.wait_for(in_thread(self._ray.nodes), ANSWER_LIMIT_S)
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                nodes: Any = await in_thread(self._ray.nodes)
             is_there = any(node["Alive"] and node["NodeID"] == self._node for node in nodes)
         except Exception:  # TimeoutError, or whatever Ray says of it
             is_there = False
@@ -158,8 +159,9 @@ class ActorLink:
 
     async def hangs_at(self) -> str | None:
         with contextlib.suppress(WorkerLost, TimeoutError):
-            place: str | None = await asyncio.wait_for(self._ask("hangs_at"), ANSWER_LIMIT_S)
-            return place
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                place: str | None = await self._ask("hangs_at")
+                return place
         return None
 
     async def stop(self, *, kill: bool) -> None:
@@ -167,7 +169,8 @@ class ActorLink:
         self._end("it was ended")  # nothing may come back from a node that has frozen
         if self._actor is not None:
             with contextlib.suppress(Exception):  # of a cluster that is gone
-                await asyncio.wait_for(in_thread(self._ray.kill, self._actor), ANSWER_LIMIT_S)
+                async with asyncio.timeout(ANSWER_LIMIT_S):
+                    await in_thread(self._ray.kill, self._actor)
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
         """Return the actor's answer. Raises WorkerLost, also if the link is stopped in the meantime."""

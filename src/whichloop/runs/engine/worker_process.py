@@ -6,6 +6,7 @@ It talks through a socket, and writes to the file where it hangs; it is given th
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from whichloop.protocol.redact import redact
 
-from .messages import WorkerError, framed
+from .messages import START_LIMIT_S, WorkerError, framed
 
 if TYPE_CHECKING:
     from .worker import WorkerLoop
@@ -28,9 +29,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user started; it ends this one
     channel, hang_file = map(int, sys.argv[1:3])
     os.set_inheritable(channel, False)
+    os.set_inheritable(hang_file, False)
+    faulthandler.dump_traceback_later(START_LIMIT_S, exit=True, file=hang_file)  # until the event loop beats
     with socket.socket(fileno=channel) as to_parent:
-        with to_parent.makefile("rb", buffering=0) as stream:
-            setup = _exactly(stream, int.from_bytes(_exactly(stream, 4), "big"))
+        size = int.from_bytes(to_parent.recv(4, socket.MSG_WAITALL), "big")
+        if not (setup := to_parent.recv(size, socket.MSG_WAITALL)):
+            return  # the parent is gone
         sys.path[:] = json.loads(setup)["path"]
         quiet_loops()
         from .worker import WorkerLoop
@@ -40,8 +44,8 @@ def main() -> None:
         except WorkerError as error:
             to_parent.sendall(framed(json.dumps({"refused": str(error)}).encode()))
             return
-        to_parent.sendall(framed(b"{}"))
         try:
+            to_parent.sendall(framed(b"{}"))
             asyncio.run(_serve(worker, to_parent))
         except (Exception, KeyboardInterrupt) as error:
             # Code of a trial may have changed what all code shares; another worker takes over.
@@ -53,16 +57,6 @@ def quiet_loops() -> None:
     """Let loops and suites warn of nothing here: traces hold what a loop warns of, and the run's own process warned of the rest."""
     for name in ("whichloop.loops", "whichloop.datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def _exactly(stream: socket.SocketIO, size: int) -> bytes:
-    """Read so many bytes; end this process where its parent is gone."""
-    read = b""
-    while len(read) < size:
-        if not (chunk := stream.read(size - len(read))):
-            sys.exit(1)
-        read += chunk
-    return read
 
 
 async def _serve(worker: WorkerLoop, to_parent: socket.socket) -> None:
