@@ -76,8 +76,7 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
         time.sleep(draws.uniform(0, 4))
         process.kill()
         process.wait()
-        time.sleep(1)
-        assert not any(map(is_alive, workers))
+        until(lambda workers=workers: not any(map(is_alive, workers)))
     assert run(reopen(folder), told()) == ""
     assert results(folder).digest == whole.digest
     keys = [(row["arm"], row["task"], row["repeat"]) for row in rows(folder)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pytest
 
 from whichloop.experiments.compare import run as running
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import MAX_SHARING, MIN_SHARED, run, run_apart, workers_for
 from whichloop.runs.config import BudgetConfig
@@ -190,25 +188,6 @@ def test_where_python_itself_cannot_be_started_it_is_told(configured, told, monk
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(OSError, match="/nowhere/python"):
         run(experiment, told())
-
-
-@pytest.mark.thorough
-def test_ctrl_c_leaves_no_worker_and_a_resumable_run(undisturbed, configured, told, workers_of):
-    asked = {"loops": ("finish",), "suite": "arithmetic(size=8)"}
-    whole = undisturbed(**asked)
-    experiment = prepare(configured(**asked, workers=2, concurrency=4))
-
-    def interrupt(count: int) -> None:
-        if count == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(experiment, told(each=interrupt))
-    assert workers_of(os.getpid()) == []
-    again = reopen(experiment.folder)
-    assert 0 < len(list(again.missing())) < experiment.trials
-    assert run(again, told()) == ""
-    assert results(experiment.folder).digest == whole.digest
 
 
 # --- many trials ---
