@@ -68,12 +68,13 @@ def test_a_dump_says_where_a_thread_is():
     thread = threading.Thread(target=wait)
     thread.start()
     begun.wait()
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile(buffering=0) as file, tempfile.TemporaryFile(buffering=0) as of_no_thread:
+        file.write(f"{thread.ident:016x}\n".encode())
+        of_no_thread.write(b"0\n")
+        assert hangs_at(file.fileno()) is None
         faulthandler.dump_traceback(file, all_threads=True)
+        faulthandler.dump_traceback(of_no_thread, all_threads=True)
         over.set()
-        file.seek(0)
-        stacks = file.read().decode()
-    line = wait.__code__.co_firstlineno + 2
-    assert hangs_at(f"{thread.ident:016x}\n{stacks}") == f"tests/runs/trial/test_watchdog.py:{line}"
-    assert hangs_at(f"{0:016x}\n{stacks}") == ""
-    assert hangs_at(f"{thread.ident:016x}\n") is None
+        line = wait.__code__.co_firstlineno + 2
+        assert hangs_at(file.fileno()) == f"tests/runs/trial/test_watchdog.py:{line}"
+        assert hangs_at(of_no_thread.fileno()) == ""

@@ -66,8 +66,7 @@ class ProcessLink:
 
     async def hangs_at(self) -> str | None:
         if not self._hang_file.closed:
-            self._hang_file.seek(0)
-            self._hangs_at = hangs_at(self._hang_file.read().decode(errors="replace"))
+            self._hangs_at = hangs_at(self._hang_file.fileno())
         return self._hangs_at
 
     async def stop(self, *, kill: bool) -> None:

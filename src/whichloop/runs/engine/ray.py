@@ -232,8 +232,7 @@ class RemoteWorker:
         raise RuntimeError("its event loop has ended")
 
     def hangs_at(self) -> str | None:
-        self._hang_file.seek(0)
-        return hangs_at(self._hang_file.read().decode(errors="replace"))
+        return hangs_at(self._hang_file.fileno())
 
     async def _incoming(self) -> AsyncIterator[bytes]:
         while True:

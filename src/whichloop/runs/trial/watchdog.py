@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import sys
 import time
@@ -19,6 +20,9 @@ BEAT_S = 0.1
 """Seconds between two beats."""
 STUCK_S = 0.5
 """Seconds without a beat from which on the time counts for no trial."""
+
+MAX_DUMP = 1 << 20
+"""Bytes of what `faulthandler` wrote that are read."""
 
 
 class LastActivity:
@@ -54,12 +58,12 @@ def beating(beat: Callable[[], object] = lambda: None) -> Iterator[None]:
         timer.cancel()
 
 
-def hangs_at(dump: str) -> str | None:
-    """Return the user's line where a thread hangs, as `raised_at` writes it; empty if it is in none, None for an empty dump.
+def hangs_at(hang_file: int) -> str | None:
+    """Return the user's line where a thread hangs, as `raised_at` writes it; empty if it is in none, None if nothing is written.
 
-    `dump`: the thread's number, and on the next lines what `faulthandler` wrote.
+    `hang_file`: descriptor of a file with the thread's number, and on the next lines what `faulthandler` wrote.
     """
-    thread, _, stacks = dump.partition("\n")
+    thread, _, stacks = os.pread(hang_file, MAX_DUMP, 0).decode(errors="replace").partition("\n")
     if not stacks:
         return None
     stack = stacks.partition(f"Thread 0x{thread} ")[2].partition("\n\n")[0]
