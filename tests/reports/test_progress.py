@@ -221,8 +221,8 @@ def test_quiet_says_alone_what_an_interrupted_run_waits_for(named, capsys):
         board.noted("a worker died")
         board.finished(record("a"))
         assert capsys.readouterr() == ("", "")
-        board.interrupted("4 trials that are under way end first;\nCtrl-C again ends the run at once")
-    assert capsys.readouterr() == ("", "note: 4 trials that are under way end first; Ctrl-C again ends the run at once\n")
+        board.interrupted("trials under way: 4; they end first;\nCtrl-C again ends the run at once")
+    assert capsys.readouterr() == ("", "note: trials under way: 4; they end first; Ctrl-C again ends the run at once\n")
 
 
 def test_a_notebooks_cell_shows_the_bars_as_text(named, monkeypatch):

@@ -31,7 +31,7 @@ FEW = 0.05
 
 @contextmanager
 def fewer_draws(draws: float = FEW) -> Iterator[None]:
-    """Within its block the laws draw this share of their random moves, replies and runs, also in processes of their own."""
+    """Within its block the laws draw this share of their random moves, replies and runs."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (codecs, "MOVES"), (codecs, "REPLIES")):
             patch.setattr(module, name, round(draws * getattr(module, name)))
@@ -40,13 +40,11 @@ def fewer_draws(draws: float = FEW) -> Iterator[None]:
 
 @contextmanager
 def judged_here(draws: float = FEW) -> Iterator[None]:
-    """Within its block the laws are judged in this process, with this share of their draws: forking it for each costs more than
-    the check, and matters for loops that hang only.
+    """Within its block the laws are judged with this share of their draws.
 
     None of these loops blocks for long, but a busy machine may, and a search through the memory of a process with many tests.
     """
     with pytest.MonkeyPatch.context() as patch, fewer_draws(draws):
-        patch.setattr(check, "can_be_apart", lambda: False)
         patch.setattr(interruption, "STALL_S", 30.0)
         yield
 
@@ -64,7 +62,7 @@ def not_kept(loop: Loop, *, draws: float = 1.0) -> dict[str, str]:
 
 @contextmanager
 def only_laws(*names: str) -> Iterator[None]:
-    """Within its block a check is of these laws alone: where each has a process of its own, the forks cost more than the laws."""
+    """Within its block a check is of these laws alone."""
     chosen = [law for law in LAWS if law.name in names]
     assert len(chosen) == len(names)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Loops that never come to an end, each in another way, and loops that end more than their run."""
+"""Loops that never come to an end, each in another way."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ class InThread(TemplateLoop):
     async def run(self, *given: Any) -> NoReturn:
         await asyncio.to_thread(threading.Event().wait)
         raise AssertionError
-
-
-class Busy(TemplateLoop):
-    async def run(self, *given: Any) -> NoReturn:
-        while True:
-            pass
 
 
 class Locked(TemplateLoop):
@@ -63,9 +57,3 @@ class HangsWhenCancelled(TemplateLoop):
         except asyncio.CancelledError:
             threading.Event().wait()
             raise
-
-
-class Leaving(TemplateLoop):
-    async def run(self, *given: Any) -> NoReturn:
-        ctypes.CDLL(None)._exit(0)
-        raise AssertionError

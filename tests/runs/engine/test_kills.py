@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -50,7 +51,8 @@ def test_workers_killed_while_a_run_goes_on_change_nothing(ran, told, workers_of
     def kill(count: int) -> None:
         if count in moments:
             killed.append(draws.choice(workers_of(os.getpid())))
-            os.kill(killed[-1], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(killed[-1], signal.SIGKILL)
 
     found = ran(told(each=kill), **asked, workers=2)
     assert len(killed) == 8
@@ -74,8 +76,7 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
         time.sleep(draws.uniform(0, 4))
         process.kill()
         process.wait()
-        time.sleep(1)
-        assert not any(map(is_alive, workers))
+        until(lambda workers=workers: not any(map(is_alive, workers)))
     assert run(reopen(folder), told()) == ""
     assert results(folder).digest == whole.digest
     keys = [(row["arm"], row["task"], row["repeat"]) for row in rows(folder)]
@@ -84,8 +85,12 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("loop", ["Spins", "Matches"])
-def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, tmp_path, loop):
-    experiment = prepare(configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1))
+def test_no_worker_outlives_its_parent_by_more_than_a_trials_limit_though_its_event_loop_is_stuck(
+    nasty, configured, workers_of, tmp_path, loop
+):
+    experiment = prepare(
+        configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1, trial_timeout_s=5)
+    )
     (tmp_path / "run_it.py").write_text(RUN)
     command = [sys.executable, "-m", "run_it", str(experiment.folder), f"nasty:{loop}"]
     process = Prepared(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(nasty.parent)})

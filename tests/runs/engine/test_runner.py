@@ -7,7 +7,7 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from tests.kept import put, rows
+from tests.runs.conftest import Told
 from tests.sealing import reseal
 from whichloop.datasets.task import Suite
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import records_digest
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import load_profile
@@ -38,29 +38,6 @@ from whichloop.runs.store.trials import TRIALS, TrialWriter, read_records
 from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 
 
-class Count(Unwatched):
-    """Progress that counts."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def finished(self, record: Record) -> None:
-        self.records.append(record)
-
-
-@pytest.fixture
-def configured(tmp_path) -> Callable[..., CompareConfig]:
-    """Makes a configuration: bare over a few tasks under two profiles, without MLflow."""
-    defaults: dict[str, Any] = {
-        "loops": ("bare",),
-        "suite": "arithmetic(size=6)",
-        "profiles": ("flaky-format", "flaky-tools"),
-        "runs": tmp_path / "runs",
-        "mlflow": False,
-    }
-    return lambda **changes: CompareConfig(**(defaults | changes))
-
-
 def trials_of(suite: Suite, loop: Loop) -> list[Trial]:
     arm = Arm("arm", Spec("loop", {}), loop, "scripted", load_profile("clean"))
     return [Trial(arm, task, 0, 0) for task in suite.tasks]
@@ -73,7 +50,7 @@ def lines(folder: Path) -> list[tuple[str, str, int]]:
 
 def done(config: CompareConfig) -> Results:
     experiment = prepare(config)
-    assert run(experiment, Count()) == ""
+    assert run(experiment, Told()) == ""
     return results(experiment.folder)
 
 
@@ -101,7 +78,7 @@ def test_an_arms_results_do_not_depend_on_the_arms_beside_it(configured):
 
 
 def test_progress_hears_of_each_trial_once(configured):
-    experiment, progress = prepare(configured(repeats=2)), Count()
+    experiment, progress = prepare(configured(repeats=2)), Told()
     run(experiment, progress)
     heard = [record.key for record in progress.records]
     assert len(heard) == len(set(heard)) == experiment.trials
@@ -111,7 +88,7 @@ def test_progress_hears_of_each_trial_once(configured):
 def test_a_resume_of_a_finished_run_runs_nothing(configured):
     first = done(configured())
     before = rows(first.folder)
-    again, progress = reopen(first.folder), Count()
+    again, progress = reopen(first.folder), Told()
     assert len(again.missing()) == len(list(again.missing())) == 0
     assert run(again, progress) == ""
     assert progress.records == []
@@ -122,7 +99,7 @@ def test_a_resume_of_a_finished_run_runs_nothing(configured):
 def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     whole = done(configured())
     put(whole.folder, rows(whole.folder)[:kept])
-    again, progress = reopen(whole.folder), Count()
+    again, progress = reopen(whole.folder), Told()
     assert len(again.missing()) == whole.scheduled - kept
     run(again, progress)
     assert len(progress.records) == whole.scheduled - kept
@@ -133,8 +110,8 @@ def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
 def test_a_run_that_another_process_went_on_with_meanwhile_is_not_done_again(configured):
     fresh = prepare(configured())
     stale = reopen(fresh.folder)
-    run(fresh, Count())
-    progress = Count()
+    run(fresh, Told())
+    progress = Told()
     run(stale, progress)
     assert progress.records == []
 
@@ -143,7 +120,7 @@ def test_a_run_that_another_process_went_on_with_meanwhile_is_not_done_again(con
 
 
 def test_cancellation_keeps_what_was_finished(configured):
-    experiment, progress = prepare(configured(suite="arithmetic(size=200)")), Count()
+    experiment, progress = prepare(configured(suite="arithmetic(size=200)")), Told()
 
     async def go() -> None:
         setting = TrialContext(experiment.suite)
@@ -164,16 +141,16 @@ def test_cancellation_keeps_what_was_finished(configured):
 def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     whole = done(configured())
     experiment = prepare(configured(budget={"calls": 50}, concurrency=4))
-    stopped = run(experiment, Count())
+    stopped = run(experiment, Told())
     assert stopped == "budget of 50 model calls used up"
     found = results(experiment.folder)
     assert 0 < len(found.records) < found.scheduled
     assert not found.is_complete
     assert sum(record.lm_calls for record in found.records) <= 50
     before = rows(experiment.folder)
-    assert run(reopen(experiment.folder), Count()) == stopped  # nothing is run: the budget is the whole run's
+    assert run(reopen(experiment.folder), Told()) == stopped  # nothing is run: the budget is the whole run's
     assert rows(experiment.folder) == before
-    assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Count()) == ""
+    assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Told()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 
@@ -223,7 +200,7 @@ def test_what_ended_is_on_the_disk_within_a_second_though_no_other_trial_ends(ti
     started: list[int] = []
     with TrialWriter(tmp_path) as opened:
         execute = partial(run_trial, setting=TrialContext(suite))
-        asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), execute, opened, Count(), 2))
+        asyncio.run(run_trials(trials_of(suite, written(slow_after_the_first)), execute, opened, Told(), 2))
     assert seen == [["quick"]]
 
 
@@ -235,10 +212,10 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
 
     monkeypatch.setattr("whichloop.runs.store.trials.TrialFile._add", full)
     with pytest.raises(RunError, match=r"trials\.sqlite: database or disk is full; what was written before is whole"):
-        run(experiment, Count())
+        run(experiment, Told())
     monkeypatch.undo()
     assert lines(experiment.folder) == []
-    assert run(reopen(experiment.folder), Count()) == ""
+    assert run(reopen(experiment.folder), Told()) == ""
     assert results(experiment.folder).is_complete
 
 
@@ -254,7 +231,7 @@ def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tin
     suite, began = tiny(), time.monotonic()
     with TrialWriter(tmp_path) as opened:
         execute = partial(run_trial, setting=TrialContext(suite, timeout_s=0.1))
-        asyncio.run(run_trials(trials_of(suite, written(immortal)), execute, opened, Count(), 2))
+        asyncio.run(run_trials(trials_of(suite, written(immortal)), execute, opened, Told(), 2))
     assert time.monotonic() - began < 5
     assert [record.stop for record in read_records(tmp_path)] == ["timeout"]
 
@@ -293,7 +270,7 @@ def real(configured, monkeypatch) -> tuple[Experiment, Down]:
 
 def test_errored_trials_are_tried_again_on_resume_a_bounded_number_of_times(real):
     experiment, _ = real
-    run(experiment, Count())
+    run(experiment, Told())
     for attempt in range(1, MAX_ATTEMPTS + 2):
         found = results(experiment.folder)
         assert [record.status for record in found.records] == ["errored"] * 3
@@ -301,15 +278,15 @@ def test_errored_trials_are_tried_again_on_resume_a_bounded_number_of_times(real
         assert {record.reason for record in found.records} == {"provider: connection refused"}
         again = reopen(experiment.folder)
         assert len(again.missing()) == (3 if attempt < MAX_ATTEMPTS else 0)
-        run(again, Count())
+        run(again, Told())
     assert len(lines(experiment.folder)) == 3 * MAX_ATTEMPTS
 
 
 def test_a_trial_that_gets_through_on_resume_counts_once(real):
     experiment, model = real
-    run(experiment, Count())
+    run(experiment, Told())
     model.works = True
-    assert run(reopen(experiment.folder), Count()) == ""
+    assert run(reopen(experiment.folder), Told()) == ""
     found = results(experiment.folder)
     assert [(record.status, record.attempt) for record in found.records] == [("scored", 1)] * 3
     assert found.comparison.arms[0].summary.trials == 3
@@ -365,7 +342,7 @@ def test_an_option_of_any_kind_survives_the_manifest(configured, tmp_path, monke
     assert experiment.manifest.arms[0].options == {"rate": "Infinity", "tags": ["a", "b"], "when": "2020-01-01"}
     with pytest.raises(RunError, match="--allow own_options:Mine"):
         reopen(experiment.folder)
-    run(reopen(experiment.folder, Permissions(code=["own_options:Mine"])), Count())
+    run(reopen(experiment.folder, Permissions(code=["own_options:Mine"])), Told())
     assert results(experiment.folder).comparison.arms[0].summary.stops == {"crashed": 2}
 
 

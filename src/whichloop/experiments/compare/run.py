@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from whichloop.metrics.sequential import Looks, looked
@@ -23,7 +24,6 @@ from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest
 from whichloop.runs.permissions import own_code, with_worker_process
 from whichloop.runs.registry import is_generated, starts_nothing
 from whichloop.runs.run_state import Spent, read_state
-from whichloop.runs.silent_end import told_of_exit
 from whichloop.runs.store.files import CutShort, RunError
 from whichloop.runs.store.traces import TracePolicy
 from whichloop.runs.store.trials import TrialWriter
@@ -40,7 +40,7 @@ def run(experiment: Experiment, progress: Progress) -> str:
     """
     folder, interruption = Path.cwd(), Interruption()
     try:
-        with told_of_exit(), interruption.listening():
+        with interruption.listening():
             stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
@@ -98,9 +98,11 @@ def _ended_by(action: str, experiment: Experiment) -> CutShort:
 
 
 async def _run(experiment: Experiment, progress: Progress, interruption: Interruption) -> str:
-    stopped = INTERRUPTED
+    stopped, task = INTERRUPTED, asyncio.current_task()
+    assert task is not None
+    interruption.cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
     try:
-        with interruption.of(asyncio.current_task()), TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
+        with TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
             if _schedule_of(experiment.manifest) != _schedule_of(now):
@@ -108,6 +110,7 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
             current = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
             stopped = await _session(current, journal, progress, interruption)
     finally:
+        interruption.cancel = None
         experiment.trial_models.close(whole=not stopped)
     return stopped
 
@@ -137,9 +140,10 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
         async with opened(job, progress) as engine:
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
-            with interruption.gentle(engine.wind_down, asyncio.get_running_loop()):
-                stopped = await _run_to_a_decision(experiment, engine, journal, progress)
+            interruption.wind_down = partial(asyncio.get_running_loop().call_soon_threadsafe, engine.wind_down)
+            stopped = await _run_to_a_decision(experiment, engine, journal, progress)
     finally:
+        interruption.wind_down = None
         if stopped:
             _note_cut_short(experiment, job.meter, time.monotonic() - start)
     return stopped

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,8 @@ def _optimize(
             running = counted(rollouts.wind_down(), "rollout")
             progress.interrupted(f"{running} under way will end first; Ctrl-C again ends the search at once")
 
-        stack.enter_context(interruption.of(None))
-        stack.enter_context(interruption.gentle(wind_down, background.loop))
+        interruption.wind_down = partial(background.loop.call_soon_threadsafe, wind_down)
+        stack.callback(setattr, interruption, "wind_down", None)
         end = _search(optimization, design, rollouts, proposals)
         if isinstance(proposer, RealModel):
             background.submit(proposer.aclose()).result()

@@ -20,7 +20,6 @@ from whichloop.runs.permissions import Permissions
 from whichloop.runs.schedule import Trial, summary
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
-from whichloop.runs.trial.watchdog import Watch
 from whichloop.runs.trial_models import TrialModels
 from whichloop.text.doc import Doc, Table
 
@@ -76,16 +75,10 @@ class Replays:
         """Run the trial under a profile. Raises RunError if the trial cannot be scored."""
         trial = self.replayable.trial
         arm = replace(trial.arm, profile=profile)
-        done = self.runner.run(_watched(replace(trial, arm=arm), self.replayable.context))
+        done = self.runner.run(run_trial(replace(trial, arm=arm), self.replayable.context))
         if done.record.status != "scored":
             raise RunError(f"{done.record.name}: its replay is {done.record.status}: {done.record.reason}")
         return done
-
-
-async def _watched(trial: Trial, context: TrialContext) -> FinishedTrial:
-    """Run a trial beside what interrupts one that blocks the event loop."""
-    with Watch(context.timeout_s, lambda _: None).watching():
-        return await run_trial(trial, context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,9 @@ class SeenLines:
         """`files`: name → file whose lines are asked for."""
         self.files = dict(files)
         self.is_whole = True
-        """Whether every process followed its trials to the end, and told of all of them: one that is lost does not."""
-        self._by_path: dict[str, set[int]] = {str(path.resolve()): set() for path in files.values()}
-
-    @property
-    def paths(self) -> list[str]:
-        """The files as a worker is told them."""
-        return [*self._by_path]
+        """Whether every process told of all its trials: one that is lost does not."""
+        self.by_path: dict[str, set[int]] = {str(path.resolve()): set() for path in files.values()}
+        """File as a worker is told it → lines that were run."""
 
     def add(self, reported: ReportedLines) -> None:
         """Add what a process has told; None for one that will not tell all."""
@@ -48,11 +44,11 @@ class SeenLines:
             self.is_whole = False
             return
         for path, lines in reported.items():
-            self._by_path[path].update(lines)
+            self.by_path[path].update(lines)
 
     def of(self, name: str) -> frozenset[int]:
         """Return the lines of a file that were run."""
-        return frozenset(self._by_path[str(self.files[name].resolve())])
+        return frozenset(self.by_path[str(self.files[name].resolve())])
 
 
 class LineWatch:
@@ -60,12 +56,12 @@ class LineWatch:
 
     def __init__(self, paths: Iterable[str]) -> None:
         """`paths`: resolved."""
-        self._watched_paths = frozenset(paths)
-        self._seen_by_file: dict[str, tuple[str, set[int]] | None] = {}
-        """File as code objects name it → its resolved name and the lines seen of it; None for a file that nobody asks for."""
-        self._unreported: dict[str, set[int]] = {}
+        self._paths = frozenset(paths)
+        self._resolved: dict[str, str] = {}
+        """File as code objects name it → its resolved name; empty for a file that nobody asks for."""
+        self._seen: dict[str, set[int]] = {}
+        self._told: dict[str, set[int]] = {}
         self._events_left = MAX_EVENTS
-        self._gave_up = False
         self._thread = 0
         """The thread that is followed; 0 where none is."""
 
@@ -74,7 +70,7 @@ class LineWatch:
 
         Nothing where no file is asked for, or where somebody else, such as a debugger, follows this process.
         """
-        if self._watched_paths and sys.gettrace() is None:
+        if self._paths and sys.gettrace() is None:
             self._thread = threading.get_ident()
             threading.settrace(self._called)
             sys.settrace(self._called)
@@ -82,39 +78,32 @@ class LineWatch:
     def news(self) -> dict[str, ReportedLines]:
         """Return what is to be told since the last call, as a part of a message; empty where that is nothing."""
         # An interruption, or code of a trial, may have ended the tracing.
-        tracing_ended = threading.get_ident() == self._thread and sys.gettrace() != self._called
-        self._gave_up = self._gave_up or tracing_ended
-        if self._gave_up:
+        if threading.get_ident() == self._thread and sys.gettrace() != self._called:
+            self._events_left = -1
+        if self._events_left < 0:
             return {"lines": None}
-        unreported, self._unreported = self._unreported, {}
-        return {"lines": {path: sorted(lines) for path, lines in unreported.items()}} if unreported else {}
+        news = {
+            path: sorted(lines - self._told.get(path, set())) for path, lines in self._seen.items() if lines != self._told.get(path)
+        }
+        self._told |= {path: set(self._seen[path]) for path in news}
+        return {"lines": news} if news else {}
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
         file = frame.f_code.co_filename
-        try:
-            seen_lines = self._seen_by_file[file]
-        except KeyError:
-            seen_lines = self._seen_by_file[file] = self._asked_for(file)
-        return None if seen_lines is None or self._gave_up else self._ran
-
-    def _asked_for(self, file: str) -> tuple[str, set[int]] | None:
-        path = str(Path(file).resolve())
-        return (path, set()) if path in self._watched_paths else None
+        if file not in self._resolved:
+            path = str(Path(file).resolve())
+            self._resolved[file] = path if path in self._paths else ""
+        return self._ran if self._resolved[file] and self._events_left >= 0 else None
 
     def _ran(self, frame: FrameType, event: str, argument: object) -> object:
-        if event != "line":
+        if event == "line":
+            self._seen.setdefault(self._resolved[frame.f_code.co_filename], set()).add(frame.f_lineno)
+            self._events_left -= 1
+        if self._events_left >= 0:
             return self._ran
-        seen_lines = self._seen_by_file[frame.f_code.co_filename]
-        if seen_lines is not None and frame.f_lineno not in seen_lines[1]:
-            seen_lines[1].add(frame.f_lineno)
-            self._unreported.setdefault(seen_lines[0], set()).add(frame.f_lineno)
-        self._events_left -= 1
-        if self._events_left < 0:
-            self._gave_up = True
-            threading.settrace(None)
-            sys.settrace(None)
-            return None
-        return self._ran
+        threading.settrace(None)
+        sys.settrace(None)
+        return None
 
 
 COMPARED = ("versions", "suite", "profiles", "arms")
@@ -141,13 +130,9 @@ def setup_of(job: Job, workers: int) -> bytes:
 
     Keys of providers are left out: a worker reads them from its own environment.
     """
-    share = job.config.provider
-    provider = share.model_copy(
-        update={
-            "requests_per_minute": _share(share.requests_per_minute, workers),
-            "tokens_per_minute": _share(share.tokens_per_minute, workers),
-        }
-    )
+    whole = job.config.provider
+    limits = {"requests_per_minute": whole.requests_per_minute, "tokens_per_minute": whole.tokens_per_minute}
+    provider = whole.model_copy(update={name: limit and max(1, limit // workers) for name, limit in limits.items()})
     concurrency = max(1, job.config.in_flight // workers)
     alone = {"workers": None, "engine": "local", "address": None}  # what it does itself, it does in one process
     config = job.config.model_copy(update={"provider": provider, "concurrency": concurrency, **alone})
@@ -158,7 +143,7 @@ def setup_of(job: Job, workers: int) -> bytes:
             "models": job.manifest.models,
             "spent": [job.meter.calls, job.meter.tokens, job.meter.dollars],
             "path": [*sys.path, *own_folder()],
-            "lines": [] if job.lines is None else job.lines.paths,
+            "lines": [] if job.lines is None else [*job.lines.by_path],
         }
     ).encode()
 
@@ -166,10 +151,6 @@ def setup_of(job: Job, workers: int) -> bytes:
 def compared(manifest: Manifest) -> dict[str, Json]:
     """Return the parts of a manifest that must be the same in every process that runs trials of one run."""
     return manifest.model_dump(mode="json", include=set(COMPARED), exclude_unset=True)
-
-
-def _share(limit: int | None, workers: int) -> int | None:
-    return None if limit is None else max(1, limit // workers)
 
 
 def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:

@@ -1,30 +1,29 @@
 """The messages to and from a worker, which is a process of this machine or an actor of a Ray cluster.
 
-Messages are bytes: one line of JSON, after which a trace may follow as it is.
+A message is one line of JSON; a trace may follow after a newline, as it is.
 
-To a worker:
+To a worker: first its setup, see `job.setup_of`; then
     {"run": [job, arm, task, repeat, attempt]}: a trial; arm and task by their place in the run's arms and its suite's tasks.
-    {"stop": reason}: the run's budget is used up, and trials end as not run.
-    {"last": reason}: the run is interrupted: trials under way go on, those that wait end as not run.
+    {"stop": reason, "at_once": bool}: trials that have not begun end as not run; at once, no model call begins either.
     {"end": true}: no trial will follow. It answers `ended`, and that is the last of it.
 
-From a worker:
-    {"done": job, "record": {…}}, a newline and the trace: a finished trial.
+From a worker, each with "spent": [calls, tokens, dollars] since the last one:
+    {}: the beat of its event loop, ten times a second.
+    {"done": job, "record": {…}, "lines": …}, a newline and the trace: a finished trial.
     {"not_run": job, "why": reason}
-    {"spent": [calls, tokens, dollars]}: since it last said so.
-    {"alive": running, "stuck": s, "at": place, "threads": n}: each second, from a thread; trials under way, how long its event
-        loop has not turned, file and line where that is, threads of calls that have not come back.
-    {"ended": {"threads": {name: n}, "tasks": n, "said": [line, …], "replayed": n, "miss": text}}: what it leaves behind, lines to
-        be told, and what came of a recording.
+    {"ended": {"left": {name: n}, "said": [line, …], "replayed": n, "miss": text}}: what it leaves behind, lines to be told, and
+        what came of a recording.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from json import dumps  # bound at import: a loop may replace it in its module later
 from typing import Protocol
+
+START_LIMIT_S = 300.0
+"""Seconds that a worker may take to be ready."""
 
 
 class WorkerError(ValueError):
@@ -42,16 +41,23 @@ class Link(Protocol):
     """Name in messages: `worker 2`, or `worker 2 on 10.0.0.7`."""
 
     async def start(self, setup: bytes) -> None:
-        """Start the worker, and wait until it has looked up what `setup`, JSON, names. Raises WorkerError and WorkerLost."""
+        """Start the worker, and wait until it has looked up what `setup` names. Raises WorkerError and WorkerLost."""
 
-    async def send(self, message: bytes) -> None:
-        """Send a message. Raises WorkerLost."""
+    def send(self, message: bytes) -> None:
+        """Send a message; a lost worker does not get it."""
 
     async def receive(self) -> bytes:
         """Return its next message, also one that it sent before it died. Raises WorkerLost."""
 
+    async def hangs_at(self) -> str | None:
+        """Return the user's line that blocks its event loop, empty if unknown; None if it has not said that it hangs."""
+
     async def stop(self, *, kill: bool) -> None:
-        """End the worker, gently or at once. May be called twice, and for a lost worker."""
+        """End the worker, gently or at once. May be called for a lost worker."""
+
+
+async def nothing_amiss() -> None:
+    """Find nothing: this machine is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,8 @@ class Links:
     """Make a link, not yet started, to worker number 1, 2, …; a worker that replaces a lost one has a new number."""
     workers: int
     """Number of workers at once."""
-
-
-_LENGTH = struct.Struct(">I")
+    check: Callable[[], Awaitable[None]] = nothing_amiss
+    """Raises CutShort where no worker can come from there any more."""
 
 
 def encoded(fields: Mapping[str, object]) -> bytes:
@@ -73,27 +78,5 @@ def encoded(fields: Mapping[str, object]) -> bytes:
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message with its length before it, as `Frames` reads it."""
-    return _LENGTH.pack(len(message)) + message
-
-
-class Frames:
-    """Splits a stream into messages."""
-
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Add data, and return the messages that are now complete."""
-        rest = self._rest
-        rest += data
-        messages, at = [], 0
-        while len(rest) - at >= _LENGTH.size:
-            start = at + _LENGTH.size
-            end = start + _LENGTH.unpack_from(rest, at)[0]
-            if len(rest) < end:
-                break
-            messages.append(bytes(rest[start:end]))
-            at = end
-        del rest[:at]
-        return messages
+    """Return a message with its length before it, as a stream carries it."""
+    return len(message).to_bytes(4, "big") + message

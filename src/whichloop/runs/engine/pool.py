@@ -1,9 +1,8 @@
 """Distributes trials to workers, and gets a result for each, even if its worker dies.
 
-A trial that a worker had under way when it died runs again elsewhere; after two such deaths it runs alone on a worker, and if that
-one dies too, it is recorded as errored. A worker that has said nothing, or whose event loop has not turned, for longer than a
-trial's time limit is killed, and what it had under way runs again, each trial alone: one that is stuck although it is alone has let
-nothing else run, and is recorded as that.
+A trial that a worker had under way when it died runs again elsewhere; after two such deaths it runs alone on a worker, and after a
+third it is recorded as errored. A worker whose event loop has not turned for longer than a trial's time limit is killed, and
+what it had under way runs again, each trial alone: one that hangs although it is alone is recorded as that.
 """
 
 from __future__ import annotations
@@ -13,34 +12,91 @@ import contextlib
 import itertools
 import json
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from operator import attrgetter
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.runs.schedule import Trial
 from whichloop.runs.silent_end import killed
-from whichloop.runs.trial.loop_run import LeftBehind
+from whichloop.runs.trial.leftovers import left_behind
 from whichloop.runs.trial.trial import FinishedTrial, NotRun, head_of
-from whichloop.runs.trial.watchdog import HANGS_S, blocked_line
 
 from .job import Job, setup_of
-from .messages import Link, Links, WorkerError, WorkerLost, encoded
-from .pool_worker import LOOK_S, MAX_AHEAD, ArmDeaths, Order, PoolWorker
+from .messages import START_LIMIT_S, Link, Links, WorkerError, WorkerLost, encoded
 from .runner import Progress
 
+LOOK_S = 0.25
+"""Seconds between two checks of workers and of the run's budget."""
+MAX_AHEAD = 64
+"""Maximum number of quick trials that a worker is given ahead of time."""
+AHEAD_S = 0.05
+"""Seconds of work that a worker is given ahead: far more than a message takes, and a short wait at the end."""
 SILENCE_GRACE_S = 10.0
-"""Seconds beyond a trial's time limit before a worker that says nothing counts as stuck."""
-START_LIMIT_S = 300.0
+"""Seconds beyond a trial's time limit in which a worker can say itself that it hangs, before it is taken for frozen."""
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
 """Worker deaths during the same trial, which ran alone the last time, after which it is given up."""
 MAX_IDLE_DEATHS = 5
 """Consecutive idle deaths of workers, beyond the number of workers, after which the run ends."""
-MAX_THREADS = 64
-"""Maximum number of threads with calls that never returned; a worker with more of them is replaced."""
+MAX_ARM_DEATHS = 15
+"""Deaths of workers during trials of an arm that are borne however few of its trials have ended."""
+MAX_ARM_DEATH_SHARE = 0.1
+"""Deaths for each ended trial of the arm that are borne: a machine that kills a worker now and then is not the arm's fault."""
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """A trial that a worker has to return."""
+
+    number: int
+    trial: Trial
+    message: bytes
+    result: asyncio.Future[FinishedTrial]
+    deaths: int = 0
+    """Number of workers that died during the trial."""
+    alone: bool = False
+    """Whether it runs on a worker that has nothing else."""
+    sent_at: float = 0.0
+    """Unix time at which it was sent."""
+
+
+@dataclass(slots=True, eq=False)
+class PoolWorker:
+    """A worker and its orders."""
+
+    link: Link
+    share: int
+    """Number of trials that it runs at once."""
+    orders: dict[int, Order] = field(default_factory=dict)
+    """Orders that it was given and has not returned, in the order in which they were given and are begun."""
+    keeping: asyncio.Task[Any] | None = None
+    ended: bool = False
+    """Whether it has announced its end."""
+    finished: int = 0
+    ready_at: float = field(default_factory=time.monotonic)
+    heard_at: float = field(default_factory=time.monotonic)
+    hangs_at: str | None = None
+    """The line of the user's code at which it has said that it hangs."""
+
+    @property
+    def running(self) -> list[Order]:
+        """Return the orders under way."""
+        return list(itertools.islice(self.orders.values(), self.share))
+
+    @property
+    def silent_s(self) -> float:
+        return time.monotonic() - self.heard_at
+
+    @property
+    def room(self) -> int:
+        """Return how many more trials it may be given."""
+        if any(order.alone for order in self.orders.values()):
+            return 0
+        per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
+        return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
 
 
 class Pool:
@@ -48,42 +104,34 @@ class Pool:
 
     def __init__(self, job: Job, links: Links, progress: Progress) -> None:
         """Make a pool inside the running event loop. What trials spend is added to `job.meter`."""
-        self._job = job
-        self._links = links
-        self._progress = progress
+        self._job, self._links, self._progress = job, links, progress
         self._share: int = json.loads(setup_of(job, links.workers))["config"]["concurrency"]
         self._arms = {arm.name: number for number, arm in enumerate(job.arms)}
         self._tasks = {task.id: number for number, task in enumerate(job.suite.tasks)}
-        self._worker_numbers = itertools.count(1)
-        self._order_numbers = itertools.count(1)
-        self._waiting_orders: deque[Order] = deque()
-        self._alone_orders: deque[Order] = deque()
-        self._reserved: PoolWorker | None = None
-        """The worker that is reserved for trials that must run alone."""
+        self._worker_numbers, self._order_numbers = itertools.count(1), itertools.count(1)
+        self._waiting: deque[Order] = deque()
+        self._waiting_alone: deque[Order] = deque()
         self._workers: list[PoolWorker] = []
         """The workers that are ready."""
-        self._stopping: set[asyncio.Task[None]] = set()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopping: list[asyncio.Task[None]] = []
         self._closing = False
         self._idle_deaths = 0
-        self._arm_deaths = ArmDeaths()
-        self._stopped = ""
-        """Why no further trial may begin; empty while trials may."""
-        self._is_exhausted = False
-        """Whether the run's budget is used up, so that trials under way may spend nothing more."""
+        self._arm_deaths, self._arm_ends = Counter[str](), Counter[str]()
+        """Arm → workers that died of it, and its trials that ended."""
+        self._given_up: dict[str, str] = {}
+        """Arm → why it is given up, since its trials end their workers."""
+        self._stop: dict[str, object] = {}
+        """The message that no further trial may begin; empty while trials may."""
         self._failed: Exception | None = None
-        self._left_behind = LeftBehind()
+        self._left = Counter[str]()
 
     @property
     def in_flight(self) -> int:
         """Return how many trials to request at once, so that no worker waits for work."""
-        return self._links.workers * (self._share + (0 if self._trials_wait else MAX_AHEAD))
-
-    @property
-    def _trials_wait(self) -> bool:
-        """Whether trials wait, for a model or for simulated delays, so that only several at once use the time."""
         config = self._job.config
-        return bool(config.real_models) or config.real_time
+        ahead = 0 if config.real_models or config.real_time else MAX_AHEAD  # where trials wait, only several at once use the time
+        return self._links.workers * (self._share + ahead)
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Pool]:
@@ -95,73 +143,74 @@ class Pool:
             yield self
             self._closing = True
             for worker in self._workers:
-                worker.takes_no_more = True
-                worker.send(_END)
-            ending = [worker.keeping for worker in self._workers if worker.keeping is not None]
-            if ending:
+                worker.link.send(_END)
+            if ending := [worker.keeping for worker in self._workers if worker.keeping is not None]:
                 await asyncio.wait(ending, timeout=END_LIMIT_S)
         finally:
+            self._closing = True
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*self._stopping, return_exceptions=True)
-            for line in self._left_behind.lines():
+            for line in left_behind(self._left):
                 self._progress.noted(line)
 
     async def run(self, trial: Trial) -> FinishedTrial:
         """Run one trial, on one worker or, if that is lost, on another. Raises NotRun, and WorkerError if no worker is left."""
         if self._failed is not None:
             raise self._failed
-        if self._stopped:
-            raise NotRun(self._stopped)
+        if self._stop:
+            raise NotRun(self._stop["stop"])
         number = next(self._order_numbers)
         place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
         order = Order(number, trial, encoded({"run": place}), asyncio.get_running_loop().create_future())
-        self._waiting_orders.append(order)
-        if self._arm_deaths.reason(trial.arm.name):
-            self._give_up_arms()
+        self._waiting.append(order)
         self._deal()
         return await order.result
 
-    def wind_down(self, reason: str) -> int:
-        """Give up the trials that no worker has begun, and return how many are under way; they may end."""
-        self._stopped = self._stopped or reason
+    def stop(self, reason: str, *, at_once: bool = False) -> int:
+        """Give up the trials that are not begun, and return how many are under way; `at_once`, these may spend nothing more."""
+        self._stop = {"stop": reason, "at_once": at_once}
         for worker in self._workers:
-            worker.send(encoded({"last": reason}))
-        self._refuse_waiting()
-        return sum(worker.running for worker in self._workers)
+            worker.link.send(encoded(self._stop))
+        self._deal()
+        return sum(len(worker.running) for worker in self._workers)
 
     # --- handing out ---
 
     def _deal(self) -> None:
-        """Give workers as many trials as they have room for, the least busy first."""
-        self._deal_alone()
-        while self._waiting_orders and self._workers:
-            worker = max(self._workers, key=attrgetter("room"))
+        """Give workers as many trials as they have room for, the least busy first; one of them gets those that must run alone."""
+        if self._stop or self._given_up:
+            self._refuse()
+        workers = list(self._workers)
+        if self._waiting_alone and workers:
+            free = min(workers, key=lambda worker: len(worker.orders))
+            workers.remove(free)  # until it has nothing else
+            if not free.orders:
+                self._give(free, self._waiting_alone)
+        while self._waiting and workers:
+            worker = max(workers, key=lambda worker: worker.room)
             if worker.room <= 0:
                 return
-            self._give(worker, self._waiting_orders)
-
-    def _deal_alone(self) -> None:
-        """Keep a worker free of everything else while there are trials to run alone."""
-        if self._reserved is None and self._alone_orders:
-            free = [worker for worker in self._workers if not worker.takes_no_more]
-            if free:
-                self._reserved = min(free, key=lambda worker: len(worker.orders))
-                self._reserved.takes_no_more = True
-        if self._reserved is None:
-            return
-        while self._alone_orders and not self._reserved.orders:  # an order that was given up leaves it free for the next one
-            self._give(self._reserved, self._alone_orders)
-        if not self._reserved.orders:
-            self._reserved.takes_no_more, self._reserved = False, None
+            self._give(worker, self._waiting)
 
     def _give(self, worker: PoolWorker, orders: deque[Order]) -> None:
         order = orders.popleft()
         if not order.result.done():  # or whoever asked for it has given up
             worker.orders[order.number] = order
             order.sent_at = time.time()
-            worker.send(order.message)
+            worker.link.send(order.message)
+
+    def _refuse(self) -> None:
+        """End the trials that are not to be begun."""
+        for orders in (self._waiting, self._waiting_alone):
+            for order in list(orders):
+                if order.trial.arm.name in self._given_up:
+                    self._record(order, status="errored", reason=self._given_up[order.trial.arm.name])
+                elif self._stop and not order.result.done():
+                    order.result.set_exception(NotRun(self._stop["stop"]))
+                if order.result.done():
+                    orders.remove(order)
 
     # --- one worker after the other ---
 
@@ -169,137 +218,70 @@ class Pool:
         """Keep a worker alive, and replace it whenever it is lost."""
         try:
             while not self._closing:
-                worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share, one_at_a_time=not self._trials_wait)
+                worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
                 try:
                     await self._serve(worker)
                 except WorkerLost as lost:
-                    self._replace_lost(worker, str(lost))
+                    if worker.hangs_at is None:
+                        worker.hangs_at = await worker.link.hangs_at()
+                    self._replace(worker, str(lost))
         except Exception as error:  # WorkerError, or a bug of ours: no trial may wait for ever
             self._fail_all(error)
 
     async def _serve(self, worker: PoolWorker) -> None:
         """See a worker from its start to its end. Raises WorkerLost and WorkerError."""
-        posting = asyncio.create_task(worker.post())
         try:
-            await self._greet(worker.link)
+            async with asyncio.timeout(START_LIMIT_S):
+                await worker.link.start(setup_of(self._job, self._links.workers))
             worker.ready_at, worker.keeping = time.monotonic(), asyncio.current_task()
-            worker.listening = asyncio.create_task(self._listen(worker))
             self._workers.append(worker)
-            if self._stopped:
-                worker.send(encoded({"stop": self._stopped}))
+            if self._stop:
+                worker.link.send(encoded(self._stop))
             if not self._opened.done():
                 self._job.meter.begin()
                 self._opened.set_result(None)
             self._deal()
-            await asyncio.wait([worker.listening])
-            if not worker.stuck:
-                worker.listening.result()
+            while not worker.ended:
+                self._take(worker, await worker.link.receive())
             if worker.orders:
                 raise WorkerLost("it ended before its trials did")
-        finally:
-            self._forget(worker)
-            posting.cancel()
-            if worker.listening is not None:
-                worker.listening.cancel()
-            stopping = asyncio.create_task(worker.link.stop(kill=not worker.ended))
-            self._stopping.add(stopping)
-            stopping.add_done_callback(self._stopping.discard)
-            await asyncio.shield(stopping)
-
-    async def _greet(self, link: Link) -> None:
-        try:
-            async with asyncio.timeout(START_LIMIT_S):
-                await link.start(setup_of(self._job, self._links.workers))
         except WorkerError as error:
-            raise WorkerError(f"{link.name}: {error}") from None
+            raise WorkerError(f"{worker.link.name}: {error}") from None
         except TimeoutError:
             raise WorkerLost(f"it was not ready within {START_LIMIT_S:g} s") from None
+        finally:
+            if worker in self._workers:
+                self._workers.remove(worker)
+            self._stopping.append(asyncio.create_task(worker.link.stop(kill=not worker.ended)))
+            await asyncio.shield(self._stopping[-1])
 
-    async def _listen(self, worker: PoolWorker) -> None:
-        while not worker.ended:
-            self._take_message(worker, await worker.link.receive())
-
-    def _forget(self, worker: PoolWorker) -> None:
-        if worker in self._workers:
-            self._workers.remove(worker)
-        if worker is self._reserved:
-            self._reserved = None
-
-    # --- what workers say ---
-
-    def _take_message(self, worker: PoolWorker, message: bytes) -> None:
+    def _take(self, worker: PoolWorker, message: bytes) -> None:
+        """Take what a worker says."""
         head, _, trace = message.partition(b"\n")
         report = json.loads(head)
-        worker.silent_s, worker.stuck_s, worker.stuck_at = 0.0, report.get("stuck", 0.0), report.get("at", "")
-        worker.is_told = worker.is_told and worker.stuck_s > 0
+        worker.heard_at = time.monotonic()
+        self._add_spent(*report["spent"])
         if "lines" in report and self._job.lines is not None:
             self._job.lines.add(report["lines"])
-        if "done" in report:
-            self._trial_ended(worker, report["done"], FinishedTrial(Record.from_json(report["record"]), trace))
-        elif "not_run" in report:
-            self._trial_ended(worker, report["not_run"], NotRun(report["why"]))
-        elif "spent" in report:
-            self._add_spent(*report["spent"])
-        elif "threads" in report:
-            # Calls of the trials under way count among its threads and may still return: as many are allowed for each such trial.
-            worker.worn_out = worker.worn_out or report["threads"] > MAX_THREADS * (1 + report["alive"])
-            self._retire(worker)
-        elif "ended" in report:
-            self._worker_ended(report["ended"])
-            worker.ended = True
-
-    def _trial_ended(self, worker: PoolWorker, number: int, outcome: FinishedTrial | NotRun) -> None:
-        order = worker.orders.pop(number)
-        worker.finished += 1
-        if not self._trials_wait and isinstance(outcome, FinishedTrial):
-            worker.one_at_a_time = outcome.record.stop == StopReason.TIMEOUT
-        self._idle_deaths = 0
-        self._arm_deaths.trial_ended(order.trial.arm.name)
-        if not order.result.done():
-            if isinstance(outcome, NotRun):
-                order.result.set_exception(outcome)
+        number = report.get("done", report.get("not_run"))
+        if number is not None:
+            order = worker.orders.pop(number)
+            worker.finished += 1
+            self._idle_deaths = 0
+            self._arm_ends[order.trial.arm.name] += 1
+            if order.result.done():
+                pass
+            elif "done" in report:
+                order.result.set_result(FinishedTrial(Record.from_json(report["record"]), trace))
             else:
-                order.result.set_result(outcome)
-        self._retire(worker)
-        self._deal()
+                order.result.set_exception(NotRun(report["why"]))
+            self._deal()
+        elif "ended" in report:
+            worker.ended = True
+            self._ended(report["ended"])
 
-    def _retire(self, worker: PoolWorker) -> None:
-        """Let a worn-out worker finish its trials and end."""
-        if not worker.worn_out:
-            return
-        if worker is self._reserved:
-            self._reserved = None
-        worker.takes_no_more = True
-        if not worker.orders:
-            worker.worn_out = False
-            worker.send(_END)
-
-    def _add_spent(self, calls: int, tokens: int, dollars: float) -> None:
-        meter = self._job.meter
-        meter.calls += calls
-        meter.tokens += tokens
-        meter.dollars += dollars
-        self._check_budget()
-
-    def _check_budget(self) -> None:
-        reason = self._job.meter.exhausted
-        if not reason or self._is_exhausted or not self._opened.done():
-            return
-        self._stopped, self._is_exhausted = reason, True
-        for worker in self._workers:
-            worker.send(encoded({"stop": reason}))
-        self._refuse_waiting()
-
-    def _refuse_waiting(self) -> None:
-        """Give up the trials that no worker has begun."""
-        for order in (*self._waiting_orders, *self._alone_orders):
-            if not order.result.done():
-                order.result.set_exception(NotRun(self._stopped))
-        self._waiting_orders.clear()
-        self._alone_orders.clear()
-
-    def _worker_ended(self, farewell: dict[str, Any]) -> None:
-        self._left_behind += LeftBehind(farewell["threads"], farewell["tasks"])
+    def _ended(self, farewell: dict[str, Any]) -> None:
+        self._left += Counter(farewell["left"])
         for line in farewell["said"]:
             self._progress.noted(line)
         cassette = self._job.trial_models.cassette
@@ -307,120 +289,93 @@ class Pool:
             cassette.tally.hits += farewell["replayed"]
             cassette.tally.first_miss = cassette.tally.first_miss or farewell["miss"]
 
+    def _add_spent(self, calls: int, tokens: int, dollars: float) -> None:
+        """Count what was spent, and stop at the end of the run's budget."""
+        meter = self._job.meter
+        meter.calls += calls
+        meter.tokens += tokens
+        meter.dollars += dollars
+        if self._opened.done() and not self._stop.get("at_once") and (reason := meter.exhausted):
+            self.stop(reason, at_once=True)
+
     # --- what goes wrong ---
 
     async def _watch(self) -> None:
-        """Check the budget and look for stuck workers at regular times."""
+        """Check the budget and look for silent workers at regular times."""
+        limit_s = self._job.config.trial_timeout_s
         try:
-            looked_at = time.monotonic()
-            while True:
+            while not self._closing:
+                asleep_at = time.monotonic()
                 await asyncio.sleep(LOOK_S)
-                now = time.monotonic()
-                # A pause of this process, however long, is not taken for the workers' silence: what they said is yet to be read.
-                elapsed_s, looked_at = min(now - looked_at, 2 * LOOK_S), now
-                self._check_budget()
+                # A pause of this process is not taken for the workers' silence: what they said is yet to be read.
+                pause_s = max(0.0, time.monotonic() - asleep_at - LOOK_S)
+                self._add_spent(0, 0, 0.0)
+                await self._links.check()
                 for worker in list(self._workers):
-                    worker.silent_s += elapsed_s
-                    if worker.stuck_s >= min(HANGS_S, self._job.config.trial_timeout_s / 2) and not worker.is_told:
-                        worker.is_told = True
-                        self._progress.noted(f"{worker.link.name}: {blocked_line(worker.stuck_s, worker.stuck_at)}")
-                    if worker.is_hopeless(self._job.config.trial_timeout_s, SILENCE_GRACE_S):
-                        self._kill(worker, worker.stuck_s + worker.silent_s)
-        except Exception as error:  # a bug of ours: no trial may wait for ever
+                    worker.heard_at += pause_s
+                    if worker.orders and worker.silent_s > limit_s:
+                        worker.hangs_at = await worker.link.hangs_at()
+                        if worker.hangs_at is not None or worker.silent_s > limit_s + SILENCE_GRACE_S:
+                            await worker.link.stop(kill=True)
+        except Exception as error:  # the place that workers come from is gone, or a bug of ours: no trial may wait for ever
             self._fail_all(error)
 
-    def _replace_lost(self, worker: PoolWorker, why: str) -> None:
-        """Redistribute the trials of a worker that has died. Raises WorkerError if every worker dies."""
-        orders = list(worker.orders.values())
-        running = orders[: worker.running]
+    def _replace(self, worker: PoolWorker, why: str) -> None:
+        """Have the trials of a lost worker run again, but for those that are given up. Raises WorkerError if every worker dies."""
+        limit_s, silent_s, running = self._job.config.trial_timeout_s, worker.silent_s, worker.running
+        says_so = worker.hangs_at is not None and silent_s > limit_s / 2  # not after a pause of the whole machine
+        hangs = says_so or silent_s > limit_s
         for order in running:
             order.deaths += 1
-            if order.alone and order.deaths >= MAX_DEATHS:
-                self._record_unfinished(order, status="errored", reason=f"its worker process died ({why}) three times")
-            order.alone = order.alone or order.deaths >= MAX_DEATHS - 1
-        if arm := self._arm_deaths.worker_died([order.trial.arm.name for order in running], why):
-            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
-        given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.result.done()]
-        self._lines_are_lost(running)
-        self._requeue(orders)
+            if hangs and len(running) == 1 and (says_so or order.alone):
+                how = {"reason": killed(silent_s, worker.hangs_at or ""), "stop": StopReason.TIMEOUT.value}
+                self._record(order, status="scored", scores={"accuracy": 0.0}, **how)
+            elif not hangs and order.alone and order.deaths >= MAX_DEATHS:
+                self._record(order, status="errored", reason=f"its worker process died ({why}) three times")
+            order.alone = order.alone or hangs or order.deaths >= MAX_DEATHS - 1
+        if running and self._job.lines is not None:
+            self._job.lines.add(None)  # nobody knows to which lines they came
+        how_lost = f"hung for {silent_s:.0f} s, and was killed" if hangs else f"died ({why})"
+        again = sum(not order.result.done() for order in running)
+        self._progress.noted(f"{worker.link.name} {how_lost}; trials that run again: {again}")
+        if not hangs and len(arms := {order.trial.arm.name for order in running}) == 1:
+            self._count_death(arms.pop(), why)
+        unfinished = [order for order in worker.orders.values() if not order.result.done()]
+        self._waiting_alone.extend(order for order in unfinished if order.alone)
+        self._waiting.extendleft(order for order in reversed(unfinished) if not order.alone)
+        self._deal()
         self._idle_deaths += not running and not worker.finished
         if self._idle_deaths >= MAX_IDLE_DEATHS + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._idle_deaths - 1} before it, and nothing was done")
-        self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _fate_of(running)}")
 
-    def _kill(self, worker: PoolWorker, stuck_s: float) -> None:
-        """Kill a worker that is stuck."""
-        orders = list(worker.orders.values())
-        running = orders[: worker.running]
-        # A worker that says of itself that its event loop is stuck is alive, and its trial to blame. One that says nothing may be
-        # frozen, with its machine: its trial is to blame once that has happened to it again, alone.
-        blamed = len(running) == 1 and (worker.stuck_s > worker.silent_s or running[0].alone)
-        for order in running:
-            order.deaths += 1
-            order.alone = True
-        if blamed:
-            reason = killed(stuck_s, worker.stuck_at)
-            self._record_unfinished(
-                running[0], status="scored", reason=reason, stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0}
-            )
-        self._lines_are_lost(running)
-        worker.stuck = True
-        worker.orders.clear()
-        self._forget(worker)
-        self._requeue(orders)
-        self._progress.noted(f"{worker.link.name} was stuck for {stuck_s:.0f} s, and was killed; {_fate_of(running)}")
-        if worker.listening is not None:
-            worker.listening.cancel()
+    def _count_death(self, arm: str, how: str) -> None:
+        """Count the death of a worker that ran trials of this arm alone, and give up an arm with too many."""
+        self._arm_deaths[arm] += 1
+        if self._arm_deaths[arm] > max(MAX_ARM_DEATHS, MAX_ARM_DEATH_SHARE * self._arm_ends[arm]) and arm not in self._given_up:
+            number = self._arm_deaths[arm]
+            self._given_up[arm] = f"not run: {number} worker processes died during trials of this arm, the last of {how}"
+            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
 
-    def _lines_are_lost(self, running: list[Order]) -> None:
-        """Note that nobody knows which lines these trials came to, of which a lost worker would have told with their results."""
-        if running and self._job.lines is not None:
-            self._job.lines.add(None)
-
-    def _requeue(self, orders: Iterable[Order]) -> None:
-        """Queue a lost worker's trials before all others."""
-        unfinished = [order for order in orders if not order.result.done()]
-        self._alone_orders.extend(order for order in unfinished if order.alone)
-        self._waiting_orders.extendleft(order for order in reversed(unfinished) if not order.alone)
-        self._give_up_arms()
-        if self._stopped:
-            self._refuse_waiting()
-        self._deal()
-
-    def _give_up_arms(self) -> None:
-        """Record the trials as errored that wait for a worker and whose arm has ended too many."""
-        for waiting in (self._waiting_orders, self._alone_orders):
-            for order in [order for order in waiting if self._arm_deaths.reason(order.trial.arm.name)]:
-                waiting.remove(order)
-                self._record_unfinished(order, status="errored", reason=self._arm_deaths.reason(order.trial.arm.name))
-
-    def _record_unfinished(self, order: Order, **fields: Any) -> None:
+    def _record(self, order: Order, **fields: Any) -> None:
         """Record what is known about a trial that no worker could finish."""
-        if order.result.done():
-            return
-        now = time.time()
-        started_at = order.sent_at or now
-        head = head_of(order.trial, self._job.suite)
-        record = Record(**head, started_at=started_at, wall_s=now - started_at, attempt=order.trial.attempt, **fields)
-        order.result.set_result(FinishedTrial(record))
+        if not order.result.done():
+            now = time.time()
+            times: dict[str, Any] = {
+                "started_at": order.sent_at or now,
+                "wall_s": now - (order.sent_at or now),
+                "attempt": order.trial.attempt,
+            }
+            order.result.set_result(FinishedTrial(Record(**head_of(order.trial, self._job.suite), **times, **fields)))
 
     def _fail_all(self, error: Exception) -> None:
         """Fail every trial that is waited for, since no worker can be had any more."""
         self._failed = self._failed or error
+        handed_out = (order for worker in self._workers for order in worker.orders.values())
         if not self._opened.done():
             self._opened.set_exception(error)
-        handed_out = (order for worker in self._workers for order in worker.orders.values())
-        for order in (*self._waiting_orders, *self._alone_orders, *handed_out):
+        for order in (*self._waiting, *self._waiting_alone, *handed_out):
             if not order.result.done():
                 order.result.set_exception(error)
-
-
-def _fate_of(running: Iterable[Order]) -> str:
-    """Return what becomes of the trials that a lost worker had under way: those that are not given up run again."""
-    again = sum(not order.result.done() for order in running)
-    if again == 0:
-        return "nothing has to run again"
-    return "the trial that it had under way runs again" if again == 1 else f"{again} trials that it had under way run again"
 
 
 _END = encoded({"end": True})

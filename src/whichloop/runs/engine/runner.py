@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from whichloop.metrics.record import Record
@@ -50,56 +51,38 @@ class Unwatched:
 
 
 async def run_trials(trials: Iterable[Trial], execute: Execute, journal: TrialWriter, progress: Progress, concurrency: int) -> str:
-    """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works stops early.
+    """Run all trials; gives why it stopped early, or an empty text. A run in which nothing works, as with a wrong key, stops early.
 
     Cancellation stops at once: trials in flight are not recorded, and run again on resume.
     """
-    waiting = iter(trials)
-    dead_end = _DeadEnd()
-    stopped: list[str] = []
+    waiting, stopped, statuses = iter(trials), "", Counter[str]()
 
-    async def worker() -> None:
-        for trial in _until(waiting, stopped):
+    async def work() -> None:
+        nonlocal stopped
+        for trial in waiting:
+            if stopped:
+                return
             try:
                 finished = await execute(trial)
             except NotRun as reason:
-                stopped.append(str(reason))
+                stopped = stopped or str(reason)
                 return
-            journal.append(finished.record, finished.trace)
-            progress.finished(finished.record)
-            if dead_end.shows(finished.record):
-                stopped.append(f"the first {FIRST_FAILURES} trials all failed, the last because of {finished.record.reason}")
-                return
+            record = finished.record
+            journal.append(record, finished.trace)
+            progress.finished(record)
+            statuses[record.status] += 1
+            if record.status == "errored" and statuses["errored"] == FIRST_FAILURES and not statuses["scored"]:
+                stopped = stopped or f"the first {FIRST_FAILURES} trials all failed, the last because of {record.reason}"
             await asyncio.sleep(0)  # a trial without latency never waits: let the others, and Ctrl-C, in
 
     try:
         async with asyncio.TaskGroup() as group:
             for number in range(1, concurrency + 1):
-                group.create_task(worker())
+                group.create_task(work())
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None  # one failure is told plainly; the others met the same disk
     finally:
         journal.sync()
-    return stopped[0] if stopped else ""
-
-
-class _DeadEnd:
-    """Notices a run in which every trial will fail, because of a server that is down or a wrong key."""
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self.works = False
-
-    def shows(self, record: Record) -> bool:
-        self.works = self.works or record.status == "scored"
-        self.failures += record.status == "errored"
-        return not self.works and self.failures == FIRST_FAILURES
-
-
-def _until(trials: Iterator[Trial], stopped: list[str]) -> Iterator[Trial]:
-    for trial in trials:
-        if stopped:
-            return
-        yield trial
+    return stopped

@@ -1,108 +1,74 @@
-"""Notices a trial that blocks the event loop, so that neither its time limit nor Ctrl-C can take effect.
+"""The beat of an event loop, which a trial that blocks it holds up, and how a trial's tasks are held back and ended.
 
-A thread checks whether the event loop still turns, and knows the line of the user's code that it is at. The pool ends a worker
-process whose event loop is blocked for longer than a trial's time limit; in the command's own process a hang is told, and has no
-limit.
+A worker whose event loop does not beat for as long as a trial may take writes where it hangs, and ends. In the command's own
+process nothing ends such a trial.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from threading import get_ident
 
-from whichloop.protocol.own_code import running_at
+from whichloop.protocol.own_code import is_theirs, place_of
 
-LOOK_S = 0.25
-"""Seconds between two checks by the thread, which asks the event loop to show that it turns."""
+BEAT_S = 0.1
+"""Seconds between two beats."""
 STUCK_S = 0.5
-"""Seconds without a turn after which an event loop counts as blocked."""
-HANGS_S = 10.0
-"""Seconds without a turn after which that is told, or half of a trial's limit if that is less."""
-PAUSE_S = 1.0
-"""Seconds between two checks by the thread, beyond which this process was not running."""
+"""Seconds without a beat from which on the time counts for no trial."""
+
+MAX_DUMP = 1 << 20
+"""Bytes of what `faulthandler` wrote that are read."""
 
 
-class LoopActivity:
-    """The last sign that the trials of this process move on: with hundreds in flight that are all ready, one turn of the event loop
-    may take long although nobody holds it up."""
+class LastActivity:
+    """What is known of the event loop of this process."""
 
-    at = 0.0
-    """Monotonic time at which a trial last came to a request or a call."""
-    thread = 0
-    """The thread of the event loop that is watched."""
     blocked_s = 0.0
-    """Seconds for which the event loop was blocked, which count for no trial that waited meanwhile."""
+    """Seconds for which it did not turn, which count for no trial that waited meanwhile."""
 
 
-LAST_ACTIVITY = LoopActivity()
+LAST_ACTIVITY = LastActivity()
 
 
-class Watch:
-    """Watches one event loop."""
+@contextlib.contextmanager
+def beating(beat: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Call `beat` ten times a second within this block while the running event loop turns, and count the time when it does not."""
+    loop = asyncio.get_running_loop()
+    due = loop.time()
 
-    def __init__(self, limit_s: float, report: Callable[[str], None]) -> None:
-        """`limit_s`: of a trial. `report`: called from another thread, once for each time that the loop is blocked for long."""
-        self.hangs_s, self.report = min(HANGS_S, limit_s / 2), report
-        self._loop = asyncio.get_running_loop()
-        self._turned_at = self._looked_at = self._resumed_at = time.monotonic()
-        self._is_asked = self._is_told = False
-        self._is_over = threading.Event()
+    timer: asyncio.Handle
 
-    @property
-    def stuck_s(self) -> float:
-        """Return for how many seconds the event loop has not turned; 0 while it does, and while this process does not run."""
-        now = time.monotonic()
-        seconds = now - max(self._turned_at, LAST_ACTIVITY.at, self._resumed_at)
-        return seconds if seconds > STUCK_S and now - self._looked_at < PAUSE_S else 0.0
+    def turn() -> None:
+        nonlocal due, timer
+        if (late := loop.time() - due) > STUCK_S:
+            LAST_ACTIVITY.blocked_s += late
+        due = loop.time() + BEAT_S
+        timer = loop.call_at(due, turn)
+        beat()
 
-    @property
-    def place(self) -> str:
-        """Return file and line of the user's code that holds the event loop up; empty while it turns, or if that is not known."""
-        return running_at(sys._current_frames().get(LAST_ACTIVITY.thread)) if self.stuck_s else ""
-
-    def turn(self) -> None:
-        """Note that the event loop turns."""
-        LAST_ACTIVITY.blocked_s += self.stuck_s
-        self._turned_at, self._is_asked, self._is_told = time.monotonic(), False, False
-
-    def look(self) -> None:
-        """Check the event loop until the end, in the thread."""
-        while not self._is_over.wait(LOOK_S):
-            now = time.monotonic()
-            if now - self._looked_at > PAUSE_S:
-                self._resumed_at = now
-            self._looked_at = now
-            if not self._is_asked:
-                self._is_asked = True
-                with contextlib.suppress(RuntimeError):  # it is closed
-                    self._loop.call_soon_threadsafe(self.turn)
-            if (seconds := self.stuck_s) >= self.hangs_s and not self._is_told:
-                self._is_told = True
-                self.report(blocked_line(seconds, self.place))
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch within this block; the event loop must be running."""
-        thread = threading.Thread(target=self.look, name="watchdog", daemon=True)
-        LAST_ACTIVITY.thread = get_ident()
-        self.turn()
-        thread.start()
-        try:
-            yield
-        finally:
-            self._is_over.set()
-            thread.join()
+    timer = loop.call_soon(turn)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
-def blocked_line(seconds: float, place: str) -> str:
-    """Return what is told of an event loop that has not turned for long."""
-    where = f", at {place}" if place else ""
-    return f"nothing else has run for {seconds:.0f} s{where}: a trial computes, or waits without await"
+def hangs_at(hang_file: int) -> str | None:
+    """Return the user's line where a thread hangs, as `raised_at` writes it; empty if it is in none, None if nothing is written.
+
+    `hang_file`: descriptor of a file with the thread's number, and on the next lines what `faulthandler` wrote.
+    """
+    thread, _, stacks = os.pread(hang_file, MAX_DUMP, 0).decode(errors="replace").partition("\n")
+    if not stacks:
+        return None
+    stack = stacks.partition(f"Thread 0x{thread} ")[2].partition("\n\n")[0]
+    frames = re.findall(r'^  File "(.+)", line (\d+) in ', stack, re.MULTILINE)
+    return next((place_of(file, int(line)) for file, line in frames if is_theirs(file)), "")
 
 
 TURN_S = 0.05
@@ -136,8 +102,6 @@ class Guard:
         if self.shut or self.passes > self.max_passes:
             await asyncio.get_running_loop().create_future()
         now = time.monotonic()
-        if get_ident() == LAST_ACTIVITY.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it
-            LAST_ACTIVITY.at = now
         if now - self._turned_at > TURN_S:
             await asyncio.sleep(0)
             self._turned_at = time.monotonic()
@@ -153,24 +117,9 @@ async def stop(running: asyncio.Task[object], grace_s: float) -> bool:
 
 
 async def ends_within(running: asyncio.Task[object], seconds: float) -> bool:
-    """Say whether a task ends within a time; `asyncio.wait` for one task, in half the time. Cancelled, it leaves the task alone."""
-    if running.done():
-        return True
-    event_loop = asyncio.get_running_loop()
-    waiting = event_loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not waiting.done():
-            waiting.set_result(None)
-
-    clock = event_loop.call_later(seconds, wake)
-    running.add_done_callback(wake)
-    try:
-        await waiting
-    finally:
-        clock.cancel()
-        running.remove_done_callback(wake)
-    return running.done()
+    """Say whether a task ends within a time. Cancelled, it leaves the task alone."""
+    done, _ = await asyncio.wait([running], timeout=seconds)
+    return bool(done)
 
 
 def _abandon(running: asyncio.Task[object]) -> None:
