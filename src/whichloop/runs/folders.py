@@ -122,9 +122,9 @@ def _given_names(root: Path) -> dict[str, str | None]:
             continue  # not whole yet
         written = path.stat().st_mtime
         try:
-            manifest = read_manifest_json(path.parent)
-            began, config = datetime.fromisoformat(manifest["created"]).timestamp(), manifest["config"]
-            config = config["compare"] if manifest.get("kind") == KIND else config
+            found = read_manifest_json(path.parent)
+            began, config = datetime.fromisoformat(found["created"]).timestamp(), found["config"]
+            config = config["compare"] if found.get("kind") == KIND else config
             runs.append((began, written, path.parent.name, config.get("name")))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):  # which says so once the run is opened
             runs.append((written, written, path.parent.name, None))
