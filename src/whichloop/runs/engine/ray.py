@@ -194,8 +194,13 @@ class ActorLink:
             self._ended.set_result(why)
 
 
+async def _incoming(inbox: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
+    while True:
+        yield await inbox.get()
+
+
 class RemoteWorker:
-    """An actor: the other end of an ActorLink. Ray calls it from threads of its own."""
+    """An actor: the other end of an ActorLink. Ray calls it from threads of its own, as none of its methods is async."""
 
     def __init__(self) -> None:
         self._event_loop = asyncio.new_event_loop()
@@ -214,7 +219,7 @@ class RemoteWorker:
             worker = WorkerLoop(setup, self._hang_file.fileno(), ends_itself=False)
         except WorkerError as error:
             return [place, str(error)]
-        work = worker.run(self._incoming(), self._outbox.put)
+        work = worker.run(_incoming(self._inbox), self._outbox.put)
         threading.Thread(target=self._work, args=(work,), name="trials", daemon=True).start()
         return [place, ""]
 
@@ -233,10 +238,6 @@ class RemoteWorker:
 
     def hangs_at(self) -> str | None:
         return hangs_at(self._hang_file.fileno())
-
-    async def _incoming(self) -> AsyncIterator[bytes]:
-        while True:
-            yield await self._inbox.get()
 
     def _work(self, trials: Coroutine[Any, Any, None]) -> None:
         try:

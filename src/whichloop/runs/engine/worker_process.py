@@ -6,6 +6,7 @@ It talks through a socket, and writes to the file where it hangs; it is given th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import json
 import logging
@@ -45,7 +46,8 @@ def main() -> None:
             to_parent.sendall(framed(json.dumps({"refused": str(error)}).encode()))
             return
         try:
-            to_parent.sendall(framed(b"{}"))
+            with contextlib.suppress(BrokenPipeError):  # the parent is gone, which the event loop finds, too
+                to_parent.sendall(framed(b"{}"))
             asyncio.run(_serve(worker, to_parent))
         except (Exception, KeyboardInterrupt) as error:
             # Code of a trial may have changed what all code shares; another worker takes over.
