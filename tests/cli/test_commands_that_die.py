@@ -20,6 +20,7 @@ from whichloop.datasets.arithmetic import load
 from whichloop.loops.bare import Bare
 
 WAYS = {
+    "leave": lambda: os._exit(0),
     "abort": os.abort,
     "segfault": lambda: ctypes.string_at(0),
     "exit": lambda: sys.exit(0),
@@ -95,7 +96,7 @@ def assert_no_success(ended, way, code=INVALID):
         assert (ended.code, ended.out) == (-SIGNALS[way], "")
         return
     assert (ended.code, ended.out) == (code, ""), ended.err
-    assert "called sys.exit(0)" in ended.err
+    assert {"exit": "called sys.exit(0)", "leave": "called os._exit(0)"}[way] in ended.err
     assert ended.err.count("\n") == 1
     assert "Traceback" not in ended.err
 
@@ -113,13 +114,13 @@ def assert_no_success(ended, way, code=INVALID):
     ],
     ids=lambda command: " ".join(command[:2]),
 )
-@pytest.mark.parametrize("way", ["segfault", *(pytest.param(way, marks=slow) for way in ("abort", "exit"))])
+@pytest.mark.parametrize("way", ["segfault", "leave", *(pytest.param(way, marks=slow) for way in ("abort", "exit"))])
 def test_a_module_that_ends_its_process_when_it_is_imported_ends_no_command_in_success(machine, command, way):
     ended = machine.run(*command, DIES_AT="import", DIES_BY=way)
     if way == "exit":
         assert (ended.code, "importing own_dying failed: SystemExit: 0" in ended.err) == (BAD_INPUT, True)
     else:
-        assert_no_success(ended, way)
+        assert_no_success(ended, way, BAD_INPUT if way == "leave" else INVALID)
 
 
 @pytest.mark.usefixtures("own")
@@ -136,6 +137,13 @@ def test_a_module_that_ends_its_process_when_it_is_imported_ends_no_command_in_s
 def test_code_that_ends_its_process_later_ends_no_command_in_success(machine, place, way, command):
     ended = machine.run(*command, DIES_AT=place, DIES_BY=way)
     assert_no_success(ended, way)
+
+
+@pytest.mark.usefixtures("own")
+def test_a_loop_that_ends_its_process_breaks_the_laws(machine):
+    ended = machine.run("check", "loop", "own_dying:Own", "--json", DIES_AT="run", DIES_BY="leave")
+    law = json.loads(ended.out)["laws"][0]
+    assert (ended.code, law["status"], "called os._exit(0)" in law["detail"]) == (1, "failed", True)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from whichloop._lazy import explained_imports
 from whichloop.runs.engine.interruption import terminated_as_interrupted
+from whichloop.runs.silent_end import told_of_exit
 
 from .check import check
 from .compare import compare
@@ -80,7 +81,7 @@ def main() -> None:
             os.environ[name] = usual
     commands: Any = get_command(app)  # to call `app` would set an excepthook
     try:
-        with terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
+        with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
             code = commands(standalone_mode=False)
     except ClickError as error:
         from .mistakes import usage_error_line

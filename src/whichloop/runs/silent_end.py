@@ -1,6 +1,32 @@
-"""The reason of a trial that let nothing else run, so that its worker was ended."""
+"""Ends that nobody else would tell of: code of the user's own that leaves its process, and a trial whose worker was killed."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+
+@contextmanager
+def told_of_exit() -> Iterator[None]:
+    """Let `os._exit` within the block raise SystemExit: code of a loop, a tool or a suite must not end this process as a success.
+
+    Processes that it forks may leave as they like.
+    """
+    leave, pid = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != pid:
+            leave(status)
+        raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = leave
+
 
 KILLED = "the loop let nothing else run for"
 """What the reason of a trial begins with whose process was killed."""

@@ -55,9 +55,10 @@ def test_a_trial_that_kills_its_process_is_given_up_and_harms_no_other(nasty, ra
     loops = ("bare", "nasty:Exits", "nasty:Dies", "nasty:Prints")
     found = ran(loops=loops, suite="arithmetic(size=6)", tasks=1, profiles=CLEAN, workers=1, concurrency=2)
     assert found.is_whole
-    for loop, how in (("Exits", "exit code 7"), ("Dies", "signal 9")):
-        (died,) = found.of(loop)
-        assert (died.status, died.reason) == ("errored", f"its worker process died ({how}) three times")
+    (exits,), (dies,) = found.of("Exits"), found.of("Dies")
+    assert (exits.status, exits.stop) == ("scored", "crashed")
+    assert exits.reason.startswith("SystemExit: code of a loop, a tool or a suite called os._exit(7) at nasty.py:")
+    assert (dies.status, dies.reason) == ("errored", "its worker process died (signal 9) three times")
     assert found.of("bare")[0].trace_digest == alone.of("bare")[0].trace_digest
     assert [record.stop for record in found.of("Prints")] == ["finished"]
     assert any("died (signal 9)" in note for note in found.told.notes)

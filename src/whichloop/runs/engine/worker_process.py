@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from whichloop.protocol.redact import redact
+from whichloop.runs.silent_end import told_of_exit
 
 from .messages import START_LIMIT_S, WorkerError, framed
 
@@ -48,7 +49,8 @@ def main() -> None:
         try:
             with contextlib.suppress(BrokenPipeError):  # the parent is gone, which the event loop finds, too
                 to_parent.sendall(framed(b"{}"))
-            asyncio.run(_serve(worker, to_parent))
+            with told_of_exit():  # a trial that calls os._exit has crashed, and its neighbours go on
+                asyncio.run(_serve(worker, to_parent))
         except (Exception, KeyboardInterrupt) as error:
             # Code of a trial may have changed what all code shares; another worker takes over.
             sys.stderr.write(redact(f"a worker process cannot go on: {error!a}\n"))
