@@ -52,7 +52,6 @@ ABLATED = ("compare", "--loop", "finish", "--vary", "parse_retries=0,2", "--prof
 REFUSED = {
     ("compare", "--loop", "stateless"): "loop stateless needs dspy",
     ("compare", "--loop", "bare", "--model", "openai/some"): "model openai/some needs dspy",
-    ("compare", "--loop", "bare", "--mlflow", "-s", "tracking_uri=http://127.0.0.1:9"): "tracking_uri needs mlflow",
     ("optimize",): "optimizer BootstrapFewShot needs dspy",
     ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): "optimizer MIPROv2 needs dspy",
     ("optimize", "--optimizer=GEPA"): "optimizer GEPA needs dspy",

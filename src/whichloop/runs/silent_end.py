@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
+
+from whichloop.protocol.threads import in_event_loop
+
+INVALID = 4
+"""The exit code of a result that is invalid."""
 
 
 @contextmanager
 def told_of_exit() -> Iterator[None]:
     """Let `os._exit` within the block raise SystemExit: code of a loop, a tool or a suite must not end this process as a success.
 
-    Processes that it forks may leave as they like.
+    Processes that it forks may leave as they like, and a watchdog's thread ends this one, with no success.
     """
     leave, pid = os._exit, os.getpid()
 
     def refuse(status: int) -> NoReturn:
         if os.getpid() != pid:
             leave(status)
+        if threading.current_thread() is not threading.main_thread() and not in_event_loop():
+            leave(status or INVALID)
         raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
 
     os._exit = refuse

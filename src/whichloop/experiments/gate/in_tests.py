@@ -19,6 +19,7 @@ from whichloop.protocol.own_code import raised_in
 from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, own_code
+from whichloop.runs.silent_end import told_of_exit
 from whichloop.text.output import safe_for_others
 
 from .baseline import Baseline, bless_as, read_baseline, read_run
@@ -73,7 +74,7 @@ class LoopGate:
         named = _named(loop, own["program"])
         check_not_async(self.item, "whichloop_gate")
         try:
-            with chdir(self.item.config.rootpath):
+            with told_of_exit(), chdir(self.item.config.rootpath):
                 path = self.default_baseline if own["baseline"] is None else Path(own["baseline"])
                 typed = config_from({**settings, **named, "runs": self.runs, "mlflow": False}, self.item.nodeid)
                 judged = self._bless if self.blesses else self._judge
